@@ -1,22 +1,8 @@
 //! Admission: ResourceQuota, LimitRange, Pod Security Standards, AlwaysPullImages, mutating policies.
 
-use crate::{OwnCluster, Shared, image_pulls};
+use crate::image_pulls;
 use serde_json::json;
-use tests::{Cluster, ClusterBuilder, PASSWORD, Registry};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "a ResourceQuota tracks usage, denies excess and frees usage of ended Pods",
-        resource_quota_denies_excess_and_frees_ended_pods,
-    ),
-    ("a LimitRange sets a Pod's default memory limit, in its cgroup too", limit_range_sets_default_memory_limit),
-    ("a namespace that enforces restricted refuses all other Pods", restricted_namespace_refuses_other_pods),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("AlwaysPullImages pulls every image with the Pod's own credentials", always_pull_images_checks_credentials),
-    ("a MutatingAdmissionPolicy adds a sidecar that runs", mutating_admission_policy_adds_sidecar),
-];
+use tests::{Cluster, ClusterBuilder, PASSWORD, Registry, e2e_test};
 
 fn pod(name: &str, command: &str, requests: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -26,6 +12,7 @@ fn pod(name: &str, command: &str, requests: &str) -> String {
     .to_string()
 }
 
+#[e2e_test("a ResourceQuota tracks usage, denies excess and frees usage of ended Pods")]
 fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create quota q --hard=requests.cpu=100m,count/pods=3,count/deployments.apps=1").ok();
@@ -65,13 +52,14 @@ fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     assert!(described.contains("requests.cpu            0     100m"), "{described}");
 }
 
+#[e2e_test("a LimitRange sets a Pod's default memory limit, in its cgroup too")]
 fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
         {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
     kubectl.apply(&range.to_string());
     kubectl.apply(&pod("p", "sleep 100000", "1m"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let limit = "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", limit], "").ok().trim(), (24 << 20).to_string());
     let large = pod("large", "true", "1m").replace("\"requests\"", "\"limits\":{\"memory\":\"64Mi\"},\"requests\"");
@@ -80,6 +68,7 @@ fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
     kubectl.run("delete pod p --wait=false").ok();
 }
 
+#[e2e_test("a namespace that enforces restricted refuses all other Pods")]
 fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
@@ -100,6 +89,7 @@ fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     kubectl.run("delete pod before --wait=false").ok();
 }
 
+#[e2e_test("AlwaysPullImages pulls every image with the Pod's own credentials")]
 fn always_pull_images_checks_credentials() {
     let registry = Registry::start();
     let cluster =
@@ -108,16 +98,17 @@ fn always_pull_images_checks_credentials() {
     let image = image_pulls::push(&registry, "private", "1", "hello");
     image_pulls::secret(&kubectl, "mine", registry.host(), PASSWORD);
     kubectl.apply(&image_pulls::pod("owner", &image, "IfNotPresent", &["mine"]));
-    image_pulls::ready(&kubectl, "owner");
+    kubectl.wait_ready("owner");
     assert_eq!(kubectl.value("pod/owner", "/spec/containers/0/imagePullPolicy"), "Always");
     // The image is present, but needs the Pod's own credentials.
     kubectl.apply(&image_pulls::pod("stranger", &image, "Never", &[]));
     image_pulls::wait_for_waiting_reason(&kubectl, "stranger", "ImagePullBackOff");
     kubectl.apply(&image_pulls::pod("friend", &image, "Never", &["mine"]));
-    image_pulls::ready(&kubectl, "friend");
+    kubectl.wait_ready("friend");
     assert_eq!(image_pulls::event_messages(&kubectl, "friend", "Pulling"), [format!("Pulling image {image:?}")]);
 }
 
+#[e2e_test("a MutatingAdmissionPolicy adds a sidecar that runs")]
 fn mutating_admission_policy_adds_sidecar() {
     let cluster = ClusterBuilder::default().args(&["--feature-gates", "MutatingAdmissionPolicy=true"]).start();
     let kubectl = cluster.kubectl_in("default");

@@ -1,6 +1,5 @@
 //! Aggregated APIs: an APIService whose server runs in the test.
 
-use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -18,12 +17,9 @@ use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::Arc,
 };
-use tests::{Cluster, Kubectl, eventually};
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::TlsAcceptor;
-
-pub(crate) const TESTS: &[Shared] =
-    &[("an aggregated API is discovered and used like a built-in one", aggregated_api_is_discovered_and_proxied)];
 
 const GROUP: &str = "aggregated.example.com";
 
@@ -104,6 +100,7 @@ fn prepare(kubectl: &Kubectl, to: SocketAddr, bundle: &str) {
     kubectl.apply(&all.to_string());
 }
 
+#[e2e_test("an aggregated API is discovered and used like a built-in one")]
 fn aggregated_api_is_discovered_and_proxied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let local = kubectl.run("get apiservices v1. v1.apps v1.rbac.authorization.k8s.io --no-headers").ok();

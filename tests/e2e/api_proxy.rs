@@ -1,17 +1,14 @@
 //! The proxy subresources of Pods and Services.
 
-use crate::Shared;
 use serde_json::json;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::Stdio,
 };
-use tests::{Cluster, eventually};
+use tests::{Cluster, e2e_test, eventually};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("the API proxies requests to Pods and Services", api_proxies_requests_to_pods_and_services)];
-
+#[e2e_test("the API proxies requests to Pods and Services")]
 fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let command = "mkdir -p /tmp/w/sub && echo hello > /tmp/w/index.html && echo deep > /tmp/w/sub/index.html && exec httpd -f -p 8080 -h /tmp/w";
@@ -26,7 +23,7 @@ fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     };
     kubectl.apply(&service("web", "web").to_string());
     kubectl.apply(&service("nobody", "nobody").to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/web").ok();
+    kubectl.wait_ready("web");
     let namespace = format!("/api/v1/namespaces/{}", kubectl.namespace());
     let raw = |path: &str| kubectl.run(&format!("get --raw {namespace}/{path}"));
     assert_eq!(raw("pods/web/proxy/").ok(), "hello\n");

@@ -1,15 +1,9 @@
 //! The audit log of a cluster.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use tests::{ClusterBuilder, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "the audit log records each request's user and verb from the first to the last",
-    audit_log_records_every_request,
-)];
+use tests::{ClusterBuilder, e2e_test, wait_for};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -25,6 +19,7 @@ fn events(log: &Path) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
+#[e2e_test("the audit log records each request's user and verb from the first to the last")]
 fn audit_log_records_every_request() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("logs/audit.log"));
@@ -38,7 +33,7 @@ fn audit_log_records_every_request() {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- true").ok();
     let of = |verb: &str, resource: &str, part: &str| {
         let about =

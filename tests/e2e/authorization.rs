@@ -1,18 +1,8 @@
 //! Authentication and RBAC authorization.
 
-use crate::{
-    Shared,
-    test_users::{authority, kubeconfig},
-};
+use crate::test_users::{authority, kubeconfig};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a service account may do only what its RoleBindings grant", service_account_is_limited_to_its_bindings),
-    ("kubectl auth can-i and --as follow RBAC", can_i_and_impersonation_follow_rbac),
-    ("an aggregated ClusterRole follows the ClusterRoles that it selects", aggregated_cluster_role_follows_its_sources),
-    ("an unknown client certificate or token gets 401 Unauthorized", unknown_credentials_are_unauthorized),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Returns kubectl with a token of the namespace's ServiceAccount `default`.
 fn with_a_token(cluster: &Cluster, kubectl: &Kubectl) -> impl Fn(&[&str]) -> Vec<String> + use<> {
@@ -30,6 +20,7 @@ fn with_a_token(cluster: &Cluster, kubectl: &Kubectl) -> impl Fn(&[&str]) -> Vec
     }
 }
 
+#[e2e_test("an unknown client certificate or token gets 401 Unauthorized")]
 fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     let (dir, own) = (tempfile::tempdir().unwrap(), cluster.kubectl());
     let config: Value = serde_json::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
@@ -55,6 +46,7 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     assert!(shown.ok().contains("gitVersion"));
 }
 
+#[e2e_test("a service account may do only what its RoleBindings grant")]
 fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
@@ -88,6 +80,7 @@ fn service_account_is_limited_to_its_bindings(cluster: &Cluster) {
     show(&["get", "configmaps"]).failed();
 }
 
+#[e2e_test("kubectl auth can-i and --as follow RBAC")]
 fn can_i_and_impersonation_follow_rbac(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let ask = |line: &str| kubectl.run(&format!("auth can-i {line}"));
@@ -112,6 +105,7 @@ fn can_i_and_impersonation_follow_rbac(cluster: &Cluster) {
     assert!(["kubernetes-admin", "system:masters", "X509SHA256="].iter().all(|word| output.contains(word)), "{output}");
 }
 
+#[e2e_test("an aggregated ClusterRole follows the ClusterRoles that it selects")]
 fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = format!("part-of-view-{}", kubectl.namespace());

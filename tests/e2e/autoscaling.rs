@@ -1,18 +1,8 @@
 //! HorizontalPodAutoscalers.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "an autoscaler keeps its replica bounds and reports missing metrics",
-        autoscaler_keeps_bounds_and_reports_missing_metrics,
-    ),
-    ("an autoscaler scales a custom resource and reports a missing scale", autoscaler_scales_custom_resource),
-    ("CPU load scales a Deployment up, and idle Pods scale it down", cpu_load_scales_deployment_up_and_down),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, wait_for};
 
 /// Applies a Deployment `web` whose containers run a script.
 fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
@@ -26,11 +16,6 @@ fn deployment(kubectl: &Kubectl, script: &str, resources: &Value) {
     kubectl.apply(&object.to_string());
 }
 
-fn condition(kubectl: &Kubectl, type_: &str) -> Value {
-    let all = kubectl.value("hpa/web", "/status/conditions");
-    all.as_array().into_iter().flatten().find(|c| c["type"] == type_).cloned().unwrap_or_default()
-}
-
 fn replicas(kubectl: &Kubectl) -> Value {
     kubectl.value("deployment/web", "/spec/replicas")
 }
@@ -39,10 +24,11 @@ fn replicas(kubectl: &Kubectl) -> Value {
 fn wait_for_replicas(kubectl: &Kubectl, what: &str, expected: i64) {
     wait_for(what, Duration::from_secs(180), || match replicas(kubectl) {
         found if found == expected => Ok(()),
-        found => Err(format!("{found}, {}", condition(kubectl, "ScalingActive"))),
+        found => Err(format!("{found}, {}", kubectl.condition("hpa/web", "ScalingActive"))),
     });
 }
 
+#[e2e_test("an autoscaler keeps its replica bounds and reports missing metrics")]
 fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, "sleep 100000", &json!({}));
@@ -53,7 +39,7 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
         kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), said.to_owned()))
     });
     eventually("the missing metrics to be reported", || {
-        condition(&kubectl, "ScalingActive")["reason"] == "FailedGetResourceMetric"
+        kubectl.condition("hpa/web", "ScalingActive")["reason"] == "FailedGetResourceMetric"
     });
     let table = kubectl.run("get hpa web --no-headers").ok();
     let cells: Vec<&str> = table.split_whitespace().take(7).collect();
@@ -66,12 +52,13 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     eventually("maxReplicas replicas", || replicas(&kubectl) == 3);
     kubectl.run("scale deployment web --replicas=0").ok();
     eventually("a Deployment scaled to 0 to keep 0 replicas", || {
-        condition(&kubectl, "ScalingActive")["reason"] == "ScalingDisabled"
+        kubectl.condition("hpa/web", "ScalingActive")["reason"] == "ScalingDisabled"
     });
     assert_eq!(replicas(&kubectl), 0);
     kubectl.run("delete hpa,deployment web").ok();
 }
 
+#[e2e_test("an autoscaler scales a custom resource and reports a missing scale")]
 fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scaled.example.com");
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
@@ -89,7 +76,9 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let unknown = format!(
         "the HPA controller was unable to get the target's current scale: no matches for kind \"Foo\" in group \"{group}\""
     );
-    eventually("the missing kind to be reported", || condition(&kubectl, "AbleToScale")["message"] == json!(unknown));
+    eventually("the missing kind to be reported", || {
+        kubectl.condition("hpa/web", "AbleToScale")["message"] == json!(unknown)
+    });
     kubectl.apply(&definition.to_string());
     kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
     let object =
@@ -97,12 +86,13 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     kubectl.apply(&object.to_string());
     eventually("the custom resource to be scaled", || kubectl.value(&format!("foos.{group}/f"), "/spec/replicas") == 4);
     eventually("the missing selector to be reported", || {
-        condition(&kubectl, "ScalingActive")["reason"] == "InvalidSelector"
+        kubectl.condition("hpa/web", "ScalingActive")["reason"] == "InvalidSelector"
     });
     kubectl.run("delete hpa web").ok();
     kubectl.run(&format!("delete crd foos.{group}")).ok();
 }
 
+#[e2e_test("CPU load scales a Deployment up, and idle Pods scale it down")]
 fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let resources = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}});
@@ -115,7 +105,7 @@ fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
         let said = "reason: cpu resource utilization (percentage of request) above target";
         kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(said))
     });
-    assert_eq!(condition(&kubectl, "ScalingActive")["reason"], "ValidMetricFound");
+    assert_eq!(kubectl.condition("hpa/web", "ScalingActive")["reason"], "ValidMetricFound");
     kubectl.run("rollout status deployment web --timeout=120s").ok();
     for pod in kubectl.run("get pods -l app=web -o name").ok().lines() {
         kubectl.args(&["exec", pod, "--", "touch", "/tmp/rest"], "").ok();

@@ -1,16 +1,9 @@
 //! CertificateSigningRequests: created, approved, signed and used.
 
-use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("an approved CertificateSigningRequest authenticates its client", approved_csr_authenticates_its_client),
-    ("a denied CSR is not signed, and an invalid one fails with a reason", denied_and_invalid_csrs_are_not_signed),
-    ("an authorized kubelet's CSR is approved and signed at once", authorized_kubelet_csr_is_auto_approved),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Returns a certificate request in PEM and its key.
 fn request(name: &str, organization: &str) -> (String, KeyPair) {
@@ -29,16 +22,12 @@ fn manifest(kubectl: &Kubectl, name: &str, pem: &str, signer: &str, uses: Value)
     (object.to_string(), name)
 }
 
-fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> Option<Value> {
-    let all = kubectl.value(&format!("csr/{name}"), "/status/conditions");
-    all.as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
-}
-
 fn shown(kubectl: &Kubectl, name: &str) -> String {
     let row = kubectl.run(&format!("get csr {name} --no-headers")).ok();
     row.split_whitespace().last().unwrap_or_default().to_owned()
 }
 
+#[e2e_test("an approved CertificateSigningRequest authenticates its client")]
 fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, key) = request("jane", "devs");
@@ -63,6 +52,7 @@ fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     jane.run("get pods").ok();
 }
 
+#[e2e_test("a denied CSR is not signed, and an invalid one fails with a reason")]
 fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, _) = request("jane", "devs");
@@ -75,7 +65,7 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     kubectl.apply(&asked);
     kubectl.run(&format!("certificate approve {other}")).ok();
     eventually("the CSR to fail", || shown(&kubectl, &other) == "Approved,Failed");
-    let failed = condition(&kubectl, &other, "Failed").unwrap();
+    let failed = kubectl.condition(&format!("csr/{other}"), "Failed");
     assert_eq!(failed["reason"], "SignerValidationFailure");
     assert_eq!(failed["message"], "invalid usage for client certificate: server auth");
     assert_eq!(kubectl.value(&format!("csr/{name}"), "/status/certificate"), Value::Null);
@@ -85,6 +75,7 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     assert!(output.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{output}");
 }
 
+#[e2e_test("an authorized kubelet's CSR is approved and signed at once")]
 fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, signer) =
@@ -98,7 +89,7 @@ fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
     let renewal = ["create", "-f", "-", "--as", &node, "--as-group", "system:nodes"];
     kubectl.args(&renewal, &asked).ok();
     eventually("the CSR to be approved and issued", || shown(&kubectl, &name) == "Approved,Issued");
-    let approved = condition(&kubectl, &name, "Approved").unwrap();
+    let approved = kubectl.condition(&format!("csr/{name}"), "Approved");
     assert_eq!(approved["reason"], "AutoApproved");
     let message = "Auto approving self kubelet client certificate after SubjectAccessReview.";
     assert_eq!(approved["message"], message);

@@ -1,14 +1,8 @@
 //! Podium's components use upstream's user names and are authorized by upstream's roles.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path};
-use tests::{ClusterBuilder, eventually};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "scheduler, controllers and kubelet use their own identities and are authorized",
-    components_use_their_identities_and_are_authorized,
-)];
+use tests::{ClusterBuilder, e2e_test, eventually};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -75,6 +69,7 @@ fn forbidden(events: &[Value]) -> BTreeSet<String> {
     events.iter().filter(is_refused).map(|e| format!("{}: {}", describe(e), why(e))).collect()
 }
 
+#[e2e_test("scheduler, controllers and kubelet use their own identities and are authorized")]
 fn components_use_their_identities_and_are_authorized() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));

@@ -1,24 +1,8 @@
 //! Container configuration: env, command, volumes, resources, termination messages, image pull policies.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use test_images::{BUSYBOX, ImageConfig};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("env comes from values, fields, resources, ConfigMaps and Secrets", env_comes_from_all_sources),
-    ("a missing key of a ConfigMap or Secret blocks the container's start", missing_key_blocks_container_start),
-    ("command and args replace the image's ENTRYPOINT and CMD", command_and_args_replace_entrypoint_and_cmd),
-    ("a container runs in its workingDir", container_runs_in_its_working_dir),
-    ("containers of a Pod share an emptyDir, on disk or in memory", containers_share_empty_dir),
-    ("ConfigMap and Secret volumes can be mounted inside each other, in any order", api_volumes_can_be_nested_mounts),
-    ("ConfigMap and Secret volumes have their items and modes", api_volumes_have_items_and_modes),
-    ("a missing source blocks a container's start unless it is optional", missing_source_blocks_unless_optional),
-    ("resource limits are set in the container's cgroup", limits_are_set_in_the_cgroup),
-    ("a container that exceeds its memory limit is OOMKilled", container_over_memory_limit_is_oom_killed),
-    ("a container's termination message is reported", termination_message_is_reported),
-    ("imagePullPolicy decides whether an image is pulled", image_pull_policy_decides_pulls),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 /// Returns a Pod that ends by itself, with these fields of its container and spec.
 fn pod(container: &Value, spec: &Value) -> Value {
@@ -52,6 +36,7 @@ fn config(kubectl: &Kubectl) {
     kubectl.run("create secret generic s --from-literal=user=me --from-literal=password=hush").ok();
 }
 
+#[e2e_test("env comes from values, fields, resources, ConfigMaps and Secrets")]
 fn env_comes_from_all_sources(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
@@ -132,6 +117,7 @@ fn check_blocked(kubectl: &Kubectl, message: &str) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/message"), message);
 }
 
+#[e2e_test("a missing key of a ConfigMap or Secret blocks the container's start")]
 fn missing_key_blocks_container_start(cluster: &Cluster) {
     for (source, message, mend) in [
         (
@@ -161,6 +147,7 @@ fn missing_key_blocks_container_start(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("command and args replace the image's ENTRYPOINT and CMD")]
 fn command_and_args_replace_entrypoint_and_cmd(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = tempfile::tempdir().unwrap();
@@ -188,6 +175,7 @@ fn command_and_args_replace_entrypoint_and_cmd(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a container runs in its workingDir")]
 fn container_runs_in_its_working_dir(cluster: &Cluster) {
     for (dir, expected) in [(json!("/tmp"), "/tmp\n"), (json!("/made/for/it"), "/made/for/it\n"), (Value::Null, "/\n")]
     {
@@ -196,6 +184,7 @@ fn container_runs_in_its_working_dir(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("containers of a Pod share an emptyDir, on disk or in memory")]
 fn containers_share_empty_dir(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mounts = json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"}]);
@@ -216,6 +205,7 @@ fn containers_share_empty_dir(cluster: &Cluster) {
     assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
 }
 
+#[e2e_test("ConfigMap and Secret volumes can be mounted inside each other, in any order")]
 fn api_volumes_can_be_nested_mounts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
@@ -243,6 +233,7 @@ fn api_volumes_can_be_nested_mounts(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("ConfigMap and Secret volumes have their items and modes")]
 fn api_volumes_have_items_and_modes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
@@ -264,6 +255,7 @@ fn api_volumes_have_items_and_modes(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("a missing source blocks a container's start unless it is optional")]
 fn missing_source_blocks_unless_optional(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config(&kubectl);
@@ -290,6 +282,7 @@ fn missing_source_blocks_unless_optional(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs p").ok(), "found");
 }
 
+#[e2e_test("resource limits are set in the container's cgroup")]
 fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The first file is of cgroup v1, the second of v2.
@@ -305,6 +298,7 @@ fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
 }
 
+#[e2e_test("a container that exceeds its memory limit is OOMKilled")]
 fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = json!({"command": ["tail", "/dev/zero"], "resources": {"limits": {"memory": "16Mi"}}});
@@ -316,6 +310,7 @@ fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
     assert_eq!(row.split_whitespace().nth(2), Some("OOMKilled"), "{row}");
 }
 
+#[e2e_test("a container's termination message is reported")]
 fn termination_message_is_reported(cluster: &Cluster) {
     let fallback = json!("FallbackToLogsOnError");
     let long = "yes | tr -d '\\n' | head -c 5000 > /dev/termination-log";
@@ -350,6 +345,7 @@ fn termination_message_is_reported(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("imagePullPolicy decides whether an image is pulled")]
 fn image_pull_policy_decides_pulls(cluster: &Cluster) {
     // Nothing listens on this loopback port, so each pull fails.
     let (here, gone) = ("127.0.0.1:9/here:1", "127.0.0.1:9/gone:1");

@@ -1,6 +1,5 @@
 //! Container exits are reported before the runtime has cleaned up: logs stay complete and the runtime is not disturbed.
 
-use crate::{OwnCluster, Shared};
 use futures::{AsyncReadExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -9,16 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::Stdio, time::Duration};
-use tests::{Cluster, Kubectl, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("the log is complete as soon as a watch shows that the container ended", log_is_complete_when_watch_shows_exit),
-    ("kubectl logs shows the last line of a container that has just ended", kubectl_logs_shows_last_line_after_exit),
-    ("FallbackToLogsOnError gives the complete end of the log", fallback_termination_message_is_complete),
-    ("containers of a Pod share the 12 KiB of termination messages", termination_messages_share_their_limit),
-];
-pub(crate) const ALONE: &[OwnCluster] =
-    &[("hundreds of exits leave no shim, mount or error in the log", many_exits_leave_no_leftovers)];
+use tests::{Cluster, Kubectl, e2e_test, eventually, wait_for};
 
 const LINES: usize = 10_000;
 const ROUNDS: usize = 20;
@@ -55,6 +45,7 @@ fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
     kubectl.run(&format!("logs {name}")).ok()
 }
 
+#[e2e_test("the log is complete as soon as a watch shows that the container ended")]
 fn log_is_complete_when_watch_shows_exit(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
@@ -105,6 +96,7 @@ async fn followed(pods: &Api<Pod>, name: &str) -> String {
     text
 }
 
+#[e2e_test("kubectl logs shows the last line of a container that has just ended")]
 fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
@@ -122,6 +114,7 @@ fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("FallbackToLogsOnError gives the complete end of the log")]
 fn fallback_termination_message_is_complete(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
@@ -139,6 +132,7 @@ fn fallback_termination_message_is_complete(cluster: &Cluster) {
 }
 
 /// Upstream: `MaxPodTerminationMessageLogLength`, 12 KiB for all containers of a Pod.
+#[e2e_test("containers of a Pod share the 12 KiB of termination messages")]
 fn termination_messages_share_their_limit(cluster: &Cluster) {
     const INIT: usize = 11;
     let kubectl = cluster.kubectl();
@@ -157,6 +151,7 @@ fn termination_messages_share_their_limit(cluster: &Cluster) {
 }
 
 /// Init containers exit one after another, each while the next one starts; then their Pod ends.
+#[e2e_test("hundreds of exits leave no shim, mount or error in the log")]
 fn many_exits_leave_no_leftovers() {
     const PODS: usize = 24;
     const INIT: usize = 8;

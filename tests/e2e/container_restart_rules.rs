@@ -1,23 +1,9 @@
 //! Container restarts: restart policies and rules, `RestartAllContainers`, image changes, back-off.
 
-use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, ClusterBuilder, Kubectl, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("restartPolicyRules restart a container under Never", restart_policy_rules_restart_container_under_never),
-    ("a container's own restartPolicy overrides that of the Pod", container_restart_policy_overrides_pod),
-    ("restarts by restartPolicyRules back off", restart_by_rule_backs_off),
-    ("an image change stops the container and starts the new image", image_change_restarts_container),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("RestartAllContainers restarts all containers in the same sandbox", restart_all_containers_keeps_sandbox),
-    ("ReduceDefaultCrashLoopBackOffDecay shortens the back-off", reduced_decay_gate_shortens_backoff),
-    ("crashLoopBackOff.maxContainerRestartPeriod limits the back-off", max_restart_period_limits_backoff),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually, wait_for};
 
 /// Returns a Pod whose containers share an emptyDir `/data`.
 fn pod(name: &str, mut spec: Value) -> String {
@@ -52,6 +38,7 @@ fn ends(name: &str, codes: &[i32]) -> Value {
     shell(name, &format!("echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
 }
 
+#[e2e_test("restartPolicyRules restart a container under Never")]
 fn restart_policy_rules_restart_container_under_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod(
@@ -80,6 +67,7 @@ fn restart_policy_rules_restart_container_under_never(cluster: &Cluster) {
 }
 
 /// The documentation's examples: a container and an init container without restarts, and a sidecar, which always restarts.
+#[e2e_test("a container's own restartPolicy overrides that of the Pod")]
 fn container_restart_policy_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let never = json!({"restartPolicy": "Never"});
@@ -122,6 +110,7 @@ fn without_policy() -> Value {
     fields
 }
 
+#[e2e_test("restarts by restartPolicyRules back off")]
 fn restart_by_rule_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
@@ -134,6 +123,7 @@ fn restart_by_rule_backs_off(cluster: &Cluster) {
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
+#[e2e_test("an image change stops the container and starts the new image")]
 fn image_change_restarts_container(cluster: &Cluster) {
     const OTHER: &str = "docker.io/library/other:2";
     let (kubectl, dir) = (cluster.kubectl(), tempfile::tempdir().unwrap());
@@ -148,7 +138,7 @@ fn image_change_restarts_container(cluster: &Cluster) {
             "initContainers": [with(shell("side", SERVE), &json!({"restartPolicy": "Always"}))],
             "containers": [shell("c", SERVE), shell("other", SERVE)]}),
     ));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = kubectl.value("pod/p", "/status");
     kubectl.run(&format!("set image pod/p c={OTHER} side={OTHER}")).ok();
     for place in ["/status/containerStatuses/0", "/status/initContainerStatuses/0"] {
@@ -185,6 +175,7 @@ fn counts(kubectl: &Kubectl) -> Vec<i64> {
     all.flatten().filter_map(|c| c["restartCount"].as_i64()).collect()
 }
 
+#[e2e_test("RestartAllContainers restarts all containers in the same sandbox")]
 fn restart_all_containers_keeps_sandbox() {
     let mut cluster = Cluster::start(&["--feature-gates", GATES]);
     let kubectl = cluster.kubectl_in("default");
@@ -229,6 +220,7 @@ fn restart_all_containers_keeps_sandbox() {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
+#[e2e_test("ReduceDefaultCrashLoopBackOffDecay shortens the back-off")]
 fn reduced_decay_gate_shortens_backoff() {
     let cluster = Cluster::start(&["--feature-gates", "ReduceDefaultCrashLoopBackOffDecay=true"]);
     let kubectl = cluster.kubectl_in("default");
@@ -248,6 +240,7 @@ fn reduced_decay_gate_shortens_backoff() {
 }
 
 /// The node's maximum overrides the defaults of the feature gate and of upstream, and limits the first back-off too.
+#[e2e_test("crashLoopBackOff.maxContainerRestartPeriod limits the back-off")]
 fn max_restart_period_limits_backoff() {
     for (gates, restarts, seconds) in [("", 2, 3), ("ReduceDefaultCrashLoopBackOffDecay=true", 4, 3)] {
         let longest = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": format!("{seconds}s")}});

@@ -1,6 +1,5 @@
 //! The node works independently of the control plane's threads.
 
-use crate::OwnCluster;
 use nix::{
     sys::{
         ptrace,
@@ -10,12 +9,7 @@ use nix::{
 };
 use serde_json::json;
 use std::{fs, path::Path};
-use tests::{Cluster, eventually};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "restarts and DNS keep working while the threads of the API are stopped",
-    node_keeps_working_without_the_control_plane,
-)];
+use tests::{Cluster, e2e_test, eventually};
 
 /// Stops threads by ptrace until it is dropped by the thread that stopped them.
 struct StoppedThreads(Vec<Pid>);
@@ -47,6 +41,7 @@ impl Drop for StoppedThreads {
     }
 }
 
+#[e2e_test("restarts and DNS keep working while the threads of the API are stopped")]
 fn node_keeps_working_without_the_control_plane() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

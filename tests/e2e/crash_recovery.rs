@@ -1,6 +1,5 @@
 //! Podium is killed at random moments; acknowledged writes and reported states stay valid.
 
-use crate::OwnCluster;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -15,14 +14,8 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("no acknowledged write is lost by SIGKILL at 200 moments", acknowledged_write_survives_sigkill),
-    ("Pods reach their phase through repeated SIGKILLs of Podium", pods_reach_their_phase_through_sigkills),
-    ("containers survive a SIGKILL of containerd", containers_survive_containerd_sigkill),
-];
 
 /// Number of kills under a write load.
 const LIVES: u32 = 200;
@@ -48,6 +41,7 @@ fn seeded() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
+#[e2e_test("no acknowledged write is lost by SIGKILL at 200 moments")]
 fn acknowledged_write_survives_sigkill() {
     let mut random = seeded();
     let mut cluster = Cluster::start(&[]);
@@ -175,6 +169,7 @@ fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
             "command": ["sh", "-c", format!("echo start >> /v/starts; {script}")]}]}})
 }
 
+#[e2e_test("Pods reach their phase through repeated SIGKILLs of Podium")]
 fn pods_reach_their_phase_through_sigkills() {
     let (mut random, dir) = (seeded(), tempfile::tempdir().unwrap());
     // A start that a kill interrupts may count as a failure, and each failure increases the back-off.
@@ -238,7 +233,7 @@ fn check_once(dir: &Path, kubectl: &Kubectl, pod: &str, code: i32) {
 /// Returns the container of the serving Pod once it is Ready. It may have started more than once until then: a runtime
 /// kills a container whose start is cancelled by the death of its client.
 fn serving(kubectl: &Kubectl) -> Value {
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/serves").ok();
+    kubectl.wait_ready("serves");
     let starts = kubectl.run("exec serves -- cat /v/starts").ok();
     let container = kubectl.value("pod/serves", "/status/containerStatuses/0");
     json!({"id": container["containerID"], "restarts": container["restartCount"], "starts": starts})
@@ -252,6 +247,7 @@ fn check_end(kubectl: &Kubectl, pod: &str, phase: &str, expected: &Value) {
     assert_eq!(&seen, expected, "{pod}: {container}");
 }
 
+#[e2e_test("containers survive a SIGKILL of containerd")]
 fn containers_survive_containerd_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(&[]);

@@ -2,17 +2,9 @@
 //!
 //! No test waits for a minute: the schedule `@every 1s` is soon due, and a missed time is due at once.
 
-use crate::Shared;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a CronJob starts a Job on schedule and records its end", cron_job_starts_job_on_schedule),
-    ("a CronJob keeps the finished Jobs of its history limits", cron_job_keeps_history_limits),
-    ("a CronJob obeys its concurrencyPolicy while a Job runs", cron_job_obeys_concurrency_policy),
-    ("kubectl create job --from=cronjob runs a Job at once", job_from_cron_job_runs_at_once),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Applies a CronJob `tick` whose Pods run a script.
 fn cron_job(kubectl: &Kubectl, spec: &Value, script: &str) {
@@ -59,6 +51,7 @@ fn delete_and_wait(kubectl: &Kubectl) {
     eventually("the Jobs and Pods to be deleted", || kubectl.run("get jobs,pods -o name").is_ok_and(str::is_empty));
 }
 
+#[e2e_test("a CronJob starts a Job on schedule and records its end")]
 fn cron_job_starts_job_on_schedule(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"timeZone": "Europe/Berlin"}), "true");
@@ -88,6 +81,7 @@ fn cron_job_starts_job_on_schedule(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a CronJob keeps the finished Jobs of its history limits")]
 fn cron_job_keeps_history_limits(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limits = json!({"schedule": "@every 1h", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
@@ -110,6 +104,7 @@ fn cron_job_keeps_history_limits(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a CronJob obeys its concurrencyPolicy while a Job runs")]
 fn cron_job_obeys_concurrency_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "@every 1h", "concurrencyPolicy": "Forbid"}), "sleep 100000");
@@ -131,6 +126,7 @@ fn cron_job_obeys_concurrency_policy(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("kubectl create job --from=cronjob runs a Job at once")]
 fn job_from_cron_job_runs_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     cron_job(&kubectl, &json!({"schedule": "0 0 1 1 *", "suspend": true}), "true");

@@ -1,6 +1,5 @@
 //! Custom resources with kubectl and kube-rs.
 
-use crate::Shared;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -11,13 +10,7 @@ use kube::runtime::wait::{
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tests::{Cluster, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl creates a CRD and uses its objects like built-in ones", kubectl_uses_custom_resources),
-    ("custom resources own, are owned, and are deleted with their namespace", custom_resources_are_garbage_collected),
-    ("kube-rs installs a CRD and its operator runs", kube_rs_installs_crd_and_reconciles),
-];
+use tests::{Cluster, e2e_test, eventually};
 
 /// Returns a CustomResourceDefinition of CronTabs in the given group.
 fn definition(group: &str) -> Value {
@@ -54,6 +47,7 @@ fn crontab(group: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "CronTab", "metadata": {"name": name}, "spec": spec})
 }
 
+#[e2e_test("kubectl creates a CRD and uses its objects like built-in ones")]
 fn kubectl_uses_custom_resources(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "kubectl.example.com");
     let kind = format!("crontabs.{group}");
@@ -95,6 +89,7 @@ fn kubectl_uses_custom_resources(cluster: &Cluster) {
     assert!(gone.contains("the server doesn't have a resource type") || gone.contains("could not find"), "{gone}");
 }
 
+#[e2e_test("custom resources own, are owned, and are deleted with their namespace")]
 fn custom_resources_are_garbage_collected(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "owners.example.com");
     let kind = format!("crontabs.{group}");
@@ -124,6 +119,7 @@ fn custom_resources_are_garbage_collected(cluster: &Cluster) {
     kubectl.run(&format!("delete crd {kind}")).ok();
 }
 
+#[e2e_test("kube-rs installs a CRD and its operator runs")]
 fn kube_rs_installs_crd_and_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = cluster.client(&runtime);

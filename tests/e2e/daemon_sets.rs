@@ -1,21 +1,15 @@
 //! DaemonSets.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a DaemonSet runs a Pod on each node, rolls out and rolls back", daemon_set_rolls_out_and_back),
-    ("a DaemonSet replaces an ended Pod and removes Pods from excluded nodes", daemon_set_replaces_and_removes_pods),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn daemon_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
     workload::apply(kubectl, "DaemonSet", "agent", &[spec], container);
 }
 
 fn pods(kubectl: &Kubectl) -> Vec<Value> {
-    let list: Value = serde_json::from_str(&kubectl.run("get pods -l app=agent -o json").ok()).unwrap();
-    list["items"].as_array().cloned().unwrap_or_default()
+    kubectl.list("pods", "app=agent")
 }
 
 /// Returns the only_pod Pod's name and the value of its variable.
@@ -45,6 +39,7 @@ fn delete_and_wait(kubectl: &Kubectl) {
     });
 }
 
+#[e2e_test("a DaemonSet runs a Pod on each node, rolls out and rolls back")]
 fn daemon_set_rolls_out_and_back(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     daemon_set(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -70,6 +65,7 @@ fn daemon_set_rolls_out_and_back(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a DaemonSet replaces an ended Pod and removes Pods from excluded nodes")]
 fn daemon_set_replaces_and_removes_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The kubelet rejects it.

@@ -1,6 +1,5 @@
 //! Permissions of data directories, and directories of other users.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -8,14 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
-use tests::{Cluster, Kubectl, eventually, podium_binary};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("podium run uses no directory that another user created", run_directory_of_another_user_is_not_used),
-    ("every command refuses a data directory of another user", data_directory_of_another_user_is_refused),
-    ("a data directory is private, and its volumes are accessible", data_directory_is_private_but_volumes_are_not),
-    ("the admin certificate is the same after a restart", admin_certificate_is_kept_after_restart),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
 
 /// UID of the user `nobody`.
 const NOBODY: u32 = 65534;
@@ -42,6 +34,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+#[e2e_test("podium run uses no directory that another user created")]
 fn run_directory_of_another_user_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (shared, manifest) = (shared_directory(dir.path()), dir.path().join("manifest.json"));
@@ -80,6 +73,7 @@ fn run_directory_of_another_user_is_not_used() {
     assert!(manifest.exists(), "a symlink must not be followed");
 }
 
+#[e2e_test("every command refuses a data directory of another user")]
 fn data_directory_of_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let shared = shared_directory(dir.path());
@@ -147,6 +141,7 @@ fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
 const READER: &str = "cat /config/a/b /secret/s && cat /etc/hosts /etc/resolv.conf > /dev/null && echo x > /empty/f && \
                       echo x > /dev/termination-log && id -u; sleep 100000";
 
+#[e2e_test("a data directory is private, and its volumes are accessible")]
 fn data_directory_is_private_but_volumes_are_not() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -167,7 +162,7 @@ fn data_directory_is_private_but_volumes_are_not() {
     ] {
         kubectl.apply(&object.to_string());
     }
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     eventually("the container to read its volumes", || {
         kubectl.run("logs p").is_ok_and(|output| output == "configured secret 1000\n")
     });
@@ -183,6 +178,7 @@ fn data_directory_is_private_but_volumes_are_not() {
     check(&cluster.data_dir());
 }
 
+#[e2e_test("the admin certificate is the same after a restart")]
 fn admin_certificate_is_kept_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let read = |path: PathBuf| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };

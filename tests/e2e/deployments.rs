@@ -1,19 +1,8 @@
 //! Deployments and `kubectl rollout`.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Deployment rolls out, rolls back and restarts", deployment_rolls_out_back_and_restarts),
-    ("a rolling update keeps maxUnavailable", rolling_update_keeps_max_unavailable),
-    ("a Recreate Deployment ends old Pods before it creates new ones", recreate_ends_old_pods_first),
-    ("a paused Deployment scales but does not roll out", paused_deployment_scales_but_does_not_roll_out),
-    (
-        "a Deployment without progress reports ProgressDeadlineExceeded",
-        stuck_deployment_reports_progress_deadline_exceeded,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn deployment(kubectl: &Kubectl, spec: &Value, container: &Value) {
     workload::apply(kubectl, "Deployment", "web", &[&json!({"replicas": 2}), spec], container);
@@ -38,11 +27,6 @@ fn revision(kubectl: &Kubectl) -> Value {
     kubectl.value("deployment/web", "/metadata/annotations/deployment.kubernetes.io~1revision")
 }
 
-fn condition(kubectl: &Kubectl, kind: &str) -> Value {
-    let conditions = kubectl.value("deployment/web", "/status/conditions");
-    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
-}
-
 fn delete_and_wait(kubectl: &Kubectl) {
     kubectl.run("delete deployment web").ok();
     eventually("its ReplicaSets and Pods to be deleted", || {
@@ -50,6 +34,7 @@ fn delete_and_wait(kubectl: &Kubectl) {
     });
 }
 
+#[e2e_test("a Deployment rolls out, rolls back and restarts")]
 fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({}), &json!({"env": [{"name": "A", "value": "one"}]}));
@@ -76,12 +61,13 @@ fn deployment_rolls_out_back_and_restarts(cluster: &Cluster) {
     wait_for_rollout(&kubectl);
     eventually("the fourth revision", || revision(&kubectl) == "4");
     assert_eq!(kubectl.run("get replicasets -o name").ok().lines().count(), 3);
-    assert_eq!(condition(&kubectl, "Progressing")["reason"], "NewReplicaSetAvailable");
+    assert_eq!(kubectl.condition("deployment/web", "Progressing")["reason"], "NewReplicaSetAvailable");
     let output = kubectl.run("describe deployment web").ok();
     assert!(output.contains("Scaled up replica set web-") && output.contains("from 0 to 2"), "{output}");
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a rolling update keeps maxUnavailable")]
 fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
@@ -94,13 +80,14 @@ fn rolling_update_keeps_max_unavailable(cluster: &Cluster) {
     eventually("one new Pod", || values(&kubectl) == ["one", "one", "two"]);
     eventually("updatedReplicas", || kubectl.value("deployment/web", "/status/updatedReplicas") == 1);
     assert_eq!(kubectl.value("deployment/web", "/status/availableReplicas"), 2);
-    assert_eq!(condition(&kubectl, "Available")["reason"], "MinimumReplicasAvailable");
+    assert_eq!(kubectl.condition("deployment/web", "Available")["reason"], "MinimumReplicasAvailable");
     kubectl.run("rollout undo deployment/web").ok();
     wait_for_rollout(&kubectl);
     eventually("only old Pods", || values(&kubectl) == ["one", "one"]);
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Recreate Deployment ends old Pods before it creates new ones")]
 fn recreate_ends_old_pods_first(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let recreate = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
@@ -119,12 +106,15 @@ fn recreate_ends_old_pods_first(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a paused Deployment scales but does not roll out")]
 fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     deployment(&kubectl, &json!({"replicas": 1}), &json!({"env": [{"name": "A", "value": "one"}]}));
     wait_for_rollout(&kubectl);
     kubectl.run("rollout pause deployment/web").ok();
-    eventually("DeploymentPaused", || condition(&kubectl, "Progressing")["reason"] == "DeploymentPaused");
+    eventually("DeploymentPaused", || {
+        kubectl.condition("deployment/web", "Progressing")["reason"] == "DeploymentPaused"
+    });
     kubectl.run("set env deployment/web A=two").ok();
     kubectl.run("scale deployment web --replicas=2").ok();
     eventually("another Pod of the old template", || values(&kubectl) == ["one", "one"]);
@@ -134,14 +124,15 @@ fn paused_deployment_scales_but_does_not_roll_out(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Deployment without progress reports ProgressDeadlineExceeded")]
 fn stuck_deployment_reports_progress_deadline_exceeded(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"replicas": 1, "progressDeadlineSeconds": 2});
     deployment(&kubectl, &spec, &json!({"readinessProbe": {"exec": {"command": ["false"]}}}));
     eventually("ProgressDeadlineExceeded", || {
-        condition(&kubectl, "Progressing")["reason"] == "ProgressDeadlineExceeded"
+        kubectl.condition("deployment/web", "Progressing")["reason"] == "ProgressDeadlineExceeded"
     });
-    assert_eq!(condition(&kubectl, "Available")["status"], "False");
+    assert_eq!(kubectl.condition("deployment/web", "Available")["status"], "False");
     let output = kubectl.run("rollout status deployment/web").failed();
     assert!(output.contains("deployment \"web\" exceeded its progress deadline"), "{output}");
     delete_and_wait(&kubectl);

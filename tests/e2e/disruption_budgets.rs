@@ -1,14 +1,7 @@
 //! PodDisruptionBudgets and evictions.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Outcome, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a PodDisruptionBudget refuses an eviction that would violate it", disruption_budget_refuses_violating_eviction),
-    ("a PodDisruptionBudget that cannot be counted reports the reason", uncountable_disruption_budget_reports_reason),
-    ("a PodDisruptionBudget counts Pods of a custom resource by its scale", disruption_budget_uses_custom_scale),
-];
+use tests::{Cluster, Kubectl, Outcome, e2e_test, eventually};
 
 fn budget(kubectl: &Kubectl, spec: &Value) {
     let mut all = json!({"selector": {"matchLabels": {"app": "web"}}});
@@ -18,11 +11,6 @@ fn budget(kubectl: &Kubectl, spec: &Value) {
     let object =
         json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": all});
     kubectl.apply(&object.to_string());
-}
-
-fn pods(kubectl: &Kubectl) -> Vec<String> {
-    let names = kubectl.run("get pods -l app=web -o name").ok();
-    names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
 }
 
 fn evict(kubectl: &Kubectl, pod: &str) -> Outcome {
@@ -37,6 +25,7 @@ fn counts(kubectl: &Kubectl) -> [i64; 4] {
     ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"].map(|f| status[f].as_i64().unwrap_or(-1))
 }
 
+#[e2e_test("a PodDisruptionBudget refuses an eviction that would violate it")]
 fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
@@ -48,7 +37,7 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     kubectl.apply(&object.to_string());
     budget(&kubectl, &json!({"minAvailable": 2}));
     eventually("two healthy Pods and no allowed disruption", || counts(&kubectl) == [2, 2, 2, 0]);
-    let first = pods(&kubectl)[0].clone();
+    let first = kubectl.pod_names("app=web")[0].clone();
     let refused = evict(&kubectl, &first).failed();
     assert!(refused.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{refused}");
     budget(&kubectl, &json!({"minAvailable": null, "maxUnavailable": "50%"}));
@@ -56,11 +45,12 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let table = kubectl.run("get pdb web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "N/A", "50%", "1"]);
     evict(&kubectl, &first).ok();
-    eventually("another Pod", || !pods(&kubectl).contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
+    eventually("another Pod", || !kubectl.pod_names("app=web").contains(&first) && counts(&kubectl) == [2, 1, 2, 1]);
     let condition = kubectl.value("pdb/web", "/status/conditions/0");
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("SufficientPods")));
     kubectl.run("create pdb zzz --selector=app=web --min-available=1").ok();
-    let (one, said) = (pods(&kubectl)[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
+    let (one, said) =
+        (kubectl.pod_names("app=web")[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
     eventually("the Event about several budgets", || {
         kubectl
             .events(&one)
@@ -74,6 +64,7 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     eventually("the NoPods Event", || kubectl.events("web").iter().any(|(reason, _)| reason == "NoPods"));
 }
 
+#[e2e_test("a PodDisruptionBudget that cannot be counted reports the reason")]
 fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
@@ -90,6 +81,7 @@ fn uncountable_disruption_budget_reports_reason(cluster: &Cluster) {
     kubectl.run("delete job work").ok();
 }
 
+#[e2e_test("a PodDisruptionBudget counts Pods of a custom resource by its scale")]
 fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
     let (kubectl, group) = (cluster.kubectl(), "scales.example.com");
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -1,15 +1,9 @@
 //! Encryption at rest and key rotation.
 
-use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
-use tests::{Cluster, ClusterBuilder, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "Secrets are encrypted at rest, through key rotation and SIGKILL",
-    secrets_are_encrypted_through_rotation_and_sigkill,
-)];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test};
 
 /// Secret values in plain text, and in base64 as in the object.
 const OLD: (&str, &str) = ("plain-0c7d41aa-before", "cGxhaW4tMGM3ZDQxYWEtYmVmb3Jl");
@@ -64,6 +58,7 @@ fn create(kubectl: &Kubectl, name: &str, value: &str) {
     kubectl.run(&format!("create secret generic {name} --from-literal=k={value}")).ok();
 }
 
+#[e2e_test("Secrets are encrypted at rest, through key rotation and SIGKILL")]
 fn secrets_are_encrypted_through_rotation_and_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("encryption.yaml");

@@ -1,18 +1,7 @@
 //! EndpointSlices and Endpoints of Services.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("EndpointSlices follow a Pod's readiness and termination", endpoint_slices_follow_pod_readiness),
-    ("endpoints resolve named ports and serve headless Services", endpoints_resolve_named_ports),
-    ("EndpointSlices follow a Service's Pods through a rollout", endpoint_slices_follow_rollout),
-    (
-        "Endpoints of a Service without selector are mirrored into EndpointSlices",
-        endpoints_without_selector_are_mirrored,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn service(kubectl: &Kubectl, spec: &Value) {
     let mut all = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]});
@@ -36,6 +25,7 @@ fn conditions(kubectl: &Kubectl) -> Value {
     endpoints(kubectl).first().map(|e| e["conditions"].clone()).unwrap_or_default()
 }
 
+#[e2e_test("EndpointSlices follow a Pod's readiness and termination")]
 fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({}));
@@ -77,6 +67,7 @@ fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("endpoints resolve named ports and serve headless Services")]
 fn endpoints_resolve_named_ports(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let port = json!([{"name": "http", "port": 80, "targetPort": "web"}]);
@@ -97,6 +88,7 @@ fn endpoints_resolve_named_ports(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("EndpointSlices follow a Service's Pods through a rollout")]
 fn endpoint_slices_follow_rollout(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({}));
@@ -126,6 +118,7 @@ fn endpoint_slices_follow_rollout(cluster: &Cluster) {
     eventually("no endpoints", || endpoints(&kubectl).is_empty());
 }
 
+#[e2e_test("Endpoints of a Service without selector are mirrored into EndpointSlices")]
 fn endpoints_without_selector_are_mirrored(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     service(&kubectl, &json!({"selector": null}));

@@ -1,11 +1,9 @@
 //! Environment variables from files (`fileKeyRef`).
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::Cluster;
+use tests::{Cluster, e2e_test};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("fileKeyRef reads a variable from a file of an init container", file_key_ref_reads_variable)];
+#[e2e_test("fileKeyRef reads a variable from a file of an init container")]
 fn file_key_ref_reads_variable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let write = "printf \"# made here\\nADDRESS='db.example'\\nWORDS='two\\nlines'\\n\" > /e/config.env";

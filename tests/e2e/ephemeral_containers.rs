@@ -1,36 +1,25 @@
 //! Ephemeral containers and `kubectl debug`.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::{
     io::{Read, Write},
     process::Stdio,
 };
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "an ephemeral container shares its target's processes and never restarts",
-        ephemeral_container_shares_target_processes,
-    ),
-    ("an ephemeral container may be privileged in a Pod that is not", ephemeral_container_may_be_privileged),
-    ("kubectl debug --copy-to copies a Pod", kubectl_debug_copies_pod),
-    ("kubectl debug node mounts the node's files and uses its namespaces", kubectl_debug_opens_node),
-    ("an ephemeral container supports attach and logs", ephemeral_container_supports_attach_and_logs),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn run(kubectl: &Kubectl) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "54321"]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn state(kubectl: &Kubectl, field: &str) -> Value {
     kubectl.value("pod/p", &format!("/status/ephemeralContainerStatuses/0/state/{field}"))
 }
 
+#[e2e_test("an ephemeral container shares its target's processes and never restarts")]
 fn ephemeral_container_shares_target_processes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -62,6 +51,7 @@ fn ephemeral_container_shares_target_processes(cluster: &Cluster) {
     assert_eq!(state(&kubectl, "terminated/exitCode"), json!(3));
 }
 
+#[e2e_test("an ephemeral container supports attach and logs")]
 fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -84,6 +74,7 @@ fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     kubectl.run("delete pod p --wait --timeout=30s").ok();
 }
 
+#[e2e_test("kubectl debug --copy-to copies a Pod")]
 fn kubectl_debug_copies_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -101,13 +92,14 @@ fn kubectl_debug_copies_pod(cluster: &Cluster) {
         "sleep 2; ps; sleep 1000",
     ];
     kubectl.args(&arguments, "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/copy").ok();
+    kubectl.wait_ready("copy");
     eventually("the copy's processes to be seen", || {
         kubectl.run("logs copy -c d").is_ok_and(|output| output.contains("sleep 54321"))
     });
     assert_eq!(kubectl.value("pod/copy", "/spec/shareProcessNamespace"), json!(true));
 }
 
+#[e2e_test("an ephemeral container may be privileged in a Pod that is not")]
 fn ephemeral_container_may_be_privileged(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -122,6 +114,7 @@ fn ephemeral_container_may_be_privileged(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs p -c d").ok().trim(), own);
 }
 
+#[e2e_test("kubectl debug node mounts the node's files and uses its namespaces")]
 fn kubectl_debug_opens_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok();

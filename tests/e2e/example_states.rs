@@ -1,16 +1,7 @@
 //! The "Example states" of the Pod lifecycle document (2018 edition), each on real containers.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("one container exits with success", single_container_success_follows_restart_policy),
-    ("one container exits with failure", single_container_failure_follows_restart_policy),
-    ("one of two containers exits with failure", one_of_two_failures_follows_restart_policy),
-    ("both containers exit, one with failure", both_exits_follow_restart_policy),
-    ("a container runs out of memory", oom_kill_follows_restart_policy),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 /// Expected result of a row of the document.
 enum Expect {
@@ -66,6 +57,7 @@ fn container_status(kubectl: &Kubectl, object: &str, container: &str) -> Value {
     statuses.as_array().into_iter().flatten().find(|s| s["name"] == container).cloned().unwrap_or(Value::Null)
 }
 
+#[e2e_test("one container exits with success")]
 fn single_container_success_follows_restart_policy(cluster: &Cluster) {
     let rows = [
         ("Always", Expect::Restarts),
@@ -75,21 +67,25 @@ fn single_container_success_follows_restart_policy(cluster: &Cluster) {
     check(cluster, &[("c", "exit 0")], "c", rows);
 }
 
+#[e2e_test("one container exits with failure")]
 fn single_container_failure_follows_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
     check(cluster, &[("c", "exit 3")], "c", rows);
 }
 
+#[e2e_test("one of two containers exits with failure")]
 fn one_of_two_failures_follows_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Running"))];
     check(cluster, &[("one", "exit 3"), ("two", "sleep 1000")], "one", rows);
 }
 
+#[e2e_test("both containers exit, one with failure")]
 fn both_exits_follow_restart_policy(cluster: &Cluster) {
     let rows = [("Always", Expect::Restarts), ("OnFailure", Expect::Restarts), ("Never", Expect::Phase("Failed"))];
     check(cluster, &[("one", "exit 3"), ("two", "sleep 1")], "one", rows);
 }
 
+#[e2e_test("a container runs out of memory")]
 fn oom_kill_follows_restart_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let eat = "x=a; while :; do x=$x$x$x$x; done";

@@ -1,19 +1,8 @@
 //! The manifests in `examples/` behave as their comments say.
 
-use crate::Shared;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("every example has a test", every_example_has_a_test),
-    ("examples/hello.yaml prints a line and succeeds", hello_prints_and_succeeds),
-    ("examples/retry.yaml succeeds at the third attempt", retry_succeeds_at_third_attempt),
-    ("examples/graceful.yaml finishes its work before it ends", graceful_finishes_before_it_ends),
-    ("examples/config.yaml reads its ConfigMap", config_reads_its_config_map),
-    ("examples/rollout.yaml rolls out behind its Service", rollout_rolls_out_behind_its_service),
-    ("examples/parts.yaml runs each of its containers", parts_runs_each_container),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 const TESTED: [&str; 6] = ["config.yaml", "graceful.yaml", "hello.yaml", "parts.yaml", "retry.yaml", "rollout.yaml"];
 
@@ -21,6 +10,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
 }
 
+#[e2e_test("every example has a test")]
 fn every_example_has_a_test(_: &Cluster) {
     let mut files: Vec<String> =
         std::fs::read_dir(examples()).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -34,12 +24,14 @@ fn applied(cluster: &Cluster, file: &str) -> Kubectl {
     kubectl
 }
 
+#[e2e_test("examples/hello.yaml prints a line and succeeds")]
 fn hello_prints_and_succeeds(cluster: &Cluster) {
     let kubectl = applied(cluster, "hello.yaml");
     kubectl.wait_value("pod/hello", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs hello").ok(), "hello from hello\ngood bye\n");
 }
 
+#[e2e_test("examples/rollout.yaml rolls out behind its Service")]
 fn rollout_rolls_out_behind_its_service(cluster: &Cluster) {
     let kubectl = applied(cluster, "rollout.yaml");
     let rolled_out = || kubectl.run("rollout status deployment/rollout --timeout=120s").ok();
@@ -61,6 +53,7 @@ fn rollout_rolls_out_behind_its_service(cluster: &Cluster) {
     kubectl.run("delete deployment,service rollout").ok();
 }
 
+#[e2e_test("examples/parts.yaml runs each of its containers")]
 fn parts_runs_each_container(cluster: &Cluster) {
     let kubectl = applied(cluster, "parts.yaml");
     kubectl.run("wait --for=condition=Complete --timeout=120s job/parts").ok();
@@ -71,6 +64,7 @@ fn parts_runs_each_container(cluster: &Cluster) {
     assert_eq!(said, ["part 0 of 4", "part 1 of 4", "part 2 of 4", "part 3 of 4"]);
 }
 
+#[e2e_test("examples/retry.yaml succeeds at the third attempt")]
 fn retry_succeeds_at_third_attempt(cluster: &Cluster) {
     let kubectl = applied(cluster, "retry.yaml");
     kubectl.wait_value("pod/retry", "/status/phase", &json!("Succeeded"));
@@ -78,9 +72,10 @@ fn retry_succeeds_at_third_attempt(cluster: &Cluster) {
     assert_eq!(kubectl.run("logs retry").ok(), "try 3\n");
 }
 
+#[e2e_test("examples/graceful.yaml finishes its work before it ends")]
 fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     let kubectl = applied(cluster, "graceful.yaml");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/graceful").ok();
+    kubectl.wait_ready("graceful");
     let mut command = kubectl.command(&["logs", "--follow", "graceful"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod graceful --timeout=30s").ok();
@@ -88,6 +83,7 @@ fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     assert_eq!(String::from_utf8_lossy(&said), "serving\nfinishing\ndone\n");
 }
 
+#[e2e_test("examples/config.yaml reads its ConfigMap")]
 fn config_reads_its_config_map(cluster: &Cluster) {
     let kubectl = applied(cluster, "config.yaml");
     kubectl.wait_value("pod/config", "/status/phase", &json!("Succeeded"));

@@ -1,14 +1,7 @@
 //! Extreme numbers and incomplete objects do not disturb other objects.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a huge grace period can be shortened", huge_grace_period_can_be_shortened),
-    ("durations that overflow a timestamp stop no controller", overflowing_durations_stop_no_controller),
-    ("a condition without lastTransitionTime stops no watch", condition_without_transition_time_stops_no_watch),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 const LONGEST: i64 = i64::MAX;
 
@@ -18,6 +11,7 @@ fn template(command: &str, policy: &str) -> Value {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command]}]}})
 }
 
+#[e2e_test("a huge grace period can be shortened")]
 fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let pod = |name: &str, grace: i64| {
@@ -27,7 +21,7 @@ fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["terminationGracePeriodSeconds"] = json!(grace);
         kubectl.apply(&pod.to_string());
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     };
     pod("own", LONGEST);
     pod("asked", 5);
@@ -40,6 +34,7 @@ fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("durations that overflow a timestamp stop no controller")]
 fn overflowing_durations_stop_no_controller(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let job = |name: &str, spec: &Value| {
@@ -65,6 +60,7 @@ fn overflowing_durations_stop_no_controller(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Complete --timeout=60s job/after").ok();
 }
 
+#[e2e_test("a condition without lastTransitionTime stops no watch")]
 fn condition_without_transition_time_stops_no_watch(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let service = |name: &str| {

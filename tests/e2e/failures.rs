@@ -1,27 +1,12 @@
 //! Failures of containers, sandboxes and nodes.
 
-use crate::{OwnCluster, Shared};
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, Process, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("an OOM-killed container reports OOMKilled and 137", oom_killed_container_reports_reason),
-    ("a container killed by SIGKILL is not reported as OOMKilled", sigkilled_container_is_not_oom_killed),
-    ("a missing command reports StartError and backs off", missing_command_reports_error_and_backs_off),
-    ("a missing Secret blocks a container until it is created", missing_secret_blocks_container),
-    ("a dead sandbox is recreated, and fails a Pod under Never", dead_sandbox_is_recreated_unless_never),
-    ("the kubelet rejects Pods with another OS or a used host port", kubelet_rejects_wrong_os_and_used_host_port),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("an admitted Pod is not rejected after a restart of Podium", admitted_pod_is_not_rejected_after_restart),
-    ("after a reboot, Pods follow their restartPolicy", pods_follow_restart_policy_after_reboot),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
@@ -37,14 +22,11 @@ fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> Value {
     pod
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 fn container(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0")
 }
 
+#[e2e_test("an OOM-killed container reports OOMKilled and 137")]
 fn oom_killed_container_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
@@ -60,13 +42,14 @@ fn oom_killed_container_reports_reason(cluster: &Cluster) {
     assert!(kubectl.run("get pod never --no-headers").ok().contains("OOMKilled"));
 }
 
+#[e2e_test("a container killed by SIGKILL is not reported as OOMKilled")]
 fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
     kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
     for name in ["limited", "never"] {
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
         let shell = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "sh");
         kill(shell.expect("the container has a process").0, Signal::SIGKILL).unwrap();
     }
@@ -79,6 +62,7 @@ fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a missing command reports StartError and backs off")]
 fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
@@ -99,6 +83,7 @@ fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
 }
 
+#[e2e_test("a missing Secret blocks a container until it is created")]
 fn missing_secret_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
@@ -111,7 +96,7 @@ fn missing_secret_blocks_container(cluster: &Cluster) {
     let expected = format!("couldn't find key word in Secret {}/words", kubectl.namespace());
     kubectl.wait_value("pod/p", message, &json!(expected));
     kubectl.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {word: hello}");
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
@@ -120,13 +105,14 @@ pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
     kubectl.value(&format!("pod/{name}"), "/metadata/uid").as_str().unwrap().to_owned()
 }
 
+#[e2e_test("a dead sandbox is recreated, and fails a Pod under Never")]
 fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
     kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
     // It exits with 0 when it is stopped, and the Pod must not be Succeeded.
     kubectl.apply(&pod("failed", SERVE, &json!({"restartPolicy": "OnFailure"}), &json!({})).to_string());
-    ["always", "never", "failed"].iter().for_each(|name| ready(&kubectl, name));
+    ["always", "never", "failed"].iter().for_each(|name| kubectl.wait_ready(name));
     let before = container(&kubectl, "always");
     for name in ["always", "never", "failed"] {
         let pause = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "pause");
@@ -134,7 +120,7 @@ fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     }
     for name in ["always", "failed"] {
         kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/restartCount", &json!(1));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     let after = container(&kubectl, "always");
     assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"], "{after}");
@@ -163,6 +149,7 @@ fn refused(kubectl: &Kubectl, name: &str, reason: &str, message: &str) {
     assert!(words.contains(&format!("container \"c\" in pod \"{name}\" is not available")), "{words}");
 }
 
+#[e2e_test("the kubelet rejects Pods with another OS or a used host port")]
 fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
@@ -172,7 +159,7 @@ fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let port = json!({"ports": [{"containerPort": 80, "hostPort": 17811}]});
     let bound = json!({"nodeName": name});
     kubectl.apply(&pod("first", SERVE, &bound, &port).to_string());
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", SERVE, &bound, &port).to_string());
     let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     refused(&kubectl, "second", "NodePorts", message);
@@ -181,6 +168,7 @@ fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
 }
 
+#[e2e_test("an admitted Pod is not rejected after a restart of Podium")]
 fn admitted_pod_is_not_rejected_after_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -188,7 +176,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
     kubectl.run(&format!("label node {name} disk=fast")).ok();
     let fast = json!({"nodeName": name, "nodeSelector": {"disk": "fast"}});
     kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
-    ready(&kubectl, "before");
+    kubectl.wait_ready("before");
     let before = container(&kubectl, "before");
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_api();
@@ -198,7 +186,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
     refused(&kubectl, "after", "NodeAffinity", message);
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();
-    ready(&kubectl, "before");
+    kubectl.wait_ready("before");
     assert_eq!(container(&kubectl, "before"), before);
     refused(&kubectl, "after", "NodeAffinity", message);
 }
@@ -224,6 +212,7 @@ pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
     }
 }
 
+#[e2e_test("after a reboot, Pods follow their restartPolicy")]
 fn pods_follow_restart_policy_after_reboot() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -234,7 +223,7 @@ fn pods_follow_restart_policy_after_reboot() {
     let spec = |policy: &str| json!({"restartPolicy": policy, "volumes": volumes});
     for (name, policy) in [("always", "Always"), ("never", "Never")] {
         kubectl.apply(&pod(name, &script, &spec(policy), &json!({"volumeMounts": mounts})).to_string());
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     kubectl.apply(&pod("done", "true", &spec("Never"), &json!({})).to_string());
     kubectl.wait_value("pod/done", "/status/phase", &json!("Succeeded"));
@@ -245,7 +234,7 @@ fn pods_follow_restart_policy_after_reboot() {
     simulate_reboot(&mut cluster, &uids);
     cluster.start_podium();
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
-    ready(&kubectl, "always");
+    kubectl.wait_ready("always");
     assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {

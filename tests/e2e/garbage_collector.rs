@@ -1,17 +1,7 @@
 //! Garbage collection by owner references: background, foreground and orphan.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("background deletion deletes dependents", background_deletion_deletes_dependents),
-    ("kubectl delete --cascade=foreground waits for dependents", foreground_deletion_waits_for_dependents),
-    ("an owner reference matches name, UID and namespace", owner_reference_matches_name_and_namespace),
-    ("circular owner references do not block deletion", circular_owners_do_not_block_deletion),
-    ("a cluster-scoped object with a namespaced owner is kept", cluster_scoped_dependent_of_namespaced_owner_is_kept),
-    ("kubectl delete --cascade=orphan keeps dependents", orphan_deletion_keeps_dependents),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn config_map(kubectl: &Kubectl, name: &str, owner: Option<&str>, finalizers: &[&str]) {
     let mut metadata = json!({"name": name, "finalizers": finalizers});
@@ -26,6 +16,7 @@ fn reference(kubectl: &Kubectl, owner: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": true})
 }
 
+#[e2e_test("background deletion deletes dependents")]
 fn background_deletion_deletes_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
@@ -34,12 +25,13 @@ fn background_deletion_deletes_dependents(cluster: &Cluster) {
         "metadata": {"name": "p", "ownerReferences": [reference(&kubectl, "owner")]},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete configmap other").ok();
     kubectl.run("delete configmap owner").ok();
     eventually("the Pod to be deleted", || kubectl.get("pod/p").is_none());
 }
 
+#[e2e_test("an owner reference matches name, UID and namespace")]
 fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
     let (kubectl, elsewhere) = (cluster.kubectl(), cluster.kubectl());
     config_map(&kubectl, "owner", None, &[]);
@@ -69,6 +61,7 @@ fn owner_reference_matches_name_and_namespace(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("kubectl delete --cascade=foreground waits for dependents")]
 fn foreground_deletion_waits_for_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
@@ -86,6 +79,7 @@ fn foreground_deletion_waits_for_dependents(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("kubectl delete --cascade=orphan keeps dependents")]
 fn orphan_deletion_keeps_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
@@ -96,6 +90,7 @@ fn orphan_deletion_keeps_dependents(cluster: &Cluster) {
     assert!(left["metadata"].get("ownerReferences").is_none(), "{left}");
 }
 
+#[e2e_test("circular owner references do not block deletion")]
 fn circular_owners_do_not_block_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let names = ["a", "b", "c"];
@@ -108,6 +103,7 @@ fn circular_owners_do_not_block_deletion(cluster: &Cluster) {
     eventually("all to be deleted", || names.iter().all(|name| kubectl.get(&format!("configmap/{name}")).is_none()));
 }
 
+#[e2e_test("a cluster-scoped object with a namespaced owner is kept")]
 fn cluster_scoped_dependent_of_namespaced_owner_is_kept(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);

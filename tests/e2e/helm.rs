@@ -1,15 +1,19 @@
 //! Helm installs, upgrades, rolls back and removes a chart: tests/clients/greeter.
 
-use crate::Shared;
 use serde_json::json;
-use tests::{Cluster, Shell};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("Helm 3 installs, upgrades, rolls back, tests and uninstalls a chart", |cluster| walk(cluster, "helm-3", "v3")),
-    ("Helm 4 installs, upgrades, rolls back, tests and uninstalls a chart", |cluster| walk(cluster, "helm-4", "v4")),
-];
+use tests::{Cluster, Shell, e2e_test};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/greeter");
+
+#[e2e_test("Helm 3 installs, upgrades, rolls back, tests and uninstalls a chart")]
+fn helm_3_manages_a_chart(cluster: &Cluster) {
+    walk(cluster, "helm-3", "v3");
+}
+
+#[e2e_test("Helm 4 installs, upgrades, rolls back, tests and uninstalls a chart")]
+fn helm_4_manages_a_chart(cluster: &Cluster) {
+    walk(cluster, "helm-4", "v4");
+}
 
 fn walk(cluster: &Cluster, tool: &str, version: &str) {
     let kubectl = cluster.kubectl();

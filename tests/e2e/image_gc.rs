@@ -1,17 +1,9 @@
 //! Image garbage collection by age and by disk usage.
 
-use crate::{
-    OwnCluster,
-    image_pulls::{pod, printing, ready},
-};
+use crate::image_pulls::{pod, printing};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("images unused for imageMaximumGCAge are removed", images_unused_for_maximum_age_are_removed),
-    ("unused images are removed above imageGCHighThresholdPercent", unused_images_are_removed_above_high_threshold),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
 
 fn import(cluster: &Cluster, name: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -39,9 +31,10 @@ fn wait_for_images(cluster: &Cluster, expected: &[&str]) {
 
 fn run(kubectl: &Kubectl, name: &str) {
     kubectl.apply(&pod(name, &format!("example.com/{name}:1"), "Never", &[]));
-    ready(kubectl, name);
+    kubectl.wait_ready(name);
 }
 
+#[e2e_test("images unused for imageMaximumGCAge are removed")]
 fn images_unused_for_maximum_age_are_removed() {
     let kubelet = json!({"imageMinimumGCAge": "10s", "imageMaximumGCAge": "12s"});
     let cluster = ClusterBuilder::default().without_images().kubelet_config(kubelet).start();
@@ -67,6 +60,7 @@ fn event_messages(kubectl: &Kubectl, reason: &str) -> Vec<String> {
     items.map(|e| e["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
+#[e2e_test("unused images are removed above imageGCHighThresholdPercent")]
 fn unused_images_are_removed_above_high_threshold() {
     // Every disk exceeds this threshold and cannot get below it.
     let kubelet = json!({"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"});
@@ -89,5 +83,5 @@ fn unused_images_are_removed_above_high_threshold() {
     // The sandbox image is kept, and so is an image that a Pod waits for.
     kubectl.apply(&pod("again", "example.com/again:1", "Never", &[]));
     import(&cluster, "again");
-    ready(&kubectl, "again");
+    kubectl.wait_ready("again");
 }

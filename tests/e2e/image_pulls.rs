@@ -1,32 +1,9 @@
 //! Image pulls from a registry that needs credentials.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("imagePullSecrets of a Pod are tried in order", image_pull_secrets_are_tried_in_order),
-    ("a Pod gets the imagePullSecrets of its ServiceAccount", pod_gets_pull_secrets_of_service_account),
-    (
-        "a pull without credentials fails, backs off and reports the reason",
-        pull_without_credentials_fails_and_backs_off,
-    ),
-    ("the default pull policy is Always without a tag, else IfNotPresent", default_pull_policy_depends_on_tag),
-    ("an image imported during pull back-off is used", image_imported_during_backoff_is_used),
-    ("an image index resolves to the machine's platform", image_index_resolves_to_platform),
-    ("a Pod without credentials gets no image that a secret pulled", pulled_image_needs_credentials),
-    ("an image volume is pulled, and fails on a runtime without support", image_volume_fails_on_unsupported_runtime),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    (
-        "the kubelet uses credential providers and the node's Docker config",
-        kubelet_uses_credential_providers_and_node_config,
-    ),
-    ("image credential verification is off by configuration or feature gate", image_verification_can_be_disabled),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER, e2e_test};
 
 /// Returns an image configuration that prints a word and waits.
 pub(crate) fn printing(word: &str) -> ImageConfig {
@@ -56,11 +33,6 @@ pub(crate) fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str
     kubectl.args(&["create", "secret", "docker-registry", name, &server, &user, &password], "").ok();
 }
 
-#[track_caller]
-pub(crate) fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 /// Waits until a Pod's container is waiting with this reason, and returns the message.
 #[track_caller]
 pub(crate) fn wait_for_waiting_reason(kubectl: &Kubectl, name: &str, reason: &str) -> String {
@@ -74,6 +46,7 @@ pub(crate) fn event_messages(kubectl: &Kubectl, name: &str, reason: &str) -> Vec
     kubectl.events(name).into_iter().filter(|(r, _)| r == reason).map(|(_, message)| message).collect()
 }
 
+#[e2e_test("imagePullSecrets of a Pod are tried in order")]
 fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "team/private", "1", "hello");
@@ -81,7 +54,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     secret(&kubectl, "wrong", &format!("{}/team/private", registry.host()), "nonsense");
     secret(&kubectl, "right", &format!("{}/team", registry.host()), PASSWORD);
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
     let missing = event_messages(&kubectl, "p", "FailedToRetrieveImagePullSecret");
     let words = "Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed.";
@@ -99,9 +72,10 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
         "type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": cfg.to_string()}});
     kubectl.apply(&old.to_string());
     kubectl.apply(&pod("q", &push(&registry, "team/other", "1", "again"), "", &["old"]));
-    ready(&kubectl, "q");
+    kubectl.wait_ready("q");
 }
 
+#[e2e_test("a Pod gets the imagePullSecrets of its ServiceAccount")]
 fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "lent", registry.host(), PASSWORD);
@@ -109,10 +83,11 @@ fn pod_gets_pull_secrets_of_service_account(cluster: &Cluster) {
         "imagePullSecrets": [{"name": "lent"}]});
     kubectl.apply(&account.to_string());
     kubectl.apply(&pod("p", &push(&registry, "private", "1", "hello"), "", &[]));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.value("pod/p", "/spec/imagePullSecrets"), json!([{"name": "lent"}]));
 }
 
+#[e2e_test("a pull without credentials fails, backs off and reports the reason")]
 fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
@@ -128,9 +103,10 @@ fn pull_without_credentials_fails_and_backs_off(cluster: &Cluster) {
     kubectl.apply(&pod("late", &image, "", &["late"]));
     wait_for_waiting_reason(&kubectl, "late", "ImagePullBackOff");
     secret(&kubectl, "late", registry.host(), PASSWORD);
-    ready(&kubectl, "late");
+    kubectl.wait_ready("late");
 }
 
+#[e2e_test("the default pull policy is Always without a tag, else IfNotPresent")]
 fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
@@ -141,7 +117,7 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
         for word in ["old", "new"] {
             push(&registry, &name, tag, word);
             kubectl.apply(&pod(&name, image, "", &["s"]));
-            ready(&kubectl, &name);
+            kubectl.wait_ready(&name);
             if word == "new" {
                 assert_eq!(kubectl.run(&format!("logs {name}")).ok(), expected);
             }
@@ -151,6 +127,7 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("an image imported during pull back-off is used")]
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this loopback port.
@@ -162,11 +139,12 @@ fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     // A separate image: one that the kubelet has pulled with a secret does not count as preloaded.
     test_images::busybox(&tar, &[image], &printing("brought")).unwrap();
     cluster.import(&tar);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
     assert_eq!(event_messages(&kubectl, "p", "Pulled"), [present]);
 }
 
+#[e2e_test("an image index resolves to the machine's platform")]
 fn image_index_resolves_to_platform(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     secret(&kubectl, "s", registry.host(), PASSWORD);
@@ -185,19 +163,20 @@ fn image_index_resolves_to_platform(cluster: &Cluster) {
     let pulled = registry.push_index("index", "1", &images);
     for (name, image, policy) in [("pulled", pulled.as_str(), "Always"), ("imported", "example.com/index:1", "Never")] {
         kubectl.apply(&pod(name, image, policy, &["s"]));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
         assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name} {ARCHITECTURE}\n"));
     }
 }
 
+#[e2e_test("a Pod without credentials gets no image that a secret pulled")]
 fn pulled_image_needs_credentials(cluster: &Cluster) {
     let (kubectl, other, registry) = (cluster.kubectl(), cluster.kubectl(), Registry::start());
     let image = push(&registry, "private", "1", "hello");
     secret(&kubectl, "s", registry.host(), PASSWORD);
     kubectl.apply(&pod("first", &image, "", &["s"]));
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", &image, "Never", &["s"]));
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
     assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     // The same image in a namespace whose Pods have no credentials, or other ones.
@@ -213,9 +192,10 @@ fn pulled_image_needs_credentials(cluster: &Cluster) {
     // Credentials that the registry accepts are valid, whatever their source.
     other.run("delete secret s").ok();
     secret(&other, "s", registry.host(), PASSWORD);
-    ready(&other, "wrong");
+    other.wait_ready("wrong");
 }
 
+#[e2e_test("image credential verification is off by configuration or feature gate")]
 fn image_verification_can_be_disabled() {
     let registry = Registry::start();
     let image = push(&registry, "private", "1", "hello");
@@ -227,9 +207,9 @@ fn image_verification_can_be_disabled() {
         let kubectl = cluster.kubectl_in("default");
         secret(&kubectl, "s", registry.host(), PASSWORD);
         kubectl.apply(&pod("first", &image, "", &["s"]));
-        ready(&kubectl, "first");
+        kubectl.wait_ready("first");
         kubectl.apply(&pod("second", &image, "Never", &[]));
-        ready(&kubectl, "second");
+        kubectl.wait_ready("second");
         let present = format!("Container image {image:?} already present on machine{and}");
         assert_eq!(event_messages(&kubectl, "second", "Pulled"), [present]);
     }
@@ -251,6 +231,7 @@ fn write_plugin(dir: &Path, registry: &Registry) {
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
 }
 
+#[e2e_test("the kubelet uses credential providers and the node's Docker config")]
 fn kubelet_uses_credential_providers_and_node_config() {
     let (registry, dir) = (Registry::start(), tempfile::tempdir().unwrap());
     write_plugin(dir.path(), &registry);
@@ -261,7 +242,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
     let kubectl = cluster.kubectl_in("default");
     for name in ["a", "b"] {
         kubectl.apply(&pod(name, &push(&registry, &format!("private/{name}"), "1", "hello"), "", &[]));
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     let question = json!({"kind": "CredentialProviderRequest", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "image": format!("{}/private/a", registry.host())});
@@ -270,17 +251,18 @@ fn kubelet_uses_credential_providers_and_node_config() {
     assert_eq!(request, question);
     // An image pulled with the node's credentials is for every Pod; one that they do not match is not.
     kubectl.apply(&pod("again", &format!("{}/private/a:1", registry.host()), "Never", &[]));
-    ready(&kubectl, "again");
+    kubectl.wait_ready("again");
     kubectl.apply(&pod("other", &push(&registry, "other", "1", "hello"), "", &[]));
     wait_for_waiting_reason(&kubectl, "other", "ImagePullBackOff");
     // When the node gets credentials, the next attempt uses them.
     let login = json!({"username": USER, "password": PASSWORD});
     let own = json!({"auths": {format!("{}/other", registry.host()): login}});
     std::fs::write(cluster.data_dir().join("kubelet/config.json"), own.to_string()).unwrap();
-    ready(&kubectl, "other");
+    kubectl.wait_ready("other");
 }
 
 /// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
+#[e2e_test("an image volume is pulled, and fails on a runtime without support")]
 fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");

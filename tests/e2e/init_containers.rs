@@ -1,20 +1,13 @@
 //! Init containers, and their rerun after the death of a sandbox.
 
-use crate::{Shared, failures::uid};
+use crate::failures::uid;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Duration};
-use tests::{Cluster, Kubectl, Process, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("init containers run in order, are retried and block app containers", init_containers_run_in_order_and_block_app),
-    ("a failing init container backs off, and fails a Pod under Never", failing_init_container_backs_off_or_fails_pod),
-    ("a new sandbox runs the init containers again", new_sandbox_reruns_init_containers),
-    ("the larger requests of init containers count", larger_init_container_requests_count),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
 
 fn container(name: &str, script: &str) -> Value {
     json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
@@ -39,11 +32,11 @@ fn wait_for_columns(kubectl: &Kubectl, name: &str, ready: &str, status: &str) {
 
 /// Returns status, reason and message of a condition.
 fn condition(kubectl: &Kubectl, name: &str, kind: &str) -> [Value; 3] {
-    let all = kubectl.value(&format!("pod/{name}"), "/status/conditions");
-    let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
+    let found = kubectl.condition(&format!("pod/{name}"), kind);
     ["status", "reason", "message"].map(|field| found[field].clone())
 }
 
+#[e2e_test("init containers run in order, are retried and block app containers")]
 fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let first = container("first", "echo first >> /v/log; until [ -f /v/go ]; do sleep 0.1; done");
@@ -59,13 +52,14 @@ fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     let words = json!("containers with incomplete status: [first second]");
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("False"), json!("ContainersNotInitialized"), words]);
     kubectl.run("exec p -c first -- touch /v/go").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p -c c").ok(), "first\nsecond\nsecond\n");
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("True"), Value::Null, Value::Null]);
     let counts = |n| kubectl.value("pod/p", &format!("/status/initContainerStatuses/{n}/restartCount"));
     assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
 }
 
+#[e2e_test("a failing init container backs off, and fails a Pod under Never")]
 fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let app = container("c", "sleep 100000");
@@ -92,16 +86,17 @@ fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
     (pause[0].0, others.into_iter().map(|process| process.0).collect())
 }
 
+#[e2e_test("a new sandbox runs the init containers again")]
 fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let seen = ["wait", "--for=condition=PodReadyToStartContainers=False", "--timeout=60s", "pod/p"];
     let mut lost = kubectl.command(&seen).spawn().unwrap();
     kill(processes(&kubectl).0, Signal::SIGKILL).unwrap();
     assert!(lost.wait().unwrap().success(), "PodReadyToStartContainers was never False");
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     // The volumes are kept: the line of the first run is present.
     assert_eq!(kubectl.run("logs p -c c").ok(), "i\ni\n");
     let events = kubectl.events("p");
@@ -110,6 +105,7 @@ fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
 }
 
+#[e2e_test("the larger requests of init containers count")]
 fn larger_init_container_requests_count(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asks = |name: &str, cpu: &str, script: &str| {
@@ -123,7 +119,7 @@ fn larger_init_container_requests_count(cluster: &Cluster) {
         let words = condition(&kubectl, "large", "PodScheduled")[2].to_string();
         if words.contains("Insufficient cpu") { Ok(()) } else { Err(words) }
     });
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", processes(&kubectl).1[0])).unwrap();
     // Cgroup v1 has a line for the controller, v2 one for all.
     let line = groups.lines().find(|l| l.split(':').nth(1).is_some_and(|c| c.split(',').any(|c| c == "cpu")));

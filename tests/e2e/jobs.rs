@@ -1,27 +1,8 @@
 //! Jobs.
 
-use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Job completes after enough Pods have succeeded", job_completes_after_enough_successes),
-    ("an Indexed Job gives each Pod its completion index", indexed_job_gives_pods_their_index),
-    ("a Job fails above its backoffLimit", job_fails_above_backoff_limit),
-    ("a Job replaces a failed Pod", job_replaces_failed_pod),
-    ("a podFailurePolicy fails a Job by exit code", pod_failure_policy_fails_job_by_exit_code),
-    ("a successPolicy ends a Job's remaining Pods", success_policy_ends_remaining_pods),
-    ("backoffLimitPerIndex fails each index by itself", backoff_limit_per_index_fails_indexes_separately),
-    ("a namespace is deleted while an index of a Job backs off", namespace_is_deleted_during_job_backoff),
-    ("a Job replaces a deleted Pod", job_replaces_deleted_pod),
-    ("a suspended Job runs no Pods until it is resumed", suspended_job_runs_no_pods_until_resumed),
-    ("a Job fails after its activeDeadlineSeconds", job_fails_after_active_deadline),
-    ("ttlSecondsAfterFinished deletes a Job and its Pods", ttl_after_finished_deletes_job_and_pods),
-];
-
-pub(crate) const ALONE: &[OwnCluster] =
-    &[("a Job counts each Pod once through repeated SIGKILLs of Podium", job_counts_each_pod_once_through_sigkills)];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
@@ -35,9 +16,7 @@ fn job(kubectl: &Kubectl, spec: &Value, script: &str) {
 }
 
 fn pods(kubectl: &Kubectl) -> Vec<Value> {
-    let list: Value =
-        serde_json::from_str(&kubectl.run("get pods -l batch.kubernetes.io/job-name=work -o json").ok()).unwrap();
-    list["items"].as_array().cloned().unwrap_or_default()
+    kubectl.list("pods", "batch.kubernetes.io/job-name=work")
 }
 
 fn status(kubectl: &Kubectl) -> Value {
@@ -64,6 +43,7 @@ fn delete_and_wait(kubectl: &Kubectl) {
     eventually("its Pods to be deleted", || pods(kubectl).is_empty());
 }
 
+#[e2e_test("a Job completes after enough Pods have succeeded")]
 fn job_completes_after_enough_successes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"completions": 3, "parallelism": 2}), "exit 0");
@@ -80,6 +60,7 @@ fn job_completes_after_enough_successes(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("an Indexed Job gives each Pod its completion index")]
 fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(
@@ -98,6 +79,7 @@ fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Job fails above its backoffLimit")]
 fn job_fails_above_backoff_limit(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 0}), "exit 3");
@@ -112,6 +94,7 @@ fn job_fails_above_backoff_limit(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Job replaces a failed Pod")]
 fn job_replaces_failed_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"backoffLimit": 1}), "exit 3");
@@ -121,6 +104,7 @@ fn job_replaces_failed_pod(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a podFailurePolicy fails a Job by exit code")]
 fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let rule = json!({"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}});
@@ -137,6 +121,7 @@ fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a successPolicy ends a Job's remaining Pods")]
 fn success_policy_ends_remaining_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!({"rules": [{"succeededIndexes": "0"}]});
@@ -151,6 +136,7 @@ fn success_policy_ends_remaining_pods(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("backoffLimitPerIndex fails each index by itself")]
 fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
@@ -162,6 +148,7 @@ fn backoff_limit_per_index_fails_indexes_separately(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a namespace is deleted while an index of a Job backs off")]
 fn namespace_is_deleted_during_job_backoff(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
@@ -170,6 +157,7 @@ fn namespace_is_deleted_during_job_backoff(cluster: &Cluster) {
     kubectl.run(&format!("delete namespace {} --timeout=90s", kubectl.namespace())).ok();
 }
 
+#[e2e_test("a Job replaces a deleted Pod")]
 fn job_replaces_deleted_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({}), "sleep 100000");
@@ -183,6 +171,7 @@ fn job_replaces_deleted_pod(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a suspended Job runs no Pods until it is resumed")]
 fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"suspend": true}), "exit 0");
@@ -195,6 +184,7 @@ fn suspended_job_runs_no_pods_until_resumed(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Job fails after its activeDeadlineSeconds")]
 fn job_fails_after_active_deadline(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"activeDeadlineSeconds": 2}), "sleep 100000");
@@ -206,12 +196,14 @@ fn job_fails_after_active_deadline(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("ttlSecondsAfterFinished deletes a Job and its Pods")]
 fn ttl_after_finished_deletes_job_and_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     job(&kubectl, &json!({"ttlSecondsAfterFinished": 1}), "exit 0");
     eventually("the Job and its Pods to be deleted", || kubectl.get("job/work").is_none() && pods(&kubectl).is_empty());
 }
 
+#[e2e_test("a Job counts each Pod once through repeated SIGKILLs of Podium")]
 fn job_counts_each_pod_once_through_sigkills() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();

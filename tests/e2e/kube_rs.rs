@@ -1,6 +1,5 @@
 //! A typical kube-rs controller: leader election, a reflector from a streaming list, a finalizer, owned objects.
 
-use crate::Shared;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{
     coordination::v1::{Lease, LeaseSpec},
@@ -17,12 +16,7 @@ use kube::runtime::{
 use kube::{Api, Client, Error, Resource, ResourceExt};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
-use tests::{Cluster, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("kube-rs elects one leader, and the other takes over", kube_rs_leader_election_fails_over),
-    ("a kube-rs controller creates, repairs and cleans up its objects", kube_rs_controller_reconciles),
-];
+use tests::{Cluster, e2e_test, eventually, wait_for};
 
 /// Secrets with this label are copied into owned ConfigMaps.
 const LABEL: &str = "example.com/mirror";
@@ -31,6 +25,7 @@ const ELECTION: &str = "mirror";
 /// Lease duration, in seconds.
 const LEASE_DURATION_SECONDS: i32 = 2;
 
+#[e2e_test("a kube-rs controller creates, repairs and cleans up its objects")]
 fn kube_rs_controller_reconciles(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());
@@ -89,6 +84,7 @@ async fn reconcile(secret: Arc<Secret>, client: &Client) -> Result<Action, Final
     .await
 }
 
+#[e2e_test("kube-rs elects one leader, and the other takes over")]
 fn kube_rs_leader_election_fails_over(cluster: &Cluster) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, kubectl) = (cluster.client(&runtime), cluster.kubectl());

@@ -1,17 +1,9 @@
 //! kubectl commands that use other formats than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
 
-use crate::{OwnCluster, Shared};
 use serde_json::json;
-use tests::{Cluster, eventually};
+use tests::{Cluster, e2e_test, eventually};
 
-pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl create subcommands create objects from their arguments", create_subcommands_create_objects),
-    ("kubectl explain describes every kind that is served", explain_describes_every_kind),
-    ("kubectl explain reads OpenAPI v2", explain_reads_openapi_v2),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[("kubectl drain evicts every Pod of a node", drain_evicts_every_pod)];
-
+#[e2e_test("kubectl create subcommands create objects from their arguments")]
 fn create_subcommands_create_objects(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -32,6 +24,7 @@ fn create_subcommands_create_objects(cluster: &Cluster) {
     kubectl.run(&format!("delete namespace {name} --timeout=60s")).ok();
 }
 
+#[e2e_test("kubectl explain describes every kind that is served")]
 fn explain_describes_every_kind(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let kinds = kubectl.run("api-resources --no-headers").ok();
@@ -55,6 +48,7 @@ fn explain_describes_every_kind(cluster: &Cluster) {
     assert!(unknown.contains("field \"nothing\" does not exist"), "{unknown}");
 }
 
+#[e2e_test("kubectl explain reads OpenAPI v2")]
 fn explain_reads_openapi_v2(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let explain = "explain --output=plaintext-openapiv2";
@@ -71,13 +65,14 @@ fn explain_reads_openapi_v2(cluster: &Cluster) {
     assert!(refused.contains("unknown field \"more\""), "{refused}");
 }
 
+#[e2e_test("kubectl drain evicts every Pod of a node")]
 fn drain_evicts_every_pod() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let node = kubectl.value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();
     let drained = kubectl.run(&format!("drain {node} --force --timeout=60s")).ok();
     assert!(drained.contains("pod/p evicted"), "{drained}");
@@ -89,5 +84,5 @@ fn drain_evicts_every_pod() {
         kubectl.get("pod/p").is_some_and(|p| p["status"]["conditions"][0]["reason"] == "Unschedulable")
     });
     kubectl.run(&format!("uncordon {node}")).ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }

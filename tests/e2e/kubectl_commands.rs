@@ -9,19 +9,7 @@ mod server_side_apply;
 mod validation;
 mod wait;
 
-use crate::Shared;
 use tests::{Cluster, Shell};
-
-pub(crate) const TESTS: &[&[Shared]] = &[
-    server_side_apply::TESTS,
-    modify::TESTS,
-    delete::TESTS,
-    kinds::TESTS,
-    logs::TESTS,
-    get_and_describe::TESTS,
-    validation::TESTS,
-    wait::TESTS,
-];
 
 /// Returns a shell in a new namespace, with the manifest of a Pod `p` that runs until SIGTERM.
 fn shell(cluster: &Cluster) -> Shell {

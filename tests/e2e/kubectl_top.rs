@@ -1,13 +1,9 @@
 //! `kubectl top` without metrics-server.
 
-use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] =
-    &[("kubectl top shows resource usage, after a restart too", top_shows_resource_usage)];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Returns Pods: a container that uses its whole CPU limit beside an idle one, and a Pod that ends.
 fn pods() -> String {
@@ -63,12 +59,13 @@ fn check_usage(kubectl: &Kubectl) {
     assert!(message.contains("podmetrics.metrics.k8s.io \"default/ended\" not found"), "{message}");
 }
 
+#[e2e_test("kubectl top shows resource usage, after a restart too")]
 fn top_shows_resource_usage() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pods());
     kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/busy").ok();
+    kubectl.wait_ready("busy");
     check_usage(&kubectl);
     let shown = kubectl.run("get pods.metrics.k8s.io").ok();
     assert_eq!(lines(&shown)[0], ["NAME", "CPU", "MEMORY", "WINDOW"], "{shown}");

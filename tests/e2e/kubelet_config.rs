@@ -1,21 +1,15 @@
 //! `--kubelet-config` with real containers.
 
-use crate::OwnCluster;
 use serde_json::json;
 use std::{os::unix::process::ExitStatusExt, path::Path};
-use tests::{ClusterBuilder, eventually, pod_cgroup};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("kubectl logs -f continues across log rotation", logs_are_followed_across_rotation),
-    ("Pods have cgroups by QoS class, which are removed with them", pods_have_cgroups_by_qos_class),
-    ("a KubeletConfiguration with an unknown field is refused by name", unknown_kubelet_config_field_is_refused),
-];
+use tests::{ClusterBuilder, e2e_test, eventually, pod_cgroup};
 
 fn files_of(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
+#[e2e_test("kubectl logs -f continues across log rotation")]
 fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
     let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
@@ -26,7 +20,7 @@ fn logs_are_followed_across_rotation() {
         "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let followed = kubectl.run("logs -f p").ok();
     let numbers: Vec<usize> =
         followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
@@ -39,6 +33,7 @@ fn logs_are_followed_across_rotation() {
     eventually("the logs to be removed with the Pod", || !logs.exists());
 }
 
+#[e2e_test("Pods have cgroups by QoS class, which are removed with them")]
 fn pods_have_cgroups_by_qos_class() {
     let cluster = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 100})).start();
     let kubectl = cluster.kubectl_in("default");
@@ -52,7 +47,7 @@ fn pods_have_cgroups_by_qos_class() {
             "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": test_images::BUSYBOX,
             "command": ["sh", "-c", "cat /proc/self/cgroup; sleep 10000"], "resources": resources}]}});
         kubectl.apply(&pod.to_string());
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
         let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
         let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
         let uid = uid.as_str().unwrap();
@@ -72,6 +67,7 @@ fn pods_have_cgroups_by_qos_class() {
     }
 }
 
+#[e2e_test("a KubeletConfiguration with an unknown field is refused by name")]
 fn unknown_kubelet_config_field_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubelet.yaml");

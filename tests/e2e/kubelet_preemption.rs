@@ -1,13 +1,7 @@
 //! Preemption by the kubelet for critical Pods.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "the kubelet preempts as few Pods as possible for a critical Pod",
-    critical_pod_preempts_as_few_pods_as_possible,
-)];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
     let resources = cpu.map_or(json!({}), |milli| json!({"requests": {"cpu": format!("{milli}m")}}));
@@ -19,30 +13,27 @@ fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
     pod
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 /// Returns the node's allocatable CPU in millicores.
 fn cpus(kubectl: &Kubectl) -> i64 {
     let text = kubectl.value("node/node-1", "/status/allocatable/cpu").as_str().unwrap().to_owned();
     text.strip_suffix('m').map_or_else(|| text.parse::<i64>().unwrap() * 1000, |milli| milli.parse().unwrap())
 }
 
+#[e2e_test("the kubelet preempts as few Pods as possible for a critical Pod")]
 fn critical_pod_preempts_as_few_pods_as_possible() {
     let cluster = Cluster::start(&["--node-name", "node-1"]);
     let kubectl = cluster.kubectl_in("default");
     let all = cpus(&kubectl);
     for (name, cpu) in [("idle", None), ("small", Some(100)), ("large", Some(all - 200))] {
         kubectl.apply(&pod(name, cpu, &json!({})).to_string());
-        ready(&kubectl, name);
+        kubectl.wait_ready(name);
     }
     // A Pod that is not critical is rejected.
     kubectl.apply(&pod("ordinary", Some(300), &json!({})).to_string());
     kubectl.wait_value("pod/ordinary", "/status/reason", &json!("OutOfcpu"));
     let critical = json!({"priorityClassName": "system-node-critical"});
     kubectl.apply(&pod("critical", Some(all - 100), &critical).to_string());
-    ready(&kubectl, "critical");
+    kubectl.wait_ready("critical");
 
     let status = kubectl.value("pod/large", "/status");
     let words = ["phase", "reason", "message"].map(|field| status[field].as_str().unwrap().to_owned());

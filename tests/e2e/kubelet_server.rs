@@ -1,22 +1,15 @@
 //! The kubelet's HTTPS server.
 
-use crate::{
-    OwnCluster,
-    test_users::{authority, kubeconfig},
-};
+use crate::test_users::{authority, kubeconfig};
 use serde_json::json;
 use std::net::TcpListener;
-use tests::{ClusterBuilder, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] = &[(
-    "the kubelet serves HTTPS and authenticates and authorizes clients",
-    kubelet_server_authenticates_and_authorizes,
-)];
+use tests::{ClusterBuilder, Kubectl, e2e_test};
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+#[e2e_test("the kubelet serves HTTPS and authenticates and authorizes clients")]
 fn kubelet_server_authenticates_and_authorizes() {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
     let (others, others_key) = authority();
@@ -29,7 +22,7 @@ fn kubelet_server_authenticates_and_authorizes() {
         {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "echo said; sleep 100000"]}]}})
         .to_string(),
     );
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 
     let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();
     let (ca, key) = (pki("ca.crt"), pki("ca.key"));

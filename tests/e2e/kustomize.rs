@@ -1,14 +1,11 @@
 //! `kubectl apply -k`: a base and an overlay in tests/clients/kustomize.
 
-use crate::Shared;
 use serde_json::json;
-use tests::{Cluster, Shell};
-
-pub(crate) const TESTS: &[Shared] =
-    &[("kustomize applies, diffs, prunes and deletes an overlay", kustomize_overlay_is_applied_and_pruned)];
+use tests::{Cluster, Shell, e2e_test};
 
 const OVERLAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/kustomize/overlay");
 
+#[e2e_test("kustomize applies, diffs, prunes and deletes an overlay")]
 fn kustomize_overlay_is_applied_and_pruned(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let shell = Shell::new(kubectl.clone());

@@ -1,24 +1,12 @@
 //! Container lifecycle hooks.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a container is Running only after its postStart hook", container_runs_after_post_start_hook),
-    ("a failed postStart hook kills its container", failed_post_start_kills_container),
-    ("a preStop hook runs before the stop signal", pre_stop_runs_before_stop_signal),
-    ("a failed preStop hook does not block termination", failed_pre_stop_does_not_block_termination),
-    ("a preStop hook ends with the grace period", pre_stop_ends_with_grace_period),
-    ("a shortened grace period ends a preStop hook", shortened_grace_period_ends_pre_stop),
-    ("a preStop hook does not run when the container exits by itself", pre_stop_does_not_run_on_exit),
-    ("a preStop hook may be an HTTP request to the container", pre_stop_may_be_http_request),
-];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Script of a container that logs its start and stop in `/out/log`, and exits at SIGTERM.
 const LOGGING_SCRIPT: &str =
@@ -35,10 +23,6 @@ fn apply(kubectl: &Kubectl, out: &Path, script: &str, hooks: &Value, spec: &Valu
         pod["spec"][key] = value.clone();
     }
     kubectl.apply(&pod.to_string());
-}
-
-fn wait_for_ready(kubectl: &Kubectl) {
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
 }
 
 fn log(out: &Path) -> String {
@@ -63,6 +47,7 @@ fn delete(kubectl: &Kubectl, flags: &str) -> Duration {
     began.elapsed()
 }
 
+#[e2e_test("a container is Running only after its postStart hook")]
 fn container_runs_after_post_start_hook(cluster: &Cluster) {
     for (hook, said) in
         [(sh("sleep 2; echo hook >> /out/log"), "started\nhook\n"), (json!({"sleep": {"seconds": 2}}), "started\n")]
@@ -73,12 +58,13 @@ fn container_runs_after_post_start_hook(cluster: &Cluster) {
             if log(out.path()).is_empty() { Err("it has said nothing".to_owned()) } else { Ok(()) }
         });
         let began = Instant::now();
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         assert!(began.elapsed() > Duration::from_secs(1), "{hook}: {:?}", began.elapsed());
         assert_eq!(log(out.path()), said);
     }
 }
 
+#[e2e_test("a failed postStart hook kills its container")]
 fn failed_post_start_kills_container(cluster: &Cluster) {
     for hook in [sh("exit 3"), json!({"httpGet": {"port": 9}}), json!({"tcpSocket": {"port": 9}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
@@ -89,6 +75,7 @@ fn failed_post_start_kills_container(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a preStop hook runs before the stop signal")]
 fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     for (hook, said) in [
         (sh("sleep 2; echo hook >> /out/log"), "started\nhook\nstopped\n"),
@@ -96,28 +83,30 @@ fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
     ] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &json!({}));
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         let took = delete(&kubectl, "");
         assert!((Duration::from_secs(2)..Duration::from_secs(25)).contains(&took), "{hook}: {took:?}");
         assert_eq!(log(out.path()), said, "{hook}");
     }
 }
 
+#[e2e_test("a failed preStop hook does not block termination")]
 fn failed_pre_stop_does_not_block_termination(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": sh("exit 3")}), &json!({}));
-    wait_for_ready(&kubectl);
+    kubectl.wait_ready("p");
     assert!(delete(&kubectl, "") < Duration::from_secs(25));
     wait_for_event(&kubectl, "FailedPreStopHook", "PreStopHook failed");
     assert_eq!(log(out.path()), "started\nstopped\n");
 }
 
+#[e2e_test("a preStop hook ends with the grace period")]
 fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
     for hook in [sh("sleep 1000"), json!({"sleep": {"seconds": 3}})] {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
         let spec = json!({"terminationGracePeriodSeconds": 3});
         apply(&kubectl, out.path(), LOGGING_SCRIPT, &json!({"preStop": hook}), &spec);
-        wait_for_ready(&kubectl);
+        kubectl.wait_ready("p");
         let took = delete(&kubectl, "");
         assert!((Duration::from_secs(3)..Duration::from_secs(30)).contains(&took), "{hook}: {took:?}");
         // It still gets the stop signal and two seconds of grace.
@@ -125,6 +114,7 @@ fn pre_stop_ends_with_grace_period(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a shortened grace period ends a preStop hook")]
 fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hook = sh("echo hook >> /out/log; sleep 1000");
@@ -135,7 +125,7 @@ fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
         &json!({"preStop": hook}),
         &json!({"terminationGracePeriodSeconds": 600}),
     );
-    wait_for_ready(&kubectl);
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     wait_for("the hook to run", Duration::from_secs(30), || {
         if log(out.path()).contains("hook") { Ok(()) } else { Err(log(out.path())) }
@@ -145,6 +135,7 @@ fn shortened_grace_period_ends_pre_stop(cluster: &Cluster) {
     assert!(kubectl.get("pod/p").is_none());
 }
 
+#[e2e_test("a preStop hook does not run when the container exits by itself")]
 fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let hooks = json!({"preStop": sh("echo hook >> /out/log")});
@@ -154,6 +145,7 @@ fn pre_stop_does_not_run_on_exit(cluster: &Cluster) {
     assert_eq!(log(out.path()), "started\n");
 }
 
+#[e2e_test("a preStop hook may be an HTTP request to the container")]
 fn pre_stop_may_be_http_request(cluster: &Cluster) {
     let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let script = format!(

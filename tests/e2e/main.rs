@@ -1,8 +1,10 @@
 //! End-to-end tests: the `podium` binary with real containers, driven by `kubectl` and client libraries.
 //!
-//! Most tests share one cluster and have a namespace each. Tests that kill or reconfigure Podium start their own.
+//! Most tests share one cluster and have a namespace each. Tests that kill or reconfigure Podium start their own. The
+//! attribute `#[e2e_test("NAME")]` registers a test; the function's parameter decides whether it shares the cluster.
 //! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
 #![forbid(unsafe_code)]
+#![deny(dead_code, reason = "a test without `#[e2e_test]` is not registered")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "the seed of a failed test must be printed")]
 
@@ -103,12 +105,7 @@ use std::{
     sync::{Arc, OnceLock, mpsc},
     time::Duration,
 };
-use tests::Cluster;
-
-/// A test on the shared cluster: name and function.
-pub type Shared = (&'static str, fn(&Cluster));
-/// A test that starts its own clusters: name and function.
-pub type OwnCluster = (&'static str, fn());
+use tests::{Cluster, E2eTest, TestBody};
 
 /// Test timeout, more than twice the duration of the longest test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
@@ -121,130 +118,27 @@ fn main() {
     // Two cores run the cluster, its containers and the tests: more parallel tests only delay each other.
     arguments.test_threads.get_or_insert(3);
     let lazy = SharedCluster::default();
-    let shared = [
-        authorization::TESTS,
-        api_aggregation::TESTS,
-        autoscaling::TESTS,
-        certificate_signing_requests::TESTS,
-        persistent_volume_claims::TESTS,
-        pod_affinity::TESTS,
-        readiness_gates::TESTS,
-        container_config::TESTS,
-        cron_jobs::TESTS,
-        daemon_sets::TESTS,
-        ephemeral_containers::TESTS,
-        deployments::TESTS,
-        disruption_budgets::TESTS,
-        endpoint_slices::TESTS,
-        env_files::TESTS,
-        example_states::TESTS,
-        examples::TESTS,
-        container_exits::TESTS,
-        extreme_values::TESTS,
-        failures::TESTS,
-        helm::TESTS,
-        priority_and_fairness::TESTS,
-        lifecycle_hooks::TESTS,
-        image_pulls::TESTS,
-        protection_finalizers::TESTS,
-        init_containers::TESTS,
-        jobs::TESTS,
-        pod_updates::TESTS,
-        garbage_collector::TESTS,
-        podium_commands::TESTS,
-        scheduler_preemption::TESTS,
-        probe_protocols::TESTS,
-        probes::TESTS,
-        python_client::TESTS,
-        api_proxy::TESTS,
-        admission::TESTS,
-        custom_resources::TESTS,
-        replica_sets::TESTS,
-        replication_controllers::TESTS,
-        resize::TESTS,
-        runtime_class::TESTS,
-        kube_rs::TESTS,
-        kubectl::TESTS,
-        kustomize::TESTS,
-        pod_lifecycle::TESTS,
-        namespaces::TESTS,
-        node::TESTS,
-        container_restart_rules::TESTS,
-        scheduling::TESTS,
-        security::TESTS,
-        service_proxy::TESTS,
-        service_env::TESTS,
-        sidecars::TESTS,
-        version_skew::TESTS,
-        stateful_sets::TESTS,
-        streams::TESTS,
-        resilience::TESTS,
-        termination::TESTS,
-        service_account_tokens::TESTS,
-        volumes::TESTS,
-        webhooks::TESTS,
-    ];
-    let alone = [
-        persistent_volume_claims::ALONE,
-        podium_up::TESTS,
-        control_plane_isolation::TESTS,
-        data_directories::TESTS,
-        encryption::TESTS,
-        container_exits::ALONE,
-        failures::ALONE,
-        malformed_streams::TESTS,
-        image_gc::TESTS,
-        admission::ALONE,
-        audit::TESTS,
-        component_identities::TESTS,
-        image_pulls::ALONE,
-        oci_runtimes::ALONE,
-        podium_commands::ALONE,
-        jobs::ALONE,
-        crash_recovery::TESTS,
-        kubectl::ALONE,
-        pod_gc::TESTS,
-        network_policies::ALONE,
-        node::ALONE,
-        kubelet_config::TESTS,
-        kubelet_server::TESTS,
-        node_shutdown::TESTS,
-        kubelet_preemption::TESTS,
-        podium_restart::TESTS,
-        container_restart_rules::ALONE,
-        podium_run::TESTS,
-        scheduling::ALONE,
-        security::ALONE,
-        service_proxy::ALONE,
-        static_pods::TESTS,
-        stop_signals::TESTS,
-        store_quota::TESTS,
-        resilience::ALONE,
-        taint_eviction::TESTS,
-        termination::ALONE,
-        untrusted_files::ALONE,
-        kubectl_top::TESTS,
-    ];
-    let shared = shared
-        .into_iter()
-        .chain(kubectl_commands::TESTS.iter().copied())
-        .flatten()
-        .map(|test| with_shared_cluster(*test, &lazy));
-    let alone = alone.into_iter().flatten().map(|(name, test)| Test { name, body: Arc::new(test) });
-    let code = retry::run(&arguments, shared.chain(alone).collect());
+    let tests = E2eTest::all().into_iter().map(|test| runnable(test, &lazy)).collect();
+    let code = retry::run(&arguments, tests);
     drop(lazy);
     std::process::exit(code.into());
 }
 
-fn with_shared_cluster((name, test): Shared, lazy: &SharedCluster) -> Test {
-    let lazy = Arc::clone(lazy);
-    let body = move || {
-        let cluster = lazy.get_or_init(|| Cluster::start(&[]));
-        test(cluster);
-        // A failed test skips this; the next test on the thread does it.
-        cluster.delete_namespaces();
+/// Returns a test with the cluster that it needs.
+fn runnable(test: &'static E2eTest, lazy: &SharedCluster) -> Test {
+    let body: Arc<dyn Fn() + Send + Sync> = match test.body {
+        TestBody::OwnCluster(function) => Arc::new(function),
+        TestBody::SharedCluster(function) => {
+            let lazy = Arc::clone(lazy);
+            Arc::new(move || {
+                let cluster = lazy.get_or_init(|| Cluster::start(&[]));
+                function(cluster);
+                // A failed test skips this; the next test on the thread does it.
+                cluster.delete_namespaces();
+            })
+        }
     };
-    Test { name, body: Arc::new(body) }
+    Test { name: test.name, body }
 }
 
 /// Aborts the test run with the test's name when a test exceeds [`TEST_TIMEOUT`].

@@ -1,6 +1,5 @@
 //! Clients that send malformed data in upgraded streams cause no panic, no memory growth and no failure for others.
 
-use crate::OwnCluster;
 use kube::config::Kubeconfig;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use rustls::{
@@ -13,10 +12,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::Cluster;
-
-pub(crate) const TESTS: &[OwnCluster] =
-    &[("malformed streams do not disturb other clients", malformed_streams_do_not_disturb_others)];
+use tests::{Cluster, e2e_test};
 
 /// Number of clients that send malformed data.
 const CLIENTS: usize = 250;
@@ -116,6 +112,7 @@ fn resident(cluster: &Cluster) -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
+#[e2e_test("malformed streams do not disturb other clients")]
 fn malformed_streams_do_not_disturb_others() {
     let seed = rand::random();
     eprintln!("seed {seed}");
@@ -123,7 +120,7 @@ fn malformed_streams_do_not_disturb_others() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.args(&["run", "p", "--image", test_images::BUSYBOX, "--", "sleep", "100000"], "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let door = AdminConnector::of(&cluster);
     let before = resident(&cluster);
     let mut upgraded = 0;

@@ -1,20 +1,9 @@
 //! Linux namespaces shared with other containers or the node, host ports, host names, and mount propagation.
 
-use crate::Shared;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use std::{io::Read, net::TcpStream, path::Path};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("shareProcessNamespace shares processes between containers", share_process_namespace_shares_processes),
-    ("hostNetwork, hostPID and hostIPC use the node's namespaces", host_namespaces_are_used),
-    ("a host port reaches its Pod and is exclusive", host_port_reaches_pod_and_is_exclusive),
-    ("hostname, subdomain and setHostnameAsFQDN name a Pod", hostname_fields_name_pod),
-    ("subPathExpr, modes and optional sources of volumes", volumes_support_sub_path_expr_and_modes),
-    ("a hostPath of the wrong type is reported", host_path_of_wrong_type_is_reported),
-    ("mounts propagate as mountPropagation says", mounts_propagate_by_mount_propagation),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn container(name: &str, script: &str) -> Value {
     json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script]})
@@ -28,13 +17,14 @@ fn apply(kubectl: &Kubectl, name: &str, spec: Value) {
 
 fn run(kubectl: &Kubectl, spec: Value) {
     apply(kubectl, "p", spec);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn exec(kubectl: &Kubectl, script: &str) -> String {
     kubectl.args(&["exec", "p", "-c", "c", "--", "sh", "-c", script], "").ok()
 }
 
+#[e2e_test("shareProcessNamespace shares processes between containers")]
 fn share_process_namespace_shares_processes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let two = json!([container("c", "sleep 11111"), container("d", "sleep 22222")]);
@@ -47,6 +37,7 @@ fn share_process_namespace_shares_processes(cluster: &Cluster) {
     assert!(seen.contains("sleep 11111") && !seen.contains("sleep 22222"), "{seen}");
 }
 
+#[e2e_test("hostNetwork, hostPID and hostIPC use the node's namespaces")]
 fn host_namespaces_are_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let own = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
@@ -65,6 +56,7 @@ fn host_namespaces_are_used(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a host port reaches its Pod and is exclusive")]
 fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A port outside of the kernel's ephemeral range, chosen by process ID to avoid conflicts.
@@ -90,6 +82,7 @@ fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/q", "/status/message"), json!(message));
 }
 
+#[e2e_test("hostname, subdomain and setHostnameAsFQDN name a Pod")]
 fn hostname_fields_name_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
@@ -107,6 +100,7 @@ fn hostname_fields_name_pod(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("subPathExpr, modes and optional sources of volumes")]
 fn volumes_support_sub_path_expr_and_modes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let config_map =
@@ -124,6 +118,7 @@ fn volumes_support_sub_path_expr_and_modes(cluster: &Cluster) {
     assert_eq!(exec(&kubectl, "stat -L -c '%a' /cm/deep/a /cm/b; cat /cm/deep/a /cm/b; ls /none"), "400\n640\n12");
 }
 
+#[e2e_test("a hostPath of the wrong type is reported")]
 fn host_path_of_wrong_type_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = cluster.data_dir().join("a-file");
@@ -168,6 +163,7 @@ impl Drop for SharedDir {
     }
 }
 
+#[e2e_test("mounts propagate as mountPropagation says")]
 fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = SharedDir::new();

@@ -1,6 +1,5 @@
 //! NetworkPolicies. They use their own clusters, because NetworkPolicies delay the start of other Pods.
 
-use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -8,14 +7,7 @@ use std::{
     process::Command,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, eventually, podium_binary};
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("NetworkPolicies restrict ingress until they are deleted", ingress_is_restricted_until_policy_is_deleted),
-    ("NetworkPolicies restrict egress from a Pod's start on", egress_is_restricted_from_pod_start),
-    ("NetworkPolicies are enforced before a Pod starts, even at boot", policies_are_enforced_before_pod_starts),
-    ("NetworkPolicies act while Podium is down and are removed with the cluster", policies_act_while_podium_is_down),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
 
 /// Applies a Pod that serves on ports 8080 (`web`) and 8081, and is ready when it serves.
 fn apply(kubectl: &Kubectl, name: &str, app: &str) {
@@ -29,7 +21,7 @@ fn apply(kubectl: &Kubectl, name: &str, app: &str) {
 }
 
 fn ready(kubectl: &Kubectl, name: &str) -> String {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     kubectl.value(&format!("pod/{name}"), "/status/podIP").as_str().unwrap().to_owned()
 }
 
@@ -57,6 +49,7 @@ fn is_reachable_from_node(at: &str) -> bool {
     TcpStream::connect_timeout(&at.parse::<SocketAddr>().unwrap(), Duration::from_secs(5)).is_ok()
 }
 
+#[e2e_test("NetworkPolicies restrict ingress until they are deleted")]
 fn ingress_is_restricted_until_policy_is_deleted() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -118,6 +111,7 @@ fn ingress_is_restricted_until_policy_is_deleted() {
     check("all policies are gone", &all(true));
 }
 
+#[e2e_test("NetworkPolicies restrict egress from a Pod's start on")]
 fn egress_is_restricted_from_pod_start() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -163,6 +157,7 @@ const ATTACKERS: usize = 5;
 /// Number of attempts of each Pod before it is ready.
 const TRIES: usize = 40;
 
+#[e2e_test("NetworkPolicies are enforced before a Pod starts, even at boot")]
 fn policies_are_enforced_before_pod_starts() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -239,6 +234,7 @@ fn tables(bridge: &str) -> Vec<String> {
     said.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
 }
 
+#[e2e_test("NetworkPolicies act while Podium is down and are removed with the cluster")]
 fn policies_act_while_podium_is_down() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

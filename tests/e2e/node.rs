@@ -1,20 +1,8 @@
 //! The node: its status, its endpoints, and node-pressure eviction.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, ClusterBuilder, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a node reports its capacity, info, conditions and Lease", node_reports_capacity_info_and_lease),
-    ("a node serves its Pods, stats, metrics and configuration", node_serves_pods_stats_and_configz),
-    ("a Pod over its ephemeral-storage limit is evicted", pod_over_ephemeral_storage_limit_is_evicted),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("memory pressure evicts Pods and rejects BestEffort Pods", memory_pressure_evicts_and_rejects_pods),
-    ("disk pressure evicts Pods after the grace period and rejects new ones", disk_pressure_evicts_and_rejects_pods),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
 
 fn node(kubectl: &Kubectl) -> String {
     kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok()
@@ -34,6 +22,7 @@ fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> String {
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
+#[e2e_test("a node reports its capacity, info, conditions and Lease")]
 fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
@@ -96,13 +85,14 @@ fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("a node serves its Pods, stats, metrics and configuration")]
 fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
     let mounts =
         json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}], "readinessProbe": {"exec": {"command": ["true"]}}});
     kubectl.apply(&pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"), &volumes, &mounts));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
     let raw = |path: &str| kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/{path}")).ok();
     let json = |path: &str| -> Value { serde_json::from_str(&raw(path)).unwrap() };
@@ -193,6 +183,7 @@ fn evicted(kubectl: &Kubectl, name: &str) -> String {
     message
 }
 
+#[e2e_test("a Pod over its ephemeral-storage limit is evicted")]
 fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
@@ -208,6 +199,7 @@ fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/modest", "/status/phase"), "Running");
 }
 
+#[e2e_test("memory pressure evicts Pods and rejects BestEffort Pods")]
 fn memory_pressure_evicts_and_rejects_pods() {
     // Only an idle machine would have more memory available.
     let cluster =
@@ -245,6 +237,7 @@ fn memory_pressure_evicts_and_rejects_pods() {
     assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
 }
 
+#[e2e_test("disk pressure evicts Pods after the grace period and rejects new ones")]
 fn disk_pressure_evicts_and_rejects_pods() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = ClusterBuilder::default().kubelet_config(json!({"evictionHard": {}})).start();
@@ -252,7 +245,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script, &here, &json!({})));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/before").ok();
+    kubectl.wait_ready("before");
     // Unused images and dead containers are removed before Pods are evicted.
     let tar = dir.path().join("idle.tar");
     test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::printing("idle")).unwrap();

@@ -1,17 +1,11 @@
 //! Graceful node shutdown by Pod priority (KEP-2000, KEP-2712).
 
-use crate::OwnCluster;
 use fake_logind::Logind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, ClusterBuilder, Kubectl, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually, wait_for};
 use tokio::runtime::Runtime;
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("graceful node shutdown ends ordinary Pods before critical ones", node_shutdown_ends_ordinary_pods_first),
-    ("without systemd-logind, node shutdown is not graceful and logs so", missing_logind_disables_graceful_shutdown),
-];
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
@@ -61,6 +55,7 @@ fn wait_for_not_ready(kubectl: &Kubectl) {
     eventually("the node to report the shutdown", || ready(kubectl) == down);
 }
 
+#[e2e_test("graceful node shutdown ends ordinary Pods before critical ones")]
 fn node_shutdown_ends_ordinary_pods_first() {
     let runtime = Runtime::new().unwrap();
     let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
@@ -105,6 +100,7 @@ fn node_shutdown_ends_ordinary_pods_first() {
     terminated(&kubectl, "pod/ordinary");
 }
 
+#[e2e_test("without systemd-logind, node shutdown is not graceful and logs so")]
 fn missing_logind_disables_graceful_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = format!("unix:path={}", dir.path().join("none").display());

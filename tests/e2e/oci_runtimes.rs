@@ -1,6 +1,5 @@
 //! `crun` by RuntimeClass and as the default runtime.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -8,12 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tests::{ClusterBuilder, podium_binary};
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("Pods of the RuntimeClass crun behave like those of runc", crun_class_behaves_like_runc),
-    ("--default-runtime crun runs all Pods with crun", default_runtime_crun_runs_all_pods),
-];
+use tests::{ClusterBuilder, e2e_test, podium_binary};
 
 /// crun does not start containers where both cgroup versions have controllers. This hides cgroup v2 from it.
 const HIDE_CGROUP_V2: &str = "mount --make-rprivate /sys/fs/cgroup; umount /sys/fs/cgroup/unified 2>/dev/null";
@@ -41,6 +35,7 @@ fn calls(dir: &Path) -> String {
     fs::read_to_string(dir.join("calls")).unwrap_or_default()
 }
 
+#[e2e_test("Pods of the RuntimeClass crun behave like those of runc")]
 fn crun_class_behaves_like_runc() {
     let dir = tempfile::tempdir().unwrap();
     write_crun_wrapper(dir.path());
@@ -74,7 +69,7 @@ fn crun_class_behaves_like_runc() {
     ended("fails", "Error", 3);
     ended("missing", "StartError", 128);
     ended("greedy", "OOMKilled", 137);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/polite").ok();
+    kubectl.wait_ready("polite");
     assert_eq!(kubectl.run("exec polite -- echo here").ok(), "here\n");
     let refused = kubectl.args(&["exec", "polite", "--", "sh", "-c", "exit 5"], "");
     assert!(refused.failed().contains("exit code 5"));
@@ -84,6 +79,7 @@ fn crun_class_behaves_like_runc() {
     assert!([" create ", " exec ", " delete "].iter().all(|call| calls.contains(call)), "{calls}");
 }
 
+#[e2e_test("--default-runtime crun runs all Pods with crun")]
 fn default_runtime_crun_runs_all_pods() {
     let dir = tempfile::tempdir().unwrap();
     write_crun_wrapper(dir.path());

@@ -1,28 +1,10 @@
 //! PersistentVolumeClaims: binding, dynamic provisioning, mounting and reclaiming.
 
-use crate::{OwnCluster, Shared, workload};
+use crate::workload;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a StatefulSet keeps its data until its claims are deleted", stateful_set_keeps_data_until_claims_are_deleted),
-    ("an existing PersistentVolume is bound, mounted and retained", existing_volume_is_bound_mounted_and_retained),
-    ("a Pod waits until its PersistentVolumeClaim is bound", pod_waits_until_its_claim_is_bound),
-    ("an ephemeral volume is created and deleted with its Pod", ephemeral_volume_lives_with_its_pod),
-    ("a ReadWriteOncePod claim is used by one Pod at a time", read_write_once_pod_claim_has_one_user),
-    ("a local volume gets the fsGroup of its Pod", local_volume_gets_fs_group),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("volumes survive SIGKILL of Podium and removal of the cluster", volumes_survive_sigkill_and_cluster_removal),
-    ("a deleted default StorageClass is not recreated", deleted_storage_class_is_not_recreated),
-    (
-        "provisioning and deletion of volumes recover from SIGKILL at any moment",
-        volume_provisioning_recovers_from_sigkill,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn claim(name: &str, spec: &Value) -> Value {
     let mut all = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
@@ -64,10 +46,6 @@ fn apply(kubectl: &Kubectl, objects: &[Value]) {
     objects.iter().for_each(|object| kubectl.apply(&object.to_string()));
 }
 
-fn ready(kubectl: &Kubectl, pod: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{pod}")).ok();
-}
-
 fn phase(kubectl: &Kubectl, object: &str, expected: &str) {
     kubectl.wait_value(object, "/status/phase", &json!(expected));
 }
@@ -77,6 +55,7 @@ fn volume_of(kubectl: &Kubectl, claim: &str) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
+#[e2e_test("a StatefulSet keeps its data until its claims are deleted")]
 fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"metadata": {"name": "data"}, "spec": claim("data", &json!({}))["spec"]});
@@ -94,7 +73,7 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     let before = kubectl.value("pod/web-1", "/metadata/uid");
     kubectl.run("delete pod web-1").ok();
     eventually("another Pod", || kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before));
-    ready(&kubectl, "web-1");
+    kubectl.wait_ready("web-1");
     assert_eq!(kubectl.args(&["exec", "web-1", "--", "cat", "/data/who"], "").ok(), "web-1\nweb-1\n");
     let directory = cluster.data_dir().join("volumes").join(&volume);
     assert!(directory.join("who").is_file());
@@ -106,6 +85,7 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     assert!(!directory.exists());
 }
 
+#[e2e_test("an existing PersistentVolume is bound, mounted and retained")]
 fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let manual = json!({"storageClassName": "manual"});
@@ -120,8 +100,8 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
         &kubectl,
         &[pod("writes", &of("c"), "echo one > /data/f", &json!({})), pod("reads", &reads, refused, &json!({}))],
     );
-    ready(&kubectl, "writes");
-    ready(&kubectl, "reads");
+    kubectl.wait_ready("writes");
+    kubectl.wait_ready("reads");
     eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
     assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
@@ -132,6 +112,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     kubectl.run("delete pv static").ok();
 }
 
+#[e2e_test("a Pod waits until its PersistentVolumeClaim is bound")]
 fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
     let waits = |why: &str| {
@@ -155,18 +136,19 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let mut spec = local(&kubectl, directory.path());
     spec["claimRef"] = json!({"namespace": kubectl.namespace(), "name": "c"});
     apply(&kubectl, &[volume("late", &spec)]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
     kubectl.run("delete pv late").ok();
 }
 
+#[e2e_test("an ephemeral volume is created and deleted with its Pod")]
 fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"spec": claim("-", &json!({}))["spec"]});
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
     apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f", &json!({}))]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
     let volume = volume_of(&kubectl, "p-data");
     kubectl.run("delete pod p").ok();
@@ -175,36 +157,39 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("a ReadWriteOncePod claim is used by one Pod at a time")]
 fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(
         &kubectl,
         &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true", &json!({}))],
     );
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
     let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     eventually("the second Pod to be unschedulable", || {
         kubectl.events("second").iter().any(|(_, message)| message.contains(why))
     });
     kubectl.run("delete pod first").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pod second").ok();
     kubectl.run("delete pvc c").ok();
 }
 
+#[e2e_test("a local volume gets the fsGroup of its Pod")]
 fn local_volume_gets_fs_group(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
     let script = "touch /data/f; stat -c '%u %g' /data/f";
     apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     eventually("the output", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
     kubectl.run("delete pvc c").ok();
 }
 
 /// The data of a mounted volume must never be deleted with its mount point.
+#[e2e_test("volumes survive SIGKILL of Podium and removal of the cluster")]
 fn volumes_survive_sigkill_and_cluster_removal() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, directory) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
@@ -225,11 +210,11 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     apply(&kubectl, &objects);
     let container = |pod: &str| kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
     let pods = ["host", "own", "made"];
-    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    pods.iter().for_each(|pod| kubectl.wait_ready(pod));
     let before = pods.map(container);
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();
-    pods.iter().for_each(|pod| ready(&kubectl, pod));
+    pods.iter().for_each(|pod| kubectl.wait_ready(pod));
     assert_eq!(pods.map(container), before);
     // A restarted container sees the same data.
     std::fs::write(own.join("end"), "").unwrap();
@@ -246,6 +231,7 @@ fn volumes_survive_sigkill_and_cluster_removal() {
     }
 }
 
+#[e2e_test("a deleted default StorageClass is not recreated")]
 fn deleted_storage_class_is_not_recreated() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
@@ -256,6 +242,7 @@ fn deleted_storage_class_is_not_recreated() {
     assert!(kubectl.get("sc/standard").is_none());
 }
 
+#[e2e_test("provisioning and deletion of volumes recover from SIGKILL at any moment")]
 fn volume_provisioning_recovers_from_sigkill() {
     const MOMENTS: [u64; 8] = [0, 2, 5, 10, 15, 20, 30, 50];
     let mut cluster = Cluster::start(&[]);
@@ -271,7 +258,7 @@ fn volume_provisioning_recovers_from_sigkill() {
         kill_after(&mut cluster, moment);
     }
     for moment in MOMENTS {
-        ready(&kubectl, &format!("p{moment}"));
+        kubectl.wait_ready(&format!("p{moment}"));
     }
     let volumes = || kubectl.run("get pv -o jsonpath={.items[*].metadata.name}").ok();
     let sorted = |mut names: Vec<String>| {

@@ -1,14 +1,8 @@
 //! Inter-pod affinity, anti-affinity and topology spread constraints.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("required Pod affinity keeps a Pod Pending until a matching Pod runs", required_pod_affinity_keeps_pod_pending),
-    ("Pod anti-affinity keeps a second Pod Pending until there is another node", pod_anti_affinity_keeps_pod_pending),
-    ("topology spread constraints limit the skew between domains", topology_spread_limits_skew),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn pod(name: &str, spec: &Value) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
@@ -16,10 +10,6 @@ fn pod(name: &str, spec: &Value) -> String {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     pod.to_string()
-}
-
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
 }
 
 fn affinity_to(app: &str) -> Value {
@@ -37,16 +27,18 @@ fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
     assert_eq!(kubectl.value(&format!("pod/{name}"), "/status/phase"), "Pending");
 }
 
+#[e2e_test("required Pod affinity keeps a Pod Pending until a matching Pod runs")]
 fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("friend")}});
     kubectl.apply(&pod("p", &json!({"affinity": affinity})));
     wait_for_unschedulable(&kubectl, "p", "node(s) didn't match pod affinity rules");
     kubectl.apply(&pod("friend", &json!({})));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete pods --all").ok();
 }
 
+#[e2e_test("Pod anti-affinity keeps a second Pod Pending until there is another node")]
 fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("db")}});
@@ -64,10 +56,11 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     kubectl.apply(&pod("db", &json!({})));
     wait_for_unschedulable(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
     kubectl.run("delete deployment db").ok();
-    ready(&kubectl, "db");
+    kubectl.wait_ready("db");
     kubectl.run("delete pods --all").ok();
 }
 
+#[e2e_test("topology spread constraints limit the skew between domains")]
 fn topology_spread_limits_skew(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let constraint = |key: &str, least: Option<i32>| {
@@ -77,7 +70,7 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
     };
     let hostname = "kubernetes.io/hostname";
     kubectl.apply(&pod("s", &constraint(hostname, Some(2))));
-    ready(&kubectl, "s");
+    kubectl.wait_ready("s");
     let mut second: Value = serde_json::from_str(&pod("second", &constraint(hostname, Some(2)))).unwrap();
     second["metadata"]["labels"] = json!({"app": "s"});
     kubectl.apply(&second.to_string());
@@ -86,6 +79,6 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
     let missing = "node(s) didn't match pod topology spread constraints (missing required label)";
     wait_for_unschedulable(&kubectl, "nowhere", missing);
     kubectl.run("delete pod s").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pods --all").ok();
 }

@@ -1,14 +1,8 @@
 //! Pods of deleted and out-of-service nodes. The nodes are Node objects without a kubelet.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{ClusterBuilder, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("Pods of a deleted node fail and are garbage collected", pods_of_deleted_node_are_collected),
-    ("terminating Pods of an out-of-service node are deleted by force", pods_on_out_of_service_node_are_deleted),
-];
+use tests::{ClusterBuilder, Kubectl, e2e_test, wait_for};
 
 /// Creates a node without a kubelet, and a Pod bound to it.
 fn apply(kubectl: &Kubectl, name: &str, finalizers: &[&str]) {
@@ -24,6 +18,7 @@ fn condition(pod: &Value, name: &str) -> Value {
     all.into_iter().flatten().find(|c| c["type"] == name).cloned().unwrap_or_default()
 }
 
+#[e2e_test("Pods of a deleted node fail and are garbage collected")]
 fn pods_of_deleted_node_are_collected() {
     let cluster = ClusterBuilder::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");
@@ -67,6 +62,7 @@ fn pods_of_deleted_node_are_collected() {
     kubectl.run("wait --for=delete pod/lost --timeout=30s").ok();
 }
 
+#[e2e_test("terminating Pods of an out-of-service node are deleted by force")]
 fn pods_on_out_of_service_node_are_deleted() {
     let cluster = ClusterBuilder::default().without_images().start();
     let kubectl = cluster.kubectl_in("default");

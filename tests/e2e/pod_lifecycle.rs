@@ -1,32 +1,11 @@
 //! Pod lifecycle: start, readiness, crash loops, image errors, deletion.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, Process, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a running Pod shows its node, addresses, conditions and container", running_pod_has_complete_status),
-    ("the Events of a Pod are emitted in order", pod_events_are_emitted_in_order),
-    ("a crash loop backs off and keeps the last state", crash_loop_backs_off_and_keeps_last_state),
-    (
-        "a missing image with pull policy Never waits with ErrImageNeverPull",
-        missing_image_waits_with_err_image_never_pull,
-    ),
-    ("an invalid image name waits with InvalidImageName", invalid_image_name_is_reported),
-    ("a failed image pull backs off", failed_image_pull_backs_off),
-    ("a missing ConfigMap blocks a container until it is created", missing_config_map_blocks_container),
-    ("a command that does not exist fails to start", missing_command_fails_to_start),
-    ("deletion sends SIGTERM and the exit code decides the phase", deletion_sends_sigterm_and_exit_code_decides_phase),
-    ("a Pod that ignores SIGTERM is killed after its grace period", sigterm_ignored_kills_after_grace_period),
-    ("a forced deletion leaves nothing on the node", forced_deletion_leaves_nothing_on_node),
-    ("a shorter grace period takes effect at once", shorter_grace_period_takes_effect_at_once),
-    ("a finalizer keeps a Pod that has ended", finalizer_keeps_ended_pod),
-    ("activeDeadlineSeconds fails a Pod", active_deadline_fails_pod),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, eventually, wait_for};
 
 fn pod(name: &str, script: &str, spec: &Value) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -42,9 +21,10 @@ const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 fn run_ready(kubectl: &Kubectl, name: &str, script: &str, spec: &Value) {
     kubectl.apply(&pod(name, script, spec));
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
+#[e2e_test("a running Pod shows its node, addresses, conditions and container")]
 fn running_pod_has_complete_status(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
@@ -81,6 +61,7 @@ fn running_pod_has_complete_status(cluster: &Cluster) {
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["p", "1/1", "Running", "0"]);
 }
 
+#[e2e_test("the Events of a Pod are emitted in order")]
 fn pod_events_are_emitted_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
@@ -97,6 +78,7 @@ fn pod_events_are_emitted_in_order(cluster: &Cluster) {
     assert_eq!(message("Killing"), "Stopping container c");
 }
 
+#[e2e_test("a crash loop backs off and keeps the last state")]
 fn crash_loop_backs_off_and_keeps_last_state(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", "echo out of luck; exit 7", &json!({})));
@@ -126,6 +108,7 @@ fn image_pod(image: &str, policy: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image, "imagePullPolicy": policy}]}}).to_string()
 }
 
+#[e2e_test("a missing image with pull policy Never waits with ErrImageNeverPull")]
 fn missing_image_waits_with_err_image_never_pull(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&image_pod("docker.io/library/nothing:1", "Never"));
@@ -134,6 +117,7 @@ fn missing_image_waits_with_err_image_never_pull(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Pending");
 }
 
+#[e2e_test("an invalid image name waits with InvalidImageName")]
 fn invalid_image_name_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&image_pod("Not An Image!", "IfNotPresent"));
@@ -141,6 +125,7 @@ fn invalid_image_name_is_reported(cluster: &Cluster) {
     assert!(message.contains("couldn't parse image name \"Not An Image!\""), "{message}");
 }
 
+#[e2e_test("a failed image pull backs off")]
 fn failed_image_pull_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this loopback port, so the pull fails at once and needs no network.
@@ -149,6 +134,7 @@ fn failed_image_pull_backs_off(cluster: &Cluster) {
     assert!(message.starts_with("Back-off pulling image \"127.0.0.1:9/nothing:1\""), "{message}");
 }
 
+#[e2e_test("a missing ConfigMap blocks a container until it is created")]
 fn missing_config_map_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", SERVE],
@@ -161,10 +147,11 @@ fn missing_config_map_blocks_container(cluster: &Cluster) {
     kubectl.apply(&pod("p", "", &spec));
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
     kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.run("logs p").ok(), "hello\n");
 }
 
+#[e2e_test("a command that does not exist fails to start")]
 fn missing_command_fails_to_start(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["/no/such/program"]}]});
@@ -198,6 +185,7 @@ fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
     phases
 }
 
+#[e2e_test("deletion sends SIGTERM and the exit code decides the phase")]
 fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
     for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
         let kubectl = cluster.kubectl();
@@ -212,6 +200,7 @@ fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a Pod that ignores SIGTERM is killed after its grace period")]
 fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(
@@ -225,6 +214,7 @@ fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
     assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
 }
 
+#[e2e_test("a forced deletion leaves nothing on the node")]
 fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done # forced-deletion-marker", &json!({}));
@@ -259,6 +249,7 @@ fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
     mounts.contains(uid)
 }
 
+#[e2e_test("a shorter grace period takes effect at once")]
 fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done", &json!({"terminationGracePeriodSeconds": 300}));
@@ -268,6 +259,7 @@ fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
     assert!(kubectl.get("pod/p").is_none());
 }
 
+#[e2e_test("a finalizer keeps a Pod that has ended")]
 fn finalizer_keeps_ended_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, "p", SERVE, &json!({}));
@@ -279,6 +271,7 @@ fn finalizer_keeps_ended_pod(cluster: &Cluster) {
     kubectl.run("wait --for=delete pod/p --timeout=30s").ok();
 }
 
+#[e2e_test("activeDeadlineSeconds fails a Pod")]
 fn active_deadline_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", SERVE, &json!({"activeDeadlineSeconds": 2})));

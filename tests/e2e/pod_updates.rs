@@ -1,21 +1,14 @@
 //! Mutable fields of running Pods.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("tolerations can be added to a running Pod but not removed", tolerations_can_be_added_but_not_removed),
-    ("activeDeadlineSeconds of a running Pod can be set and shortened", active_deadline_can_be_set_and_shortened),
-    ("a terminating Pod accepts no new finalizer", terminating_pod_accepts_no_new_finalizer),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn run(kubectl: &Kubectl) {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["example.com/first"]},
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 /// Checks that a merge patch is accepted, or refused with this message.
@@ -31,6 +24,7 @@ fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
     }
 }
 
+#[e2e_test("tolerations can be added to a running Pod but not removed")]
 fn tolerations_can_be_added_but_not_removed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -47,6 +41,7 @@ fn tolerations_can_be_added_but_not_removed(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
+#[e2e_test("activeDeadlineSeconds of a running Pod can be set and shortened")]
 fn active_deadline_can_be_set_and_shortened(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
@@ -61,6 +56,7 @@ fn active_deadline_can_be_set_and_shortened(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/reason"), json!("DeadlineExceeded"));
 }
 
+#[e2e_test("a terminating Pod accepts no new finalizer")]
 fn terminating_pod_accepts_no_new_finalizer(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);

@@ -1,20 +1,9 @@
 //! `podium image` and `podium explain`.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::time::Duration;
 use test_images::ImageConfig;
-use tests::{Cluster, ClusterBuilder, wait_for};
-
-pub(crate) const ALONE: &[OwnCluster] =
-    &[("a broken or unnamed image archive leaves nothing in the store", broken_archive_leaves_nothing)];
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("image import reads Docker and OCI archives with all their names", image_import_reads_docker_and_oci_archives),
-    ("image import refuses a file that is no archive", import_refuses_invalid_archive),
-    ("podium explain shows reason, next step and deadline", explain_shows_reason_next_step_and_deadline),
-    ("the history of a Pod can be replayed", pod_history_can_be_replayed),
-];
+use tests::{Cluster, ClusterBuilder, e2e_test, wait_for};
 
 /// Returns whether `podium` succeeded, and its output.
 fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
@@ -28,6 +17,7 @@ fn pod(name: &str, image: &str, script: &str) -> Value {
         "containers": [{"name": "c", "image": image, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}]}})
 }
 
+#[e2e_test("image import reads Docker and OCI archives with all their names")]
 fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = tempfile::tempdir().unwrap();
@@ -46,6 +36,7 @@ fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("image import refuses a file that is no archive")]
 fn import_refuses_invalid_archive(cluster: &Cluster) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "no archive").unwrap();
@@ -55,6 +46,7 @@ fn import_refuses_invalid_archive(cluster: &Cluster) {
     assert!(!done && said.contains("failed to read /no/such/file.tar"), "{said}");
 }
 
+#[e2e_test("podium explain shows reason, next step and deadline")]
 fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
@@ -91,6 +83,7 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }
 
+#[e2e_test("the history of a Pod can be replayed")]
 fn pod_history_can_be_replayed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", test_images::BUSYBOX, "exit 3").to_string());
@@ -104,6 +97,7 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
     assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
 }
 
+#[e2e_test("a broken or unnamed image archive leaves nothing in the store")]
 fn broken_archive_leaves_nothing() {
     // An image that exists would not be unpacked again.
     let cluster = ClusterBuilder::default().without_images().start();

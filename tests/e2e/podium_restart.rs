@@ -1,20 +1,13 @@
 //! Containers survive restarts of Podium.
 
-use crate::{OwnCluster, failures::uid};
+use crate::failures::uid;
 use nix::{
     sys::{signal::Signal, stat::Mode},
     unistd::mkfifo,
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use tests::{Cluster, Kubectl, Process};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("containers survive a restart of Podium and are adopted", containers_survive_podium_restart),
-    ("an exit while Podium is down keeps its code and counts once", exit_while_podium_is_down_counts_once),
-    ("a shim that containerd does not know is ended", unknown_shim_is_ended),
-    ("a preStop hook interrupted by a restart of Podium runs again", interrupted_pre_stop_hook_runs_again),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test};
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1,
@@ -35,26 +28,28 @@ fn identity(kubectl: &Kubectl) -> Value {
     ])
 }
 
+#[e2e_test("containers survive a restart of Podium and are adopted")]
 fn containers_survive_podium_restart() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "trap 'exit 0' TERM; sleep 100000 & wait"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = identity(&kubectl);
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         cluster.stop_podium(signal);
         cluster.start_podium();
-        kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+        kubectl.wait_ready("p");
         assert_eq!(identity(&kubectl), before, "after {signal}");
     }
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
+#[e2e_test("an exit while Podium is down keeps its code and counts once")]
 fn exit_while_podium_is_down_counts_once() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let uid = uid(&kubectl, "p");
     cluster.stop_podium(Signal::SIGKILL);
     // The container exits while Podium is down: only the pause process is left in the Pod's cgroups.
@@ -66,6 +61,7 @@ fn exit_while_podium_is_down_counts_once() {
 }
 
 /// A hook runs at least once, because a restart cannot find out whether an interrupted hook was complete.
+#[e2e_test("a preStop hook interrupted by a restart of Podium runs again")]
 fn interrupted_pre_stop_hook_runs_again() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
@@ -76,7 +72,7 @@ fn interrupted_pre_stop_hook_runs_again() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
             "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": {"preStop": hook}}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     let log = || std::fs::read_to_string(out.path().join("log")).unwrap_or_default();
     tests::eventually("the hook to run", || log() == "hook\n");
@@ -124,11 +120,12 @@ fn wait_for_shim(address: &str) {
 }
 
 /// containerd forgets a task whose deletion times out. Here it never knew the task.
+#[e2e_test("a shim that containerd does not know is ended")]
 fn unknown_shim_is_ended() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "sleep 100000"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let before = identity(&kubectl);
     // A running Podium checks for such shims periodically.
     cluster.stop_podium(Signal::SIGTERM);

@@ -1,29 +1,12 @@
 //! `podium run`: output, exit codes and cleanup.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Output, Stdio},
 };
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    (
-        "podium run exits with 0 when all Pods succeeded and removes everything",
-        run_exits_with_0_when_all_pods_succeeded,
-    ),
-    ("podium run exits with 1 when a Pod failed", run_exits_with_1_when_a_pod_failed),
-    ("Ctrl-C ends podium run and its Pods gracefully", ctrl_c_ends_run_gracefully),
-    ("podium run cleans up after a killed podium run", run_cleans_up_after_a_killed_run),
-    ("podium run exits with 124 at its timeout", run_exits_with_124_at_timeout),
-    ("podium run ends restarting workloads in order", run_ends_restarting_workloads_in_order),
-    ("podium run waits for Jobs and Pods with generated names", run_waits_for_jobs_and_generated_names),
-    ("podium run of manifests without workloads ends at once", run_without_workloads_ends_at_once),
-    ("podium run refuses unknown fields and kinds", run_refuses_unknown_fields_and_kinds),
-    ("a second Ctrl-C ends podium run at once", second_ctrl_c_ends_run_at_once),
-    ("containerd uses the runc that Podium found", runc_path_is_passed_to_containerd),
-];
+use tests::e2e_test;
 
 /// Returns a Pod with this script.
 fn pod(script: &str) -> Value {
@@ -68,6 +51,7 @@ fn run_of(object: &Value, timeout: &str) -> (i32, String) {
     outcome(dir.path(), &output)
 }
 
+#[e2e_test("Ctrl-C ends podium run and its Pods gracefully")]
 fn ctrl_c_ends_run_gracefully() {
     let dir = tempfile::tempdir().unwrap();
     let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
@@ -83,23 +67,27 @@ fn ctrl_c_ends_run_gracefully() {
     assert_eq!(code, 130, "{text}");
 }
 
+#[e2e_test("podium run exits with 0 when all Pods succeeded and removes everything")]
 fn run_exits_with_0_when_all_pods_succeeded() {
     let (code, text) = run("echo it works", "60s");
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("| it works") && text.contains("Succeeded"), "{text}");
 }
 
+#[e2e_test("podium run exits with 1 when a Pod failed")]
 fn run_exits_with_1_when_a_pod_failed() {
     let (code, text) = run("exit 3", "60s");
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("exited with code 3, Error"), "{text}");
 }
 
+#[e2e_test("podium run exits with 124 at its timeout")]
 fn run_exits_with_124_at_timeout() {
     let (code, text) = run("sleep 1000", "3s");
     assert_eq!(code, 124, "{text}");
 }
 
+#[e2e_test("podium run cleans up after a killed podium run")]
 fn run_cleans_up_after_a_killed_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = command(dir.path(), "echo it serves; sleep 1000", "60s").stdout(Stdio::piped()).spawn().unwrap();
@@ -120,6 +108,7 @@ fn has_line(text: &str, subject: &str, what: &str) -> bool {
     text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
 }
 
+#[e2e_test("podium run ends restarting workloads in order")]
 fn run_ends_restarting_workloads_in_order() {
     let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
     let mut spec = template(script);
@@ -132,6 +121,7 @@ fn run_ends_restarting_workloads_in_order() {
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
 
+#[e2e_test("podium run waits for Jobs and Pods with generated names")]
 fn run_waits_for_jobs_and_generated_names() {
     let mut named = pod("echo it works");
     named["metadata"] = json!({"generateName": "p-"});
@@ -147,12 +137,14 @@ fn run_waits_for_jobs_and_generated_names() {
     assert!(code == 1 && has_line(&text, "job/j", "[BackoffLimitExceeded]"), "{code} {text}");
 }
 
+#[e2e_test("podium run of manifests without workloads ends at once")]
 fn run_without_workloads_ends_at_once() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     let (code, text) = run_of(&map, "60s");
     assert!(code == 0 && text.contains("there is nothing to wait for"), "{code} {text}");
 }
 
+#[e2e_test("podium run refuses unknown fields and kinds")]
 fn run_refuses_unknown_fields_and_kinds() {
     let mut wrong = pod("true");
     wrong["spec"]["containers"][0]["bogus"] = json!(1);
@@ -163,6 +155,7 @@ fn run_refuses_unknown_fields_and_kinds() {
     assert!(code == 2 && text.contains("the cluster serves no Strange of example.com/v1"), "{code} {text}");
 }
 
+#[e2e_test("a second Ctrl-C ends podium run at once")]
 fn second_ctrl_c_ends_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done");
@@ -181,6 +174,7 @@ fn second_ctrl_c_ends_run_at_once() {
     assert!(code == 130 && text.contains("interrupted again"), "{code} {text}");
 }
 
+#[e2e_test("containerd uses the runc that Podium found")]
 fn runc_path_is_passed_to_containerd() {
     let dir = tempfile::tempdir().unwrap();
     let output = command(dir.path(), "echo it works", "60s").env("PATH", "/nowhere").output().unwrap();

@@ -1,6 +1,5 @@
 //! `podium up` and `podium down`: isolation, removal, startup errors, and external runtimes.
 
-use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::{
@@ -13,19 +12,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, Process, podium_binary, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("two clusters on one machine are isolated from each other", clusters_are_isolated_from_each_other),
-    ("podium down removes all processes, mounts, networks and files", down_removes_everything),
-    ("the admin kubeconfig has mode 0600 and exists while the API serves", admin_kubeconfig_is_private),
-    ("systemd gets READY=1 when the node is Ready", systemd_is_notified_when_node_is_ready),
-    ("podium up names what prevents its start", up_names_what_prevents_start),
-    ("podium down keeps a data directory that is a mount point", down_keeps_mounted_data_directory),
-    ("a symlinked data directory is the same cluster", symlinked_data_directory_is_same_cluster),
-    ("Podium keeps running when its output pipe is closed", closed_output_pipe_does_not_stop_podium),
-    ("an external container runtime is used and left unchanged", external_runtime_is_used_and_left_unchanged),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, Process, e2e_test, podium_binary, wait_for};
 
 fn pod(name: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 1,
@@ -37,7 +24,7 @@ fn pod(name: &str) -> String {
 
 fn run_ready(kubectl: &Kubectl, name: &str) -> String {
     kubectl.apply(&pod(name));
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     kubectl
         .value(&format!("pod/{name}"), "/status/podIP")
         .as_str()
@@ -45,6 +32,7 @@ fn run_ready(kubectl: &Kubectl, name: &str) -> String {
         .to_owned()
 }
 
+#[e2e_test("two clusters on one machine are isolated from each other")]
 fn clusters_are_isolated_from_each_other() {
     let (one, other) = (Cluster::start(&["--node-name", "one"]), Cluster::start(&["--node-name", "other"]));
     let (kubectl_one, kubectl_other) = (one.kubectl_in("default"), other.kubectl_in("default"));
@@ -96,6 +84,7 @@ fn children(data_dir: &Path) -> impl Iterator<Item = Process> {
     Process::all().filter(move |p| p.parent().as_ref().is_some_and(&shim))
 }
 
+#[e2e_test("podium down removes all processes, mounts, networks and files")]
 fn down_removes_everything() {
     let cluster = Cluster::start(&[]);
     let dir = cluster.data_dir();
@@ -113,6 +102,7 @@ fn down_removes_everything() {
     assert!(again.status.success(), "a second down must succeed: {again:?}");
 }
 
+#[e2e_test("the admin kubeconfig has mode 0600 and exists while the API serves")]
 fn admin_kubeconfig_is_private() {
     let mut cluster = Cluster::start(&[]);
     let mode = std::fs::metadata(cluster.kubeconfig()).unwrap().permissions().mode();
@@ -123,6 +113,7 @@ fn admin_kubeconfig_is_private() {
     assert_eq!(cluster.kubectl_in("default").run("get --raw /readyz").ok(), "ok");
 }
 
+#[e2e_test("systemd gets READY=1 when the node is Ready")]
 fn systemd_is_notified_when_node_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
@@ -149,6 +140,7 @@ fn down(data_dir: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
+#[e2e_test("podium up names what prevents its start")]
 fn up_names_what_prevents_start() {
     let cluster = Cluster::start(&[]);
     let port = cluster.kubectl_in("default").run("config view -o jsonpath={.clusters[0].cluster.server}").ok();
@@ -213,6 +205,7 @@ fn serving(data_dir: &Path) -> Child {
     podium
 }
 
+#[e2e_test("podium down keeps a data directory that is a mount point")]
 fn down_keeps_mounted_data_directory() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().join("disk");
@@ -231,6 +224,7 @@ fn down_keeps_mounted_data_directory() {
     assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), 0, "it was a mount to the end");
 }
 
+#[e2e_test("a symlinked data directory is the same cluster")]
 fn symlinked_data_directory_is_same_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
@@ -243,6 +237,7 @@ fn symlinked_data_directory_is_same_cluster() {
     assert_eq!((traces(&real), traces(&link)), (BTreeSet::new(), BTreeSet::new()));
 }
 
+#[e2e_test("Podium keeps running when its output pipe is closed")]
 fn closed_output_pipe_does_not_stop_podium() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().join("data");
@@ -260,6 +255,7 @@ fn closed_output_pipe_does_not_stop_podium() {
     down(&data_dir);
 }
 
+#[e2e_test("an external container runtime is used and left unchanged")]
 fn external_runtime_is_used_and_left_unchanged() {
     // The external runtime is a containerd that a killed Podium left running.
     let mut owner = Cluster::start(&[]);

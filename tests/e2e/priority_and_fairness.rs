@@ -1,11 +1,8 @@
 //! API priority and fairness.
 
-use crate::Shared;
-use tests::{Cluster, eventually};
+use tests::{Cluster, e2e_test, eventually};
 
-pub(crate) const TESTS: &[Shared] =
-    &[("default FlowSchemas and priority levels exist and classify requests", default_flow_schemas_classify_requests)];
-
+#[e2e_test("default FlowSchemas and priority levels exist and classify requests")]
 fn default_flow_schemas_classify_requests(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // They are created after the API starts to serve.

@@ -1,15 +1,8 @@
 //! HTTPS and gRPC probes of a server in a container: `tests/src/bin/probe_server.rs`.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("an HTTPS readiness probe works and sends its headers", https_readiness_probe_sends_headers),
-    ("a gRPC readiness probe works and names its service", grpc_readiness_probe_names_service),
-    ("a gRPC liveness probe that fails restarts the container", grpc_liveness_failure_restarts_container),
-];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Applies a Pod of the server, which is mounted from the node together with its shared libraries.
 pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
@@ -39,7 +32,7 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     }
     for (name, _, expected) in cases {
         let Err(words) = expected else {
-            kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+            kubectl.wait_ready(name);
             continue;
         };
         let expected = format!("Readiness probe failed: {words}");
@@ -52,6 +45,7 @@ fn check(cluster: &Cluster, cases: &[(&str, Value, Result<(), &str>)]) {
     }
 }
 
+#[e2e_test("an HTTPS readiness probe works and sends its headers")]
 fn https_readiness_probe_sends_headers(cluster: &Cluster) {
     let word = json!([{"name": "X-Word", "value": "hello"}]);
     let other = json!([{"name": "X-Word", "value": "hello"}, {"name": "Host", "value": "other.example"}]);
@@ -66,6 +60,7 @@ fn https_readiness_probe_sends_headers(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("a gRPC readiness probe works and names its service")]
 fn grpc_readiness_probe_names_service(cluster: &Cluster) {
     let service = |name: &str| json!({"grpc": {"port": 9090, "service": name}});
     let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = service not registered";
@@ -80,6 +75,7 @@ fn grpc_readiness_probe_names_service(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("a gRPC liveness probe that fails restarts the container")]
 fn grpc_liveness_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"grpc": {"port": 9090, "service": "down"}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});

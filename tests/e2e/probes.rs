@@ -1,30 +1,8 @@
 //! Probes: each handler, each kind of probe, and their Events.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a container is ready when its readiness probe passes", readiness_probe_success_makes_ready),
-    ("a failed readiness probe reports its reason and restarts nothing", readiness_failure_is_reported_without_restart),
-    ("readiness follows the results of the probe", readiness_follows_probe_results),
-    (
-        "liveness failure restarts the container after the threshold",
-        liveness_failure_restarts_container_after_threshold,
-    ),
-    (
-        "a container killed by its liveness probe restarts despite exit code 0",
-        liveness_kill_restarts_despite_exit_code_0,
-    ),
-    ("other probes wait until the startup probe has succeeded", startup_probe_delays_other_probes),
-    ("startup probe failure restarts the container", startup_failure_restarts_container),
-    ("terminationGracePeriodSeconds of a probe overrides that of the Pod", probe_grace_period_overrides_pod),
-    ("a redirect to another host is a success with a warning", redirect_to_another_host_is_a_warning),
-    ("a sidecar supports all three probes, and its readiness counts", sidecar_probes_count_for_readiness),
-    ("readiness probes continue while a Pod terminates", readiness_probes_continue_during_termination),
-    ("a timed-out exec probe ends with all its child processes", exec_probe_timeout_kills_process_tree),
-];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Returns a script that runs `setup` and serves `/www` on 8080.
 fn serve(setup: &str) -> String {
@@ -60,6 +38,7 @@ fn container(kubectl: &Kubectl, pod: &str) -> Value {
     kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0")
 }
 
+#[e2e_test("a container is ready when its readiness probe passes")]
 fn readiness_probe_success_makes_ready(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let handlers = [
@@ -72,10 +51,11 @@ fn readiness_probe_success_makes_ready(cluster: &Cluster) {
         apply(&kubectl, name, &serve(""), &json!({"readinessProbe": handler, "env": env}));
     }
     for (name, _) in &handlers {
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     }
 }
 
+#[e2e_test("a failed readiness probe reports its reason and restarts nothing")]
 fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let cases = [
@@ -105,6 +85,7 @@ fn readiness_failure_is_reported_without_restart(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("readiness follows the results of the probe")]
 fn readiness_follows_probe_results(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -118,19 +99,21 @@ fn readiness_follows_probe_results(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("liveness failure restarts the container after the threshold")]
 fn liveness_failure_restarts_container_after_threshold(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"httpGet": {"path": "/alive", "port": "web"}, "periodSeconds": 1, "failureThreshold": 2});
     apply(&kubectl, "p", &serve("touch /www/alive;"), &json!({"livenessProbe": probe}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- rm /www/alive").ok();
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
     wait_for_event(&kubectl, "p", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404");
     wait_for_event(&kubectl, "p", "Killing", "Container c failed liveness probe, will be restarted");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 /// Under OnFailure an exit with 0 is not followed by a restart, except after a liveness failure.
+#[e2e_test("a container killed by its liveness probe restarts despite exit code 0")]
 fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe =
@@ -139,15 +122,16 @@ fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "OnFailure",
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "livenessProbe": probe}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- touch /tmp/broken").ok();
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let status = kubectl.value("pod/p", "/status/containerStatuses/0");
     assert_eq!(status["lastState"]["terminated"]["reason"], "Completed", "{status}");
     assert!(status["state"]["running"].is_object(), "{status}");
 }
 
+#[e2e_test("other probes wait until the startup probe has succeeded")]
 fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -161,13 +145,14 @@ fn startup_probe_delays_other_probes(cluster: &Cluster) {
     let seen = container(&kubectl, "p");
     assert_eq!((&seen["started"], &seen["ready"], &seen["restartCount"]), (&json!(false), &json!(false), &json!(0)));
     kubectl.args(&["exec", "p", "--", "sh", "-c", "touch /tmp/alive /tmp/started"], "").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let seen = container(&kubectl, "p");
     assert_eq!((&seen["started"], &seen["restartCount"]), (&json!(true), &json!(0)));
     let events = kubectl.events("p");
     assert!(events.iter().all(|(_, message)| !message.contains("Liveness")), "{events:?}");
 }
 
+#[e2e_test("startup probe failure restarts the container")]
 fn startup_failure_restarts_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 2});
@@ -176,13 +161,14 @@ fn startup_failure_restarts_container(cluster: &Cluster) {
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
 }
 
+#[e2e_test("terminationGracePeriodSeconds of a probe overrides that of the Pod")]
 fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
         "terminationGracePeriodSeconds": 1});
     let script = "trap '' TERM; touch /tmp/alive; while :; do sleep 1; done";
     apply(&kubectl, "p", script, &json!({"livenessProbe": probe, "terminationGracePeriodSeconds": 300}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -- rm /tmp/alive").ok();
     // The grace period of the Pod exceeds this timeout.
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
@@ -190,6 +176,7 @@ fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
+#[e2e_test("a redirect to another host is a success with a warning")]
 fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let answer = "HTTP/1.1 302 Found\\r\\nLocation: http://example.com/\\r\\nContent-Length: 5\\r\\n\\r\\nmoved";
@@ -205,6 +192,7 @@ fn redirect_to_another_host_is_a_warning(cluster: &Cluster) {
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("a sidecar supports all three probes, and its readiness counts")]
 fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -225,19 +213,20 @@ fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().skip(1).take(2).collect::<Vec<_>>(), ["1/2", "Running"], "{row}");
     kubectl.run("exec p -c s -- touch /tmp/ready").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("exec p -c s -- rm /tmp/alive").ok();
     kubectl.wait_value("pod/p", "/status/initContainerStatuses/0/restartCount", &json!(1));
     wait_for_event(&kubectl, "p", "Killing", "Init container s failed liveness probe");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
+#[e2e_test("readiness probes continue while a Pod terminates")]
 fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
     let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
     apply(&kubectl, "p", "trap '' TERM; touch /tmp/ready; while :; do sleep 1; done", &fields);
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     for (command, ready) in [("rm", "False"), ("touch", "True")] {
         kubectl.run(&format!("exec p -- {command} /tmp/ready")).ok();
@@ -248,6 +237,7 @@ fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=0 --force").ok();
 }
 
+#[e2e_test("a timed-out exec probe ends with all its child processes")]
 fn exec_probe_timeout_kills_process_tree(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A child, a daemonized child, and one in another session.

@@ -1,15 +1,9 @@
 //! Protection finalizers of PersistentVolumeClaims, PersistentVolumes and ServiceCIDRs.
 
-use crate::Shared;
 use serde_json::json;
-use tests::{Cluster, eventually};
+use tests::{Cluster, e2e_test, eventually};
 
-pub(crate) const TESTS: &[Shared] = &[
-    ("a deleted PersistentVolumeClaim stays until no Pod uses it", deleted_claim_stays_while_used),
-    ("a deleted PersistentVolume stays while it is bound", deleted_volume_stays_while_bound),
-    ("a deleted ServiceCIDR stays while a Service has an address of it", deleted_service_cidr_stays_while_used),
-];
-
+#[e2e_test("a deleted PersistentVolumeClaim stays until no Pod uses it")]
 fn deleted_claim_stays_while_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
@@ -33,6 +27,7 @@ fn deleted_claim_stays_while_used(cluster: &Cluster) {
     eventually("the claim to be deleted", || kubectl.get("persistentvolumeclaim/c").is_none());
 }
 
+#[e2e_test("a deleted PersistentVolume stays while it is bound")]
 fn deleted_volume_stays_while_bound(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "manual"});
@@ -53,6 +48,7 @@ fn deleted_volume_stays_while_bound(cluster: &Cluster) {
     eventually("the volume to be deleted", || kubectl.get("pv/held").is_none());
 }
 
+#[e2e_test("a deleted ServiceCIDR stays while a Service has an address of it")]
 fn deleted_service_cidr_stays_while_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "spare"},

@@ -1,20 +1,16 @@
 //! Readiness gates: conditions that other clients write.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[Shared] =
-    &[("readiness gates make a Pod ready once all of them are True", pod_is_ready_once_all_readiness_gates_are_true)];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 /// Returns status, reason and message of a condition, and its lastTransitionTime.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
-    let all = kubectl.value("pod/p", "/status/conditions");
-    let found = all.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default();
+    let found = kubectl.condition("pod/p", kind);
     (["status", "reason", "message"].map(|field| found[field].clone()), found["lastTransitionTime"].clone())
 }
 
+#[e2e_test("readiness gates make a Pod ready once all of them are True")]
 fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let gates = ["www.example.com/one", "www.example.com/two"];
@@ -44,7 +40,7 @@ fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     let row = kubectl.run("get pod p -o wide --no-headers").ok();
     assert_eq!(row.split_whitespace().last(), Some("1/2"), "{row}");
     write(gates[1], "True");
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(condition(&kubectl, "Ready").0, [json!("True"), Value::Null, Value::Null]);
     // Conditions of other clients are kept beside those of the kubelet.
     write(gates[0], "Unknown");

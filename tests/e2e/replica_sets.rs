@@ -1,14 +1,7 @@
 //! ReplicaSets.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a ReplicaSet replaces deleted Pods and scales", replica_set_replaces_pods_and_scales),
-    ("a ReplicaSet adopts matching Pods and releases others", replica_set_adopts_and_releases_pods),
-    ("a ReplicaSet reports ReplicaFailure when Pods are forbidden", replica_set_reports_replica_failure),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0,
@@ -22,37 +15,33 @@ fn set(kubectl: &Kubectl, replicas: u32) {
     kubectl.apply(&object.to_string());
 }
 
-/// Returns the names of the Pods with this label.
-fn pods(kubectl: &Kubectl, label: &str) -> Vec<String> {
-    let names = kubectl.run(&format!("get pods -l {label} -o name")).ok();
-    names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
-}
-
 fn status(kubectl: &Kubectl) -> [i64; 3] {
     ["replicas", "readyReplicas", "availableReplicas"]
         .map(|field| kubectl.value("replicaset/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
+#[e2e_test("a ReplicaSet replaces deleted Pods and scales")]
 fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     set(&kubectl, 2);
     eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
-    let before = pods(&kubectl, "app=web");
+    let before = kubectl.pod_names("app=web");
     assert!(before.len() == 2 && before.iter().all(|name| name.starts_with("web-")), "{before:?}");
     kubectl.run(&format!("delete pod {}", before[0])).ok();
     eventually("another Pod", || {
-        let now = pods(&kubectl, "app=web");
+        let now = kubectl.pod_names("app=web");
         now.len() == 2 && now.contains(&before[1]) && !now.contains(&before[0])
     });
     eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     kubectl.run("scale replicaset web --replicas=1").ok();
-    eventually("one Pod", || pods(&kubectl, "app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
+    eventually("one Pod", || kubectl.pod_names("app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
     let output = kubectl.run("describe replicaset web").ok();
     assert!(output.contains("SuccessfulCreate") && output.contains("SuccessfulDelete"), "{output}");
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
+    eventually("its Pods to be deleted", || kubectl.pod_names("app=web").is_empty());
 }
 
+#[e2e_test("a ReplicaSet adopts matching Pods and releases others")]
 fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = template(&json!({"app": "web"}));
@@ -64,16 +53,17 @@ fn replica_set_adopts_and_releases_pods(cluster: &Cluster) {
     eventually("the stray Pod to be adopted", || {
         kubectl.value("pod/stray", "/metadata/ownerReferences/0/name") == "web"
     });
-    assert_eq!(pods(&kubectl, "app=web"), ["stray"]);
+    assert_eq!(kubectl.pod_names("app=web"), ["stray"]);
     kubectl.run("label pod stray app=other --overwrite").ok();
     eventually("the Pod to be released and replaced", || {
-        kubectl.value("pod/stray", "/metadata/ownerReferences").is_null() && pods(&kubectl, "app=web").len() == 1
+        kubectl.value("pod/stray", "/metadata/ownerReferences").is_null() && kubectl.pod_names("app=web").len() == 1
     });
     kubectl.run("delete replicaset web").ok();
-    eventually("its Pods to be deleted", || pods(&kubectl, "app=web").is_empty());
-    assert_eq!(pods(&kubectl, "app=other"), ["stray"]);
+    eventually("its Pods to be deleted", || kubectl.pod_names("app=web").is_empty());
+    assert_eq!(kubectl.pod_names("app=other"), ["stray"]);
 }
 
+#[e2e_test("a ReplicaSet reports ReplicaFailure when Pods are forbidden")]
 fn replica_set_reports_replica_failure(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});

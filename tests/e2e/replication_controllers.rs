@@ -1,24 +1,14 @@
 //! ReplicationControllers.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[(
-    "a ReplicationController keeps its Pods, scales, adopts and has a budget",
-    replication_controller_keeps_scales_and_adopts,
-)];
-
-fn pods(kubectl: &Kubectl) -> Vec<String> {
-    let names = kubectl.run("get pods -l app=web -o name").ok();
-    names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
-}
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn counts(kubectl: &Kubectl) -> [i64; 3] {
     ["replicas", "readyReplicas", "availableReplicas"]
         .map(|field| kubectl.value("replicationcontroller/web", &format!("/status/{field}")).as_i64().unwrap_or(0))
 }
 
+#[e2e_test("a ReplicationController keeps its Pods, scales, adopts and has a budget")]
 fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let labels = json!({"app": "web"});
@@ -33,7 +23,7 @@ fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
         "spec": {"replicas": 2, "template": template}});
     kubectl.apply(&object.to_string());
     eventually("two ready Pods", || counts(&kubectl) == [2, 2, 2]);
-    let before = pods(&kubectl);
+    let before = kubectl.pod_names("app=web");
     assert!(before.len() == 2 && before.contains(&"stray".to_owned()), "{before:?}");
     let owner = kubectl.value("pod/stray", "/metadata/ownerReferences/0");
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
@@ -45,16 +35,18 @@ fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     });
     kubectl.run("delete pod stray").ok();
     eventually("another Pod", || {
-        pods(&kubectl).len() == 2 && !pods(&kubectl).contains(&"stray".to_owned()) && counts(&kubectl) == [2, 2, 2]
+        kubectl.pod_names("app=web").len() == 2
+            && !kubectl.pod_names("app=web").contains(&"stray".to_owned())
+            && counts(&kubectl) == [2, 2, 2]
     });
     kubectl.run("scale replicationcontroller web --replicas=1").ok();
-    eventually("one Pod", || pods(&kubectl).len() == 1 && counts(&kubectl) == [1, 1, 1]);
+    eventually("one Pod", || kubectl.pod_names("app=web").len() == 1 && counts(&kubectl) == [1, 1, 1]);
     let table = kubectl.run("get replicationcontroller web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "1", "1", "1"]);
     let output = kubectl.run("describe replicationcontroller web").ok();
     assert!(output.contains("Created pod: web-") && output.contains("Deleted pod: web-"), "{output}");
     kubectl.run("delete replicationcontroller web").ok();
-    eventually("its Pods to be deleted", || pods(&kubectl).is_empty());
+    eventually("its Pods to be deleted", || kubectl.pod_names("app=web").is_empty());
     let gone: Value = kubectl.get("replicationcontroller/web").unwrap_or_default();
     assert_eq!(gone, Value::Null);
 }

@@ -1,19 +1,8 @@
 //! Unusual client actions that the node must handle.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
 use std::process::Command;
-use tests::{Cluster, Kubectl, eventually, podium_binary};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("the kubelet corrects a status that another client changed", kubelet_corrects_foreign_status_change),
-    ("a force-deleted Pod frees its resources at once", force_deleted_pod_frees_resources_at_once),
-    ("a volume that cannot be refreshed does not block others", failed_volume_refresh_does_not_block_others),
-    ("short-lived Pods leave nothing on the node", short_lived_pods_leave_nothing_on_node),
-];
-
-pub(crate) const ALONE: &[OwnCluster] =
-    &[("podium down refuses a directory that is not Podium's", down_refuses_foreign_directory)];
+use tests::{Cluster, e2e_test, eventually, podium_binary};
 
 fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -23,14 +12,11 @@ fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
     pod.to_string()
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
+#[e2e_test("the kubelet corrects a status that another client changed")]
 fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", |_| {}));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     let ip = kubectl.value("pod/p", "/status/podIP");
     let wrong = r#"{"status":{"phase":"Pending","podIP":"192.0.2.1","containerStatuses":[]}}"#;
     kubectl.args(&["patch", "pod", "p", "--subresource=status", "--type=merge", "-p", wrong], "").ok();
@@ -39,19 +25,21 @@ fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/ready"), true);
 }
 
+#[e2e_test("a force-deleted Pod frees its resources at once")]
 fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
     let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
     kubectl.apply(&manifest);
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     for _ in 0..3 {
         kubectl.run("delete pod p --force --grace-period=0").ok();
         kubectl.args(&["create", "-f", "-"], &manifest).ok();
-        ready(&kubectl, "p");
+        kubectl.wait_ready("p");
     }
 }
 
+#[e2e_test("a volume that cannot be refreshed does not block others")]
 fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create secret generic s --from-literal=k=1").ok();
@@ -62,7 +50,7 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
         spec["containers"][0]["volumeMounts"] =
             json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]);
     }));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
     eventually("the current value of the ConfigMap", || {
@@ -71,6 +59,7 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     assert_eq!(kubectl.run("exec p -- cat /a/k").ok(), "1");
 }
 
+#[e2e_test("short-lived Pods leave nothing on the node")]
 fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut uids = Vec::new();
@@ -89,6 +78,7 @@ fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("podium down refuses a directory that is not Podium's")]
 fn down_refuses_foreign_directory() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious");

@@ -1,19 +1,8 @@
 //! In-place resize of Pods, and pod-level resources.
 
-use crate::Shared;
 use serde_json::{Value, json};
 use std::path::Path;
-use tests::{Cluster, Kubectl, eventually, pod_cgroup};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a resize changes cgroups without a restart", resize_changes_cgroups_without_restart),
-    ("a resize restarts a container with resizePolicy RestartContainer", resize_restarts_by_resize_policy),
-    ("an unfitting resize is Deferred, and an impossible one Infeasible", unfitting_resize_is_deferred_or_infeasible),
-    ("a resize does not lower the memory limit below current usage", resize_keeps_memory_in_use),
-    ("a resize that changes forbidden fields is refused", invalid_resize_is_refused),
-    ("a downwardAPI volume follows a resize", downward_api_volume_follows_resize),
-    ("pod-level resources are shared among containers", pod_level_resources_are_shared),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually, pod_cgroup};
 
 fn amounts(cpu: &str, memory: &str) -> Value {
     json!({"cpu": cpu, "memory": memory})
@@ -27,7 +16,7 @@ fn pod(script: &str, requests: &Value, limits: &Value, policy: &Value) -> Value 
 
 fn run(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn patch(resources: &Value) -> String {
@@ -44,12 +33,7 @@ const STATUS: &str = "/status/containerStatuses/0";
 fn wait_for_resize(kubectl: &Kubectl, requests: &Value) {
     kubectl.wait_value("pod/p", &format!("{STATUS}/resources/requests"), requests);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), *requests);
-    eventually("the resize to be complete", || condition(kubectl, "PodResizeInProgress").is_none());
-}
-
-fn condition(kubectl: &Kubectl, kind: &str) -> Option<Value> {
-    let conditions = kubectl.value("pod/p", "/status/conditions");
-    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned()
+    eventually("the resize to be complete", || kubectl.condition("pod/p", "PodResizeInProgress").is_null());
 }
 
 /// Reads the number in one of these files of a cgroup, v1 or v2.
@@ -70,6 +54,7 @@ fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
     (quota, number(&dir("memory"), ["memory.limit_in_bytes", "memory.max"]))
 }
 
+#[e2e_test("a resize changes cgroups without a restart")]
 fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
@@ -95,6 +80,7 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("a downwardAPI volume follows a resize")]
 fn downward_api_volume_follows_resize(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
@@ -111,6 +97,7 @@ fn downward_api_volume_follows_resize(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("a resize restarts a container with resizePolicy RestartContainer")]
 fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
@@ -121,7 +108,7 @@ fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     resize(&kubectl, &json!({"requests": amounts("10m", "30Mi"), "limits": amounts("100m", "64Mi")}));
     kubectl.wait_value("pod/p", &format!("{STATUS}/restartCount"), &json!(1));
     wait_for_resize(&kubectl, &amounts("10m", "30Mi"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 64 << 20), (10_000, 64 << 20)));
     let killing =
         |(reason, text): &(String, String)| reason == "Killing" && text == "Container c resize requires restart";
@@ -129,6 +116,7 @@ fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("an unfitting resize is Deferred, and an impossible one Infeasible")]
 fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let node = kubectl.run("get nodes -o name").ok().trim().to_owned();
@@ -143,11 +131,11 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
         "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX,
             "command": ["sleep", "100000"], "resources": {"requests": {"cpu": half}}}]}});
     kubectl.apply(&neighbour.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/neighbour").ok();
+    kubectl.wait_ready("neighbour");
     run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
     resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
     let has_event = |reason: &str, words: &str| {
-        let c = condition(&kubectl, "PodResizePending").unwrap_or_default();
+        let c = kubectl.condition("pod/p", "PodResizePending");
         c["reason"] == reason && c["message"].as_str().is_some_and(|m| m.starts_with(words))
     };
     eventually("Infeasible", || {
@@ -159,10 +147,11 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
     kubectl.run("delete pod neighbour").ok();
     wait_for_resize(&kubectl, &json!({"cpu": wanted}));
-    assert_eq!(condition(&kubectl, "PodResizePending"), None);
+    assert_eq!(kubectl.condition("pod/p", "PodResizePending"), Value::Null);
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("a resize does not lower the memory limit below current usage")]
 fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
@@ -170,7 +159,7 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
     eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|output| output == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
     eventually("the error of the resize", || {
-        let c = condition(&kubectl, "PodResizeInProgress").unwrap_or_default();
+        let c = kubectl.condition("pod/p", "PodResizeInProgress");
         let words = "attempting to set container \"c\" memory limit (20971520) below current usage (";
         c["reason"] == "Error" && c["message"].as_str().is_some_and(|m| m.contains(words))
     });
@@ -178,11 +167,12 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
     // The resize is retried.
     kubectl.run("exec p -- rm /dev/shm/x").ok();
     eventually("the limit to be lower", || limits(&kubectl, true).1 == 20 << 20);
-    eventually("the resize to be complete", || condition(&kubectl, "PodResizeInProgress").is_none());
+    eventually("the resize to be complete", || kubectl.condition("pod/p", "PodResizeInProgress").is_null());
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("a resize that changes forbidden fields is refused")]
 fn invalid_resize_is_refused(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
@@ -207,6 +197,7 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("pod-level resources are shared among containers")]
 fn pod_level_resources_are_shared(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));

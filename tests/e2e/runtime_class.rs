@@ -1,14 +1,7 @@
 //! RuntimeClasses: handlers, overhead, and errors.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod uses the handler and overhead of its RuntimeClass", pod_uses_handler_and_overhead_of_runtime_class),
-    ("an unknown handler fails sandbox creation", unknown_handler_fails_sandbox_creation),
-    ("a missing RuntimeClass is reported", missing_runtime_class_is_reported),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Creates a RuntimeClass for this test, and returns its name.
 fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
@@ -47,13 +40,14 @@ fn wait_for_sandbox_error(kubectl: &Kubectl, why: &str) {
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason"), "ContainerCreating");
 }
 
+#[e2e_test("a Pod uses the handler and overhead of its RuntimeClass")]
 fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
     let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), [name.as_str(), "runc"]);
     kubectl.apply(&pod(&name, &json!({})));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     assert_eq!(kubectl.value("pod/p", "/spec/overhead"), json!({"memory": "44Mi", "cpu": "10m"}));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable", "overhead does not count");
     // The Pod's cgroup limit is that of the container plus the overhead.
@@ -74,6 +68,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     kubectl.run("delete pod p").ok();
 }
 
+#[e2e_test("an unknown handler fails sandbox creation")]
 fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "nobody", &json!({}));
@@ -82,6 +77,7 @@ fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     kubectl.run("delete pod p --timeout=30s").ok();
 }
 
+#[e2e_test("a missing RuntimeClass is reported")]
 fn missing_runtime_class_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();
@@ -94,6 +90,6 @@ fn missing_runtime_class_is_reported(cluster: &Cluster) {
     wait_for_sandbox_error(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));
     // The Pod is retried, and runs when the class is created.
     class(&kubectl, "runc", &json!({}));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl.run("delete pod p").ok();
 }

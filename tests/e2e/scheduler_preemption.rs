@@ -1,14 +1,7 @@
 //! Preemption by the scheduler for Pods of higher priority (`PreemptionByScheduler`).
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod of higher priority preempts as few Pods as possible", higher_priority_preempts_as_few_pods_as_possible),
-    ("preemptionPolicy Never and equal priority preempt nothing", never_and_equal_priority_preempt_nothing),
-    ("preemption prefers victims without a PodDisruptionBudget", preemption_prefers_victims_without_budget),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// An extended resource of the node for one test, so that Pods of other tests do not interfere.
 struct Seats<'a> {
@@ -59,23 +52,20 @@ impl<'a> Seats<'a> {
     }
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
+#[e2e_test("a Pod of higher priority preempts as few Pods as possible")]
 fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 3);
     let (low, high) = (seats.class(10), seats.class(1000));
     seats.pod("lowest", 1, &json!({}));
     seats.pod("low", 2, &low);
-    ready(&kubectl, "lowest");
-    ready(&kubectl, "low");
+    kubectl.wait_ready("lowest");
+    kubectl.wait_ready("low");
     // The finalizer keeps the object, so that its last state can be read.
     kubectl.run("patch pod lowest --type=merge -p {\"metadata\":{\"finalizers\":[\"example.com/look\"]}}").ok();
     let uid = kubectl.value("pod/lowest", "/metadata/uid");
     seats.pod("high", 1, &high);
-    ready(&kubectl, "high");
+    kubectl.wait_ready("high");
     let status = kubectl.value("pod/lowest", "/status");
     let conditions = status["conditions"].as_array().unwrap();
     let target = conditions.iter().find(|c| c["type"] == "DisruptionTarget").expect("DisruptionTarget");
@@ -98,13 +88,14 @@ fn higher_priority_preempts_as_few_pods_as_possible(cluster: &Cluster) {
     seats.end();
 }
 
+#[e2e_test("preemptionPolicy Never and equal priority preempt nothing")]
 fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 1);
     // Below the priority of other tests' Pods: with lower ones, the message would be that preemption does not help.
     let (class, mut never) = (seats.class(-10), seats.class(1000));
     seats.pod("first", 1, &class);
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     never["preemptionPolicy"] = json!("Never");
     let name = never["priorityClassName"].as_str().unwrap().to_owned();
     kubectl.run(&format!("delete priorityclass {name}")).ok();
@@ -125,10 +116,11 @@ fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     // The order of two pending Pods depends on their back-off.
     kubectl.run("delete pod equal").ok();
     kubectl.run("delete pod first").ok();
-    ready(&kubectl, "quiet");
+    kubectl.wait_ready("quiet");
     seats.end();
 }
 
+#[e2e_test("preemption prefers victims without a PodDisruptionBudget")]
 fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let seats = Seats::new(&kubectl, 2);
@@ -139,11 +131,11 @@ fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}});
     kubectl.apply(&budget.to_string());
-    ready(&kubectl, "kept");
-    ready(&kubectl, "goes");
+    kubectl.wait_ready("kept");
+    kubectl.wait_ready("goes");
     kubectl.wait_value("pdb/b", "/status/currentHealthy", &json!(1));
     seats.pod("high", 1, &high);
-    ready(&kubectl, "high");
+    kubectl.wait_ready("high");
     assert!(kubectl.get("pod/goes").is_none());
     assert_eq!(kubectl.value("pod/kept", "/metadata/deletionTimestamp"), Value::Null);
     kubectl.run("delete pdb b").ok();

@@ -1,24 +1,7 @@
 //! Scheduling, and its Events and conditions for unschedulable Pods.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Shell, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("nodeSelector keeps a Pod Pending until a node gets the labels", node_selector_keeps_pod_pending),
-    ("required node affinity keeps a Pod Pending until a node matches", required_node_affinity_keeps_pod_pending),
-    ("a Pod that requests too much is Pending with the resource named", insufficient_resources_are_reported),
-    ("scheduling gates block scheduling until all are removed", scheduling_gates_block_scheduling),
-    ("a Pod with a nodeName bypasses the scheduler", node_name_bypasses_scheduler),
-    ("extended resources are allocated once", extended_resources_are_allocated_once),
-    ("a Pod waits for its ResourceClaim or PersistentVolumeClaim", pod_waits_for_its_claims),
-    ("the kubelet rejects a bound Pod that does not match its node", kubelet_rejects_mismatched_pod),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("a NoSchedule taint repels Pods without a toleration", no_schedule_taint_repels_pods),
-    ("a cordoned node gets no new Pods", cordoned_node_gets_no_pods),
-];
+use tests::{Cluster, Kubectl, Shell, e2e_test, wait_for};
 
 fn pod(name: &str, spec: &Value) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -49,10 +32,6 @@ fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, reasons: &str, preempti
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), [name, "0/1", "Pending", "0"]);
 }
 
-fn ready(kubectl: &Kubectl, name: &str) {
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
-}
-
 fn node(kubectl: &Kubectl) -> String {
     kubectl.run("get nodes -o name").ok().trim().trim_start_matches("node/").to_owned()
 }
@@ -65,6 +44,7 @@ fn own_label(kubectl: &Kubectl) -> String {
     format!("example.com/{}", kubectl.namespace())
 }
 
+#[e2e_test("nodeSelector keeps a Pod Pending until a node gets the labels")]
 fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
@@ -72,7 +52,7 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     wait_for_unschedulable(&kubectl, "p", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=hdd")).ok();
     kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     // A bound Pod stays, though the node no longer matches.
     kubectl.run(&format!("label node {node} {label}-")).ok();
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
@@ -83,6 +63,7 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("required node affinity keeps a Pod Pending until a node matches")]
 fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
@@ -98,20 +79,21 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
         "named",
         &required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]})),
     ));
-    ready(&kubectl, "absent");
-    ready(&kubectl, "named");
+    kubectl.wait_ready("absent");
+    kubectl.wait_ready("named");
     for waits in ["in", "exists", "more"] {
         wait_for_unschedulable(&kubectl, waits, AFFINITY, HOPELESS);
     }
     kubectl.run(&format!("label node {node} {label}=7")).ok();
-    ready(&kubectl, "exists");
-    ready(&kubectl, "more");
+    kubectl.wait_ready("exists");
+    kubectl.wait_ready("more");
     wait_for_unschedulable(&kubectl, "in", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=b --overwrite")).ok();
-    ready(&kubectl, "in");
+    kubectl.wait_ready("in");
     kubectl.run(&format!("label node {node} {label}-")).ok();
 }
 
+#[e2e_test("a Pod that requests too much is Pending with the resource named")]
 fn insufficient_resources_are_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
@@ -126,11 +108,12 @@ fn insufficient_resources_are_reported(cluster: &Cluster) {
     // A Pod that would fit without others, which must not be preempted.
     let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
     kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
-    ready(&kubectl, "little");
+    kubectl.wait_ready("little");
     kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
     wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
+#[e2e_test("scheduling gates block scheduling until all are removed")]
 fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     let shell = Shell::new(cluster.kubectl());
     shell.file(
@@ -160,11 +143,12 @@ fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "FailedScheduling"), "{:?}", kubectl.events("p"));
 }
 
+#[e2e_test("a Pod with a nodeName bypasses the scheduler")]
 fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
     kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
-    ready(&kubectl, "p");
+    kubectl.wait_ready("p");
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
     // No kubelet runs it.
     assert_eq!(kubectl.value("pod/elsewhere", "/status/phase"), "Pending");
@@ -172,6 +156,7 @@ fn node_name_bypasses_scheduler(cluster: &Cluster) {
     kubectl.run("delete pod elsewhere --force").ok();
 }
 
+#[e2e_test("the kubelet rejects a bound Pod that does not match its node")]
 fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
@@ -196,6 +181,7 @@ fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
     assert!(message.as_str().unwrap().starts_with(expected), "{message}");
 }
 
+#[e2e_test("a NoSchedule taint repels Pods without a toleration")]
 fn no_schedule_taint_repels_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
@@ -224,7 +210,7 @@ fn no_schedule_taint_repels_pods() {
     kubectl.apply(&pod("exists", &tolerating(json!({"key": "disk", "operator": "Exists"}))));
     kubectl.apply(&pod("all", &tolerating(json!({"operator": "Exists"}))));
     for runs in ["equal", "exists", "all"] {
-        ready(kubectl, runs);
+        kubectl.wait_ready(runs);
     }
     for waits in ["none", "other"] {
         wait_for_unschedulable(kubectl, waits, "1 node(s) had untolerated taint(s)", HOPELESS);
@@ -235,10 +221,11 @@ fn no_schedule_taint_repels_pods() {
         (&line("kubectl taint nodes NODE disk-"), 1, "error: taint \"disk\" not found"),
         (&line("kubectl taint nodes NODE disk=slow:PreferNoSchedule"), 0, &line("node/NODE tainted")),
     ]);
-    ready(kubectl, "none");
-    ready(kubectl, "other");
+    kubectl.wait_ready("none");
+    kubectl.wait_ready("other");
 }
 
+#[e2e_test("a cordoned node gets no new Pods")]
 fn cordoned_node_gets_no_pods() {
     let cluster = Cluster::start(&[]);
     let shell = Shell::new(cluster.kubectl());
@@ -246,7 +233,7 @@ fn cordoned_node_gets_no_pods() {
     let name = node(kubectl);
     let line = |text: &str| text.replace("NODE", &name);
     kubectl.apply(&pod("before", &json!({})));
-    ready(kubectl, "before");
+    kubectl.wait_ready("before");
     shell.check(&[
         (&line("kubectl cordon NODE"), 0, &line("node/NODE cordoned")),
         (&line("kubectl cordon NODE"), 0, &line("node/NODE already cordoned")),
@@ -268,16 +255,17 @@ fn cordoned_node_gets_no_pods() {
         &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
     ));
     wait_for_unschedulable(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
-    ready(kubectl, "daemon");
+    kubectl.wait_ready("daemon");
     assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
     shell.check(&[
         (&line("kubectl uncordon NODE"), 0, &line("node/NODE uncordoned")),
         (&line("kubectl uncordon NODE"), 0, &line("node/NODE already uncordoned")),
         ("kubectl get nodes --no-headers", 0, &line("NODE Ready <none> ... v1.35...")),
     ]);
-    ready(kubectl, "after");
+    kubectl.wait_ready("after");
 }
 
+#[e2e_test("extended resources are allocated once")]
 fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, resource) = (node(&kubectl), "example.com/dongle");
@@ -290,7 +278,7 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
     let asking = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
         "resources": {"limits": {resource: "1"}}}]});
     kubectl.apply(&pod("first", &asking));
-    ready(&kubectl, "first");
+    kubectl.wait_ready("first");
     kubectl.apply(&pod("second", &asking));
     wait_for_unschedulable(
         &kubectl,
@@ -299,12 +287,13 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
         "No preemption victims found for incoming pod",
     );
     kubectl.run("delete pod first").ok();
-    ready(&kubectl, "second");
+    kubectl.wait_ready("second");
     kubectl.run("delete pod second").ok();
     capacity(&Value::Null);
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &Value::Null);
 }
 
+#[e2e_test("a Pod waits for its ResourceClaim or PersistentVolumeClaim")]
 fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));

@@ -1,26 +1,7 @@
 //! Security contexts, seccomp, sysctls and AppArmor.
 
-use crate::{OwnCluster, Shared};
 use serde_json::{Value, json};
-use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a securityContext sets user, groups and capabilities", security_context_sets_user_groups_capabilities),
-    ("runAsNonRoot refuses root with upstream's message", run_as_non_root_refuses_root),
-    ("readOnlyRootFilesystem and fsGroup are applied", read_only_root_and_fs_group_are_applied),
-    ("seccomp profiles restrict system calls", seccomp_profile_restricts_system_calls),
-    ("safe sysctls are set and forbidden sysctls are rejected", safe_sysctls_are_set_and_others_rejected),
-    (
-        "AppArmor profiles are enforced, or the Pod is rejected without AppArmor",
-        apparmor_is_enforced_or_pod_is_rejected,
-    ),
-    ("unsupported security fields are rejected with a reason", unsupported_security_fields_are_rejected),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[(
-    "KubeletConfiguration allows unsafe sysctls and sets seccompDefault",
-    kubelet_config_allows_sysctls_and_default_seccomp,
-)];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
 
 /// Returns a Pod that runs this script and exits.
 fn pod(script: &str, spec: &Value, context: &Value) -> Value {
@@ -58,6 +39,7 @@ fn check(kubectl: &Kubectl, script: &str, spec: Value, context: Value, expected:
     assert_eq!(output(kubectl, script, spec, context), expected);
 }
 
+#[e2e_test("a securityContext sets user, groups and capabilities")]
 fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let who = "id -u; id -g; id -G; grep -E 'NoNewPrivs' /proc/self/status | cut -f2";
@@ -85,6 +67,7 @@ fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     assert_eq!(all & (1 << 21), 1 << 21, "a privileged process is an administrator of the system: {all:x}");
 }
 
+#[e2e_test("runAsNonRoot refuses root with upstream's message")]
 fn run_as_non_root_refuses_root(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&pod("id -u", &json!({"securityContext": {"runAsNonRoot": true}}), &json!({})).to_string());
@@ -99,6 +82,7 @@ fn run_as_non_root_refuses_root(cluster: &Cluster) {
     check(&kubectl, "id -u", spec, json!({}), "65534\n");
 }
 
+#[e2e_test("readOnlyRootFilesystem and fsGroup are applied")]
 fn read_only_root_and_fs_group_are_applied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "touch /x 2>/dev/null && echo written || echo refused; touch /v/x && stat -c '%g %a' /v /v/x";
@@ -111,6 +95,7 @@ fn read_only_root_and_fs_group_are_applied(cluster: &Cluster) {
     check(&kubectl, script, memory, json!({}), "1\n1024\n");
 }
 
+#[e2e_test("seccomp profiles restrict system calls")]
 fn seccomp_profile_restricts_system_calls(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mode = "grep Seccomp: /proc/self/status | cut -f2";
@@ -128,6 +113,7 @@ fn seccomp_profile_restricts_system_calls(cluster: &Cluster) {
     check(&kubectl, "mkdir /x 2>/dev/null && echo made || echo refused", json!({}), local, "refused\n");
 }
 
+#[e2e_test("safe sysctls are set and forbidden sysctls are rejected")]
 fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let of = |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
@@ -139,6 +125,7 @@ fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
     assert_eq!(message, json!("Pod was rejected: forbidden sysctl: \"net.core.somaxconn\" not allowlisted"));
 }
 
+#[e2e_test("unsupported security fields are rejected with a reason")]
 fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
@@ -152,6 +139,7 @@ fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("KubeletConfiguration allows unsafe sysctls and sets seccompDefault")]
 fn kubelet_config_allows_sysctls_and_default_seccomp() {
     let kubelet = json!({"seccompDefault": true, "allowedUnsafeSysctls": ["net.core.*"]});
     let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
@@ -161,6 +149,7 @@ fn kubelet_config_allows_sysctls_and_default_seccomp() {
     check(&kubectl, script, spec, json!({}), "9\n2\n");
 }
 
+#[e2e_test("AppArmor profiles are enforced, or the Pod is rejected without AppArmor")]
 fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let profile = json!({"appArmorProfile": {"type": "RuntimeDefault"}});

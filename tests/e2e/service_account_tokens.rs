@@ -1,17 +1,7 @@
 //! ServiceAccount tokens: claims, permissions and lifetime.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Pod's token is bound to its ServiceAccount and revoked with the Pod", pod_token_is_revoked_with_the_pod),
-    ("automountServiceAccountToken and projected tokens are respected", token_projection_and_automount_are_respected),
-    (
-        "a service-account-token Secret is filled and deleted with its account",
-        token_secret_is_filled_and_deleted_with_account,
-    ),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -20,7 +10,7 @@ fn apply(kubectl: &Kubectl, spec: Value) {
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
     spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
 fn read(kubectl: &Kubectl, file: &str) -> String {
@@ -49,6 +39,7 @@ fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
     nobody.args(&arguments, "").failed()
 }
 
+#[e2e_test("a Pod's token is bound to its ServiceAccount and revoked with the Pod")]
 fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
@@ -69,6 +60,7 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");
 }
 
+#[e2e_test("automountServiceAccountToken and projected tokens are respected")]
 fn token_projection_and_automount_are_respected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, json!({"automountServiceAccountToken": false}));
@@ -87,6 +79,7 @@ fn token_projection_and_automount_are_respected(cluster: &Cluster) {
     assert_eq!(read(&kubectl, "/t/vault").split('.').count(), 3);
 }
 
+#[e2e_test("a service-account-token Secret is filled and deleted with its account")]
 fn token_secret_is_filled_and_deleted_with_account(cluster: &Cluster) {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let kubectl = cluster.kubectl();

@@ -1,11 +1,7 @@
 //! Environment variables for Services.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] =
-    &[("env has the Services of the namespace and always the API's", service_env_vars_are_set)];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn env_of(kubectl: &Kubectl, name: &str, links: bool) -> String {
     let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "env | sort"],
@@ -17,6 +13,7 @@ fn env_of(kubectl: &Kubectl, name: &str, links: bool) -> String {
     kubectl.run(&format!("logs {name}")).ok()
 }
 
+#[e2e_test("env has the Services of the namespace and always the API's")]
 fn service_env_vars_are_set(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create service clusterip web --tcp=80:8080").ok();

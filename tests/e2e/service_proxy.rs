@@ -1,6 +1,6 @@
 //! Service traffic from Pods and the node: cluster IPs, DNS names, node ports and load balancers.
 
-use crate::{OwnCluster, Shared, probe_protocols};
+use crate::probe_protocols;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -10,24 +10,7 @@ use std::{
     path::Path,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, eventually, podium_binary};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a Service balances over its ready Pods, by address and by name", service_balances_over_ready_pods),
-    ("a Pod sees the client's address and reaches its own Service", pod_sees_client_address_and_own_service),
-    ("sessionAffinity ClientIP keeps a client at one Pod", session_affinity_keeps_client_at_one_pod),
-    ("a node port answers at the node's address and at 127.0.0.1", node_port_answers_at_node_and_loopback),
-    ("a LoadBalancer Service gets an address that Pods and node reach", load_balancer_address_is_reachable),
-    ("a headless Service resolves to its Pods", headless_service_resolves_to_pods),
-    ("UDP traffic moves to another Pod when one is deleted", udp_moves_to_another_pod),
-    ("an ExternalName Service resolves to a CNAME", external_name_service_resolves_to_cname),
-    ("a Pod reaches the API with its ServiceAccount token", pod_reaches_api_with_its_token),
-];
-
-pub(crate) const ALONE: &[OwnCluster] = &[(
-    "Service rules act while Podium is down and are removed with the cluster",
-    service_rules_act_while_podium_is_down,
-)];
+use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
 
 /// Returns a Pod that serves its name on port 8080, and the client's address at `/cgi-bin/who`.
 fn web(name: &str) -> Value {
@@ -54,7 +37,7 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
     kubectl.apply(&service(spec).to_string());
     pods.iter().for_each(|name| kubectl.apply(&web(name).to_string()));
     for name in pods {
-        kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+        kubectl.wait_ready(name);
     }
 }
 
@@ -83,6 +66,7 @@ fn get_from_node(address: &str) -> String {
     asked.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
 }
 
+#[e2e_test("a Service balances over its ready Pods, by address and by name")]
 fn service_balances_over_ready_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b"], &json!({}));
@@ -112,6 +96,7 @@ fn service_balances_over_ready_pods(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("a Pod sees the client's address and reaches its own Service")]
 fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a"], &json!({}));
@@ -119,7 +104,7 @@ fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
     kubectl.apply(&client.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/client").ok();
+    kubectl.wait_ready("client");
     let ip = kubectl.value("pod/client", "/status/podIP");
     let ip = ip.as_str().unwrap();
     eventually("the client's address in the response", || {
@@ -130,6 +115,7 @@ fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("sessionAffinity ClientIP keeps a client at one Pod")]
 fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b", "c"], &json!({"sessionAffinity": "ClientIP"}));
@@ -139,6 +125,7 @@ fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
     assert_eq!(others, [first].into());
 }
 
+#[e2e_test("a node port answers at the node's address and at 127.0.0.1")]
 fn node_port_answers_at_node_and_loopback(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for policy in ["Cluster", "Local"] {
@@ -156,6 +143,7 @@ fn node_port_answers_at_node_and_loopback(cluster: &Cluster) {
 }
 
 /// The client uses one socket all the time, like DNS and metrics clients.
+#[e2e_test("UDP traffic moves to another Pod when one is deleted")]
 fn udp_moves_to_another_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"ports": [{"port": 53, "targetPort": 8081, "protocol": "UDP"}]})).to_string());
@@ -182,6 +170,7 @@ fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
     format!("{}{}", said.stdout, said.stderr)
 }
 
+#[e2e_test("a LoadBalancer Service gets an address that Pods and node reach")]
 fn load_balancer_address_is_reachable(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b"], &json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}));
@@ -201,6 +190,7 @@ fn load_balancer_address_is_reachable(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("a headless Service resolves to its Pods")]
 fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"clusterIP": "None"})).to_string());
@@ -232,6 +222,7 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("an ExternalName Service resolves to a CNAME")]
 fn external_name_service_resolves_to_cname(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a"], &json!({}));
@@ -243,6 +234,7 @@ fn external_name_service_resolves_to_cname(cluster: &Cluster) {
 }
 
 /// Runs the real kubectl in a Pod, with the Pod's ServiceAccount token only.
+#[e2e_test("a Pod reaches the API with its ServiceAccount token")]
 fn pod_reaches_api_with_its_token(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create role reader --verb=list --resource=pods").ok();
@@ -297,6 +289,7 @@ pub(crate) fn network(data_dir: &Path) -> String {
     plugins["name"].as_str().unwrap().to_owned()
 }
 
+#[e2e_test("Service rules act while Podium is down and are removed with the cluster")]
 fn service_rules_act_while_podium_is_down() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

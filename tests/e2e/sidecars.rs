@@ -1,18 +1,7 @@
 //! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[Shared] = &[
-    (
-        "a sidecar starts before later containers and does not keep the Pod alive",
-        sidecar_starts_first_and_does_not_keep_pod_alive,
-    ),
-    ("a sidecar that exits is restarted, even under Never", exited_sidecar_is_restarted_under_never),
-    ("sidecars end after the main containers, in reverse order", sidecars_end_in_reverse_order),
-    ("sidecars get their stop signal when the grace period is over", sidecars_are_signaled_after_grace_period),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn container(name: &str, script: &str) -> Value {
     json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
@@ -37,11 +26,12 @@ fn serving(name: &str) -> String {
     format!("trap 'echo {name} ended >> /v/log; exit 0' TERM; echo {name} began >> /v/log; while :; do sleep 0.1; done")
 }
 
+#[e2e_test("a sidecar starts before later containers and does not keep the Pod alive")]
 fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
     apply(&kubectl, &init, &container("c", "cat /v/log; sleep 2"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["p", "2/2", "Running"], "{row}");
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
@@ -50,6 +40,7 @@ fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     assert_eq!((&s["name"], &s["state"]["terminated"]["exitCode"]), (&json!("s"), &json!(0)));
 }
 
+#[e2e_test("a sidecar that exits is restarted, even under Never")]
 fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, &[sidecar("s", "echo again; sleep 1; exit 3")], &container("c", "sleep 100000"));
@@ -59,12 +50,13 @@ fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
     kubectl.run("delete pod p --now").ok();
 }
 
+#[e2e_test("sidecars end after the main containers, in reverse order")]
 fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The container that exits last prints the shared log.
     let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "one"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod p --timeout=60s").ok();
@@ -72,11 +64,12 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
 }
 
+#[e2e_test("sidecars get their stop signal when the grace period is over")]
 fn sidecars_are_signaled_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("s", last_words)], &container("c", "trap '' TERM; while :; do sleep 1; done"));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "s"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let began = std::time::Instant::now();

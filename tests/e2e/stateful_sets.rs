@@ -1,19 +1,8 @@
 //! StatefulSets.
 
-use crate::{Shared, workload};
+use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a StatefulSet creates Pods in order and deletes them in reverse", stateful_set_scales_in_order),
-    ("a StatefulSet rolls out from the last Pod to the first, and back", stateful_set_rolls_out_in_reverse_and_back),
-    ("a StatefulSet keeps Pods below its partition", stateful_set_keeps_pods_below_partition),
-    ("podManagementPolicy Parallel waits for no Pod", parallel_stateful_set_waits_for_no_pod),
-    ("a Pod of a StatefulSet is recreated under its name", stateful_set_recreates_pod_under_its_name),
-    ("persistentVolumeClaimRetentionPolicy keeps or deletes claims", claim_retention_policy_keeps_or_deletes_claims),
-    ("a StatefulSet adopts orphaned Pods and ControllerRevisions", stateful_set_adopts_orphans),
-    ("a PodDisruptionBudget counts the replicas of a StatefulSet", disruption_budget_counts_stateful_set_replicas),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn stateful_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
     workload::apply(kubectl, "StatefulSet", "web", &[&json!({"replicas": 2, "serviceName": "web"}), spec], container);
@@ -69,6 +58,7 @@ fn creation_times(kubectl: &Kubectl) -> Vec<String> {
     list(kubectl, "pods -l app=web").iter().map(|pod| text(&pod["metadata"]["uid"])).collect()
 }
 
+#[e2e_test("a StatefulSet creates Pods in order and deletes them in reverse")]
 fn stateful_set_scales_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The second Pod is created when the first is ready, which needs its probe.
@@ -104,6 +94,7 @@ fn stateful_set_scales_in_order(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a StatefulSet rolls out from the last Pod to the first, and back")]
 fn stateful_set_rolls_out_in_reverse_and_back(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &env("one"));
@@ -142,6 +133,7 @@ fn stateful_set_rolls_out_in_reverse_and_back(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a StatefulSet keeps Pods below its partition")]
 fn stateful_set_keeps_pods_below_partition(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let partition = |n: u32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
@@ -172,6 +164,7 @@ fn stateful_set_keeps_pods_below_partition(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("podManagementPolicy Parallel waits for no Pod")]
 fn parallel_stateful_set_waits_for_no_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = |more: &Value| {
@@ -199,6 +192,7 @@ fn parallel_stateful_set_waits_for_no_pod(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a Pod of a StatefulSet is recreated under its name")]
 fn stateful_set_recreates_pod_under_its_name(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &json!({}));
@@ -227,6 +221,7 @@ fn with_claims(policy: &Value) -> Value {
         "persistentVolumeClaimRetentionPolicy": policy})
 }
 
+#[e2e_test("persistentVolumeClaimRetentionPolicy keeps or deletes claims")]
 fn claim_retention_policy_keeps_or_deletes_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let claims = || names(&kubectl, "persistentvolumeclaims");
@@ -264,6 +259,7 @@ fn claim_retention_policy_keeps_or_deletes_claims(cluster: &Cluster) {
     eventually("the claims to be deleted with the StatefulSet", || claims().is_empty());
 }
 
+#[e2e_test("a StatefulSet adopts orphaned Pods and ControllerRevisions")]
 fn stateful_set_adopts_orphans(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({}), &json!({}));
@@ -288,6 +284,7 @@ fn stateful_set_adopts_orphans(cluster: &Cluster) {
     delete_and_wait(&kubectl);
 }
 
+#[e2e_test("a PodDisruptionBudget counts the replicas of a StatefulSet")]
 fn disruption_budget_counts_stateful_set_replicas(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     stateful_set(&kubectl, &json!({"replicas": 2}), &json!({}));

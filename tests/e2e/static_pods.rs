@@ -1,18 +1,9 @@
 //! Static Pods and their mirror Pods.
 
-use crate::OwnCluster;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("a static Pod follows its manifest file", static_pod_follows_its_manifest),
-    ("a deleted mirror Pod is recreated and its static Pod keeps running", deleted_mirror_pod_is_recreated),
-    ("static Pods survive a restart, and a removed manifest ends its Pod", static_pods_survive_podium_restart),
-    ("static Pods reach a terminal phase", static_pods_reach_terminal_phase),
-    ("a manifest that refers to API objects is refused and logged", manifest_with_api_references_is_refused),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
 
 /// A cluster with a directory of static Pod manifests.
 struct Node {
@@ -69,6 +60,7 @@ fn running(kubectl: &Kubectl, pod: &str) {
     kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {pod}")).ok();
 }
 
+#[e2e_test("a static Pod follows its manifest file")]
 fn static_pod_follows_its_manifest() {
     let node = Node::new(&[]);
     let (kubectl, pod) = (node.kubectl(), "pod/web-node-1");
@@ -108,6 +100,7 @@ fn files(dir: &Path) -> usize {
     std::fs::read_dir(dir).map_or(0, |entries| entries.flatten().count())
 }
 
+#[e2e_test("a deleted mirror Pod is recreated and its static Pod keeps running")]
 fn deleted_mirror_pod_is_recreated() {
     let node = Node::new(&[("p.json", manifest("p", "Always", &forever("here")))]);
     let (kubectl, pod) = (node.kubectl(), "pod/p-node-1");
@@ -123,6 +116,7 @@ fn deleted_mirror_pod_is_recreated() {
     }
 }
 
+#[e2e_test("static Pods survive a restart, and a removed manifest ends its Pod")]
 fn static_pods_survive_podium_restart() {
     let mut node = Node::new(&[
         ("stays.json", manifest("stays", "Always", &forever("here"))),
@@ -144,6 +138,7 @@ fn static_pods_survive_podium_restart() {
     assert_eq!(after, before, "neither the Pod nor its mirror is made anew");
 }
 
+#[e2e_test("static Pods reach a terminal phase")]
 fn static_pods_reach_terminal_phase() {
     let node = Node::new(&[
         ("good.json", manifest("good", "Never", "exit 0")),
@@ -166,6 +161,7 @@ fn static_pods_reach_terminal_phase() {
     }
 }
 
+#[e2e_test("a manifest that refers to API objects is refused and logged")]
 fn manifest_with_api_references_is_refused() {
     let mut secret = manifest("secret", "Always", "sleep 1000");
     secret["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);

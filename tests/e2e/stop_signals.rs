@@ -1,14 +1,7 @@
 //! Stop signals of images and Pods (KEP-4960). The exit code tells which signal arrived.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] = &[
-    ("stopSignal of the Pod overrides that of its image", pod_stop_signal_overrides_image),
-    ("an ignored stop signal is sent once and followed by SIGKILL", ignored_stop_signal_is_followed_by_sigkill),
-    ("without its feature gate stopSignal is dropped", stop_signal_is_dropped_without_feature_gate),
-];
+use tests::{Cluster, Kubectl, e2e_test};
 
 const GATE: [&str; 2] = ["--feature-gates", "ContainerStopSignals=true"];
 /// An image with a `STOPSIGNAL`.
@@ -41,7 +34,7 @@ fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> Value {
 fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
 /// Returns the exit code, and the stop signal in the status.
@@ -60,6 +53,7 @@ fn remove_finalizer(kubectl: &Kubectl, name: &str) -> Value {
     code
 }
 
+#[e2e_test("stopSignal of the Pod overrides that of its image")]
 fn pod_stop_signal_overrides_image() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
@@ -76,6 +70,7 @@ fn pod_stop_signal_overrides_image() {
     }
 }
 
+#[e2e_test("an ignored stop signal is sent once and followed by SIGKILL")]
 fn ignored_stop_signal_is_followed_by_sigkill() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
@@ -90,6 +85,7 @@ fn ignored_stop_signal_is_followed_by_sigkill() {
     assert_eq!(remove_finalizer(&kubectl, "p"), json!(137));
 }
 
+#[e2e_test("without its feature gate stopSignal is dropped")]
 fn stop_signal_is_dropped_without_feature_gate() {
     let cluster = cluster(&[]);
     let kubectl = cluster.kubectl_in("default");

@@ -1,12 +1,8 @@
 //! The storage quota: a client that fills the store.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, wait_for};
-
-pub(crate) const TESTS: &[OwnCluster] =
-    &[("a full store refuses clients, keeps the node running and recovers", full_store_refuses_writes_and_recovers)];
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(90);
 /// Quota in bytes. A new cluster needs about 400 kB.
@@ -27,6 +23,7 @@ fn wait_for_change(kubectl: &Kubectl, object: &str, pointer: &str) {
     });
 }
 
+#[e2e_test("a full store refuses clients, keeps the node running and recovers")]
 fn full_store_refuses_writes_and_recovers() {
     let cluster = Cluster::start(&["--node-name", "n", "--quota-backend-bytes", QUOTA]);
     let kubectl = cluster.kubectl_in("default");
@@ -35,7 +32,7 @@ fn full_store_refuses_writes_and_recovers() {
         "containers": [{"name": "c", "image": test_images::BUSYBOX,
             "command": ["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.1; [ -e /end ] && exit 7; done"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let count = (0..100).take_while(|number| create(&kubectl, &format!("m{number}")).code == 0).count();
     assert!((5..20).contains(&count), "{count} ConfigMaps of 200 kB were stored");
     let refused = create(&kubectl, "refused").failed();

@@ -1,6 +1,5 @@
 //! Streams: exec, attach, cp and port-forward with kubectl and kube-rs.
 
-use crate::Shared;
 use kube::{
     Api,
     api::{AttachParams, AttachedProcess},
@@ -12,22 +11,8 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, wait_for};
+use tests::{Cluster, Kubectl, e2e_test, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("exec carries stdout, stderr and exit codes", exec_carries_stdout_stderr_and_exit_codes),
-    ("exec carries all of stdin until EOF", exec_carries_stdin_until_eof),
-    ("exec ends with its command despite unread stdin", exec_ends_with_its_command),
-    ("exec sets and resizes the terminal", exec_sets_and_resizes_terminal),
-    ("exec names a missing Pod, container or command", exec_names_missing_target),
-    ("attach connects to the container's process", attach_connects_to_container_process),
-    ("kubectl run --rm -i exits with the container's exit code", run_exits_with_container_exit_code),
-    ("cp copies a file in both directions unchanged", cp_copies_in_both_directions),
-    ("port-forward reaches a port on the Pod's loopback", port_forward_reaches_pod_loopback),
-    ("port-forward reports a closed port", port_forward_reports_closed_port),
-    ("kube-rs executes, writes, and forwards ports", kube_rs_executes_and_forwards),
-];
 
 /// Script that echoes its input, and serves a greeting on a port of loopback only.
 const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
@@ -41,7 +26,7 @@ fn ready(cluster: &Cluster) -> Kubectl {
             "containers": [{{"name": "c", "image": "{}", "stdin": true, "command": ["sh", "-c", "{SCRIPT}"]}}]}}}}"#,
         test_images::BUSYBOX
     ));
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     kubectl
 }
 
@@ -51,6 +36,7 @@ fn both_ways(cluster: &Cluster) -> [Kubectl; 2] {
     [kubectl.without_websockets(), kubectl]
 }
 
+#[e2e_test("exec carries stdout, stderr and exit codes")]
 fn exec_carries_stdout_stderr_and_exit_codes(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(carries_output_errors_and_exit_codes);
 }
@@ -62,6 +48,7 @@ fn carries_output_errors_and_exit_codes(kubectl: &Kubectl) {
     assert!(outcome.stderr.starts_with("err\n") && outcome.stderr.contains("exit code 42"), "{}", outcome.stderr);
 }
 
+#[e2e_test("exec carries all of stdin until EOF")]
 fn exec_carries_stdin_until_eof(cluster: &Cluster) {
     let large = "0123456789abcde\n".repeat(200_000);
     for kubectl in both_ways(cluster) {
@@ -72,6 +59,7 @@ fn exec_carries_stdin_until_eof(cluster: &Cluster) {
 }
 
 /// containerd would wait until the unread input is consumed.
+#[e2e_test("exec ends with its command despite unread stdin")]
 fn exec_ends_with_its_command(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(ends_with_its_command);
 }
@@ -96,6 +84,7 @@ fn ends_with_its_command(kubectl: &Kubectl) {
     });
 }
 
+#[e2e_test("exec sets and resizes the terminal")]
 fn exec_sets_and_resizes_terminal(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(gives_a_terminal_its_size);
 }
@@ -118,6 +107,7 @@ fn gives_a_terminal_its_size(kubectl: &Kubectl) {
     assert_eq!(output.status.code(), Some(5), "{text}");
 }
 
+#[e2e_test("exec names a missing Pod, container or command")]
 fn exec_names_missing_target(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let check = |line: &str, expected: &str| {
@@ -142,6 +132,7 @@ fn exec_names_missing_target(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("attach connects to the container's process")]
 fn attach_connects_to_container_process(cluster: &Cluster) {
     both_ways(cluster).iter().for_each(joins_the_containers_process);
 }
@@ -159,6 +150,7 @@ fn joins_the_containers_process(kubectl: &Kubectl) {
     assert!(kubectl.run("logs p").ok().contains("got a word"));
 }
 
+#[e2e_test("kubectl run --rm -i exits with the container's exit code")]
 fn run_exits_with_container_exit_code(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let args = ["run", "r", "--rm", "-i", "--restart=Never", "--image", test_images::BUSYBOX, "--", "sh", "-c"];
@@ -171,6 +163,7 @@ fn run_exits_with_container_exit_code(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("cp copies a file in both directions unchanged")]
 fn cp_copies_in_both_directions(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let dir = tempfile::tempdir().unwrap();
@@ -208,6 +201,7 @@ pub(crate) fn get(port: u16) -> String {
     text
 }
 
+#[e2e_test("port-forward reaches a port on the Pod's loopback")]
 fn port_forward_reaches_pod_loopback(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let (mut child, port) = start_port_forward(&kubectl, 8080);
@@ -222,6 +216,7 @@ fn port_forward_reaches_pod_loopback(cluster: &Cluster) {
     child.wait().unwrap();
 }
 
+#[e2e_test("port-forward reports a closed port")]
 fn port_forward_reports_closed_port(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let (mut child, port) = start_port_forward(&kubectl, 9999);
@@ -232,6 +227,7 @@ fn port_forward_reports_closed_port(cluster: &Cluster) {
     child.wait().unwrap();
 }
 
+#[e2e_test("kube-rs executes, writes, and forwards ports")]
 fn kube_rs_executes_and_forwards(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -1,12 +1,8 @@
 //! Eviction by NoExecute taints and tolerationSeconds.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl};
-
-pub(crate) const TESTS: &[OwnCluster] =
-    &[("a NoExecute taint evicts Pods at once or after tolerationSeconds", no_execute_taint_evicts_pods)];
+use tests::{Cluster, Kubectl, e2e_test};
 
 fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
     let tolerations: Vec<Value> = toleration.into_iter().collect();
@@ -15,9 +11,10 @@ fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
         "spec": {"tolerations": tolerations, "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "3600"]}]}});
     kubectl.apply(&pod.to_string());
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
 }
 
+#[e2e_test("a NoExecute taint evicts Pods at once or after tolerationSeconds")]
 fn no_execute_taint_evicts_pods() {
     let cluster = Cluster::start(&["--node-name", "node-1"]);
     let kubectl = cluster.kubectl_in("default");

@@ -1,21 +1,10 @@
 //! Pod termination (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow), with kills of
 //! Podium and containerd in between.
 
-use crate::{OwnCluster, Shared};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, Process, eventually, wait_for};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("a deleted Pod is shown as Terminating with its grace period", deleted_pod_is_terminating_with_grace_period),
-    ("all processes of a Pod end, in a shared process namespace too", all_processes_of_pod_end),
-    ("a Pod can be recreated after a forced deletion of the same name", same_name_pod_runs_after_forced_deletion),
-];
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("a grace period continues through a SIGKILL of Podium", grace_period_survives_podium_sigkill),
-    ("a grace period continues through a SIGKILL of containerd", grace_period_survives_containerd_sigkill),
-];
+use tests::{Cluster, Kubectl, Process, e2e_test, eventually, wait_for};
 
 /// Script that ignores SIGTERM and logs it.
 const IGNORE_SIGTERM: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
@@ -31,7 +20,7 @@ fn pod(name: &str, script: &str, spec: Value) -> Value {
 fn start(kubectl: &Kubectl, pod: &Value) {
     kubectl.apply(&pod.to_string());
     let name = pod["metadata"]["name"].as_str().unwrap();
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s pod/{name}")).ok();
+    kubectl.wait_ready(name);
     eventually("the first line of the log", || {
         kubectl.run(&format!("logs {name} -c c")).is_ok_and(|output| output.contains("ready"))
     });
@@ -41,6 +30,7 @@ fn processes(marker: &str) -> usize {
     Process::all().filter(|process| process.command().contains(marker)).count()
 }
 
+#[e2e_test("a deleted Pod is shown as Terminating with its grace period")]
 fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &pod("p", IGNORE_SIGTERM, json!({"terminationGracePeriodSeconds": 40})));
@@ -58,6 +48,7 @@ fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
 }
 
+#[e2e_test("all processes of a Pod end, in a shared process namespace too")]
 fn all_processes_of_pod_end(cluster: &Cluster) {
     for share in [false, true] {
         let kubectl = cluster.kubectl();
@@ -76,6 +67,7 @@ fn all_processes_of_pod_end(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("a Pod can be recreated after a forced deletion of the same name")]
 fn same_name_pod_runs_after_forced_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let ignoring = format!("{IGNORE_SIGTERM} # namesake-{}", kubectl.namespace());
@@ -112,6 +104,7 @@ fn check_grace_period(kubectl: &Kubectl, begin: Instant) {
     assert!(took < GRACE + Duration::from_secs(30), "{took:?}");
 }
 
+#[e2e_test("a grace period continues through a SIGKILL of Podium")]
 fn grace_period_survives_podium_sigkill() {
     let mut cluster = Cluster::start(&[]);
     let begin = begin_deletion(&cluster.kubectl_in("default"));
@@ -120,6 +113,7 @@ fn grace_period_survives_podium_sigkill() {
     check_grace_period(&cluster.kubectl_in("default"), begin);
 }
 
+#[e2e_test("a grace period continues through a SIGKILL of containerd")]
 fn grace_period_survives_containerd_sigkill() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");

@@ -1,6 +1,5 @@
 //! Files that containers write cannot exhaust Podium's memory, block it, or expose the node's files.
 
-use crate::OwnCluster;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,14 +7,7 @@ use std::{
     os::unix::fs::symlink,
     path::PathBuf,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, eventually};
-
-pub(crate) const ALONE: &[OwnCluster] = &[
-    ("a huge termination message does not grow Podium's memory", huge_termination_message_uses_no_memory),
-    ("a message from a huge log does not grow Podium's memory", message_from_huge_log_uses_no_memory),
-    ("tailing a huge log does not grow Podium's memory", tail_of_huge_log_uses_no_memory),
-    ("a termination message that is a symlink or a FIFO is not read", symlink_or_fifo_termination_message_is_not_read),
-];
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
 
 const HUGE_SIZE: u64 = 1 << 30;
 /// Allowed growth of Podium's memory in bytes: far less than the file, far more than the variance of a debug build.
@@ -50,6 +42,7 @@ fn message(kubectl: &Kubectl) -> String {
     kubectl.value("pod/p", &format!("{terminated}/message")).as_str().unwrap_or_default().to_owned()
 }
 
+#[e2e_test("a huge termination message does not grow Podium's memory")]
 fn huge_termination_message_uses_no_memory() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
@@ -90,6 +83,7 @@ fn open_log(cluster: &Cluster, kubectl: &Kubectl, uid: &str) -> File {
     OpenOptions::new().append(true).open(cluster.data_dir().join(log)).unwrap()
 }
 
+#[e2e_test("tailing a huge log does not grow Podium's memory")]
 fn tail_of_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
@@ -108,6 +102,7 @@ fn tail_of_huge_log_uses_no_memory() {
     assert_peak_since(&cluster, before);
 }
 
+#[e2e_test("a message from a huge log does not grow Podium's memory")]
 fn message_from_huge_log_uses_no_memory() {
     let cluster = without_rotation();
     let kubectl = cluster.kubectl();
@@ -125,6 +120,7 @@ fn message_file(cluster: &Cluster, uid: &str) -> PathBuf {
     cluster.data_dir().join(format!("kubelet/pods/{uid}/containers/c/0.termination"))
 }
 
+#[e2e_test("a termination message that is a symlink or a FIFO is not read")]
 fn symlink_or_fifo_termination_message_is_not_read() {
     let cluster = Cluster::start(&[]);
     let link: fn(&PathBuf) = |file| symlink("/etc/hostname", file).unwrap();

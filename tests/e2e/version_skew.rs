@@ -1,20 +1,25 @@
 //! Other versions of kubectl, which differ in their streams.
 
-use crate::{Shared, streams};
+use crate::streams;
 use std::{
     io::{BufRead, BufReader, Write},
     process::Stdio,
 };
-use tests::{Cluster, Shell};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("kubectl 1.34 creates, reads, streams and deletes", |cluster| walk(cluster, "1.34")),
-    ("kubectl 1.35 creates, reads, streams and deletes", |cluster| walk(cluster, "1.35")),
-];
+use tests::{Cluster, Shell, e2e_test};
 
 /// Script that echoes its input, and serves a greeting on a port.
 const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
                       while read line; do echo got $line; done; sleep 100000 & wait";
+
+#[e2e_test("kubectl 1.34 creates, reads, streams and deletes")]
+fn kubectl_1_34_creates_reads_streams_deletes(cluster: &Cluster) {
+    walk(cluster, "1.34");
+}
+
+#[e2e_test("kubectl 1.35 creates, reads, streams and deletes")]
+fn kubectl_1_35_creates_reads_streams_deletes(cluster: &Cluster) {
+    walk(cluster, "1.35");
+}
 
 fn walk(cluster: &Cluster, version: &str) {
     let kubectl = cluster.kubectl().version(version);

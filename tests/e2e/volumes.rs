@@ -1,15 +1,7 @@
 //! Updates of volumes, subPaths, and DNS configuration of Pods.
 
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("volumes follow changes of ConfigMaps, Secrets and labels", volumes_follow_api_changes),
-    ("a symlink cannot lead a subPath out of its volume", symlink_cannot_escape_sub_path),
-    ("a container waits for the variables of its subPathExpr", sub_path_expr_waits_for_variables),
-    ("dnsConfig, hostname and hostAliases are written to /etc", dns_config_hostname_and_host_aliases_are_written),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "one"}},
@@ -18,9 +10,10 @@ fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
     spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
     container.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"]["containers"][0][k] = v.clone());
     kubectl.apply(&pod.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
 }
 
+#[e2e_test("volumes follow changes of ConfigMaps, Secrets and labels")]
 fn volumes_follow_api_changes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let apply = |text: &str| {
@@ -49,6 +42,7 @@ fn volumes_follow_api_changes(cluster: &Cluster) {
     eventually("the files to be updated", || read() == "twotwotwoone");
 }
 
+#[e2e_test("a symlink cannot lead a subPath out of its volume")]
 fn symlink_cannot_escape_sub_path(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mount = |name: &str, script: &str, sub: Value| {
@@ -67,6 +61,7 @@ fn symlink_cannot_escape_sub_path(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/1/state/terminated/exitCode"), json!(0));
 }
 
+#[e2e_test("a container waits for the variables of its subPathExpr")]
 fn sub_path_expr_waits_for_variables(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = json!({"name": "DIR", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['dir']"}}});
@@ -80,11 +75,12 @@ fn sub_path_expr_waits_for_variables(cluster: &Cluster) {
     kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
     assert_eq!(kubectl.value("pod/p", &format!("{waiting}/message")), "missing value for DIR");
     kubectl.run("annotate pod p dir=here").ok();
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/p").ok();
+    kubectl.wait_ready("p");
     let script = "echo x > /own/f && cat /all/of/here/f";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", script], "").ok(), "x\n");
 }
 
+#[e2e_test("dnsConfig, hostname and hostAliases are written to /etc")]
 fn dns_config_hostname_and_host_aliases_are_written(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let spec = json!({

@@ -1,19 +1,12 @@
 //! Admission and conversion webhooks on the node and in a Pod (`tests/src/bin/webhook_server.rs`), and ValidatingAdmissionPolicies.
 
-use crate::Shared;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
 };
-use tests::{Cluster, Kubectl, eventually};
-
-pub(crate) const TESTS: &[Shared] = &[
-    ("webhooks by URL mutate and reject what kubectl writes", webhooks_by_url_mutate_and_reject),
-    ("a webhook behind a Service admits and converts what kubectl writes", webhook_behind_service_admits_and_converts),
-    ("a bound ValidatingAdmissionPolicy refuses what kubectl writes", validating_admission_policy_refuses),
-];
+use tests::{Cluster, Kubectl, e2e_test, eventually};
 
 /// Returns a self-signed certificate and its key in PEM.
 fn certificate(names: &[String]) -> (String, String) {
@@ -91,6 +84,7 @@ fn check(kubectl: &Kubectl) {
     assert!(dry.ok().contains("hooked: \"yes\""));
 }
 
+#[e2e_test("webhooks by URL mutate and reject what kubectl writes")]
 fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
     let (kubectl, hook) = (cluster.kubectl(), WebhookServer::new());
     kubectl.apply(&configuration(&kubectl, "Mutating", &hook.config("/change")).to_string());
@@ -107,6 +101,7 @@ fn webhooks_by_url_mutate_and_reject(cluster: &Cluster) {
     kubectl.args(&["create", "-f", "-"], &config_map("late", &json!({}))).ok();
 }
 
+#[e2e_test("a webhook behind a Service admits and converts what kubectl writes")]
 fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
@@ -133,7 +128,7 @@ fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
         "spec": {"selector": {"app": "hook"}, "ports": [{"port": 443, "targetPort": "https"}]}});
     kubectl.apply(&pod.to_string());
     kubectl.apply(&service.to_string());
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod/hook").ok();
+    kubectl.wait_ready("hook");
     let at = |path: &str| json!({"service": {"name": "hook", "namespace": namespace, "path": path}, "caBundle": STANDARD.encode(&certificate)});
     eventually("the Service to have an endpoint", || {
         kubectl.run("get endpointslices -o yaml").is_ok_and(|output| output.contains("port: 9443"))
@@ -175,6 +170,7 @@ fn check_conversion(kubectl: &Kubectl, config: &Value) {
     kubectl.run("delete crd timers.converted.example.com").ok();
 }
 
+#[e2e_test("a bound ValidatingAdmissionPolicy refuses what kubectl writes")]
 fn validating_admission_policy_refuses(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();

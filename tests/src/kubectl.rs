@@ -224,6 +224,46 @@ impl Kubectl {
         })
     }
 
+    /// Waits up to 60 s until a Pod is Ready.
+    ///
+    /// # Panics
+    /// When the Pod does not exist, or is not Ready in time.
+    #[track_caller]
+    pub fn wait_ready(&self, pod: &str) {
+        self.run(&format!("wait --for=condition=Ready --timeout=60s pod/{pod}")).ok();
+    }
+
+    /// Returns the condition of an object with this type; `null` when the object or the condition does not exist.
+    #[track_caller]
+    #[must_use]
+    pub fn condition(&self, object: &str, type_: &str) -> Value {
+        let conditions = self.value(object, "/status/conditions");
+        conditions.as_array().into_iter().flatten().find(|c| c["type"] == type_).cloned().unwrap_or_default()
+    }
+
+    /// Returns the objects of a resource with these labels, for example `list("pods", "app=web")`.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    #[track_caller]
+    #[must_use]
+    pub fn list(&self, resource: &str, selector: &str) -> Vec<Value> {
+        let list = self.run(&format!("get {resource} -l {selector} -o json")).ok();
+        let list: Value = serde_json::from_str(&list).expect("kubectl prints JSON");
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Returns the names of the Pods with these labels.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    #[track_caller]
+    #[must_use]
+    pub fn pod_names(&self, selector: &str) -> Vec<String> {
+        let names = self.run(&format!("get pods -l {selector} -o name")).ok();
+        names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
+    }
+
     /// Returns reasons and messages of the Events about an object, oldest first.
     #[track_caller]
     #[must_use]

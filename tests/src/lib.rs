@@ -6,6 +6,7 @@ mod api_get;
 mod cgroup;
 mod cluster;
 mod cluster_builder;
+mod e2e_test;
 mod kubectl;
 mod processes;
 mod registry;
@@ -16,9 +17,14 @@ mod wait;
 pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use cluster_builder::{ClusterBuilder, write_kubelet_config};
+pub use e2e_test::{E2eTest, TestBody};
+/// Used by the expansion of [`e2e_test`].
+#[doc(hidden)]
+pub use inventory;
 pub use kubectl::{Kubectl, Outcome};
 pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};
+pub use test_macros::e2e_test;
 pub use tools::tool;
 pub use wait::{eventually, wait_for};

@@ -37,22 +37,18 @@ fn private_references(text: &str) -> Vec<&'static str> {
     PRIVATE_REFERENCES.into_iter().filter(|reference| text.contains(reference)).collect()
 }
 
-/// Returns the names of a file's tests that are too long: test functions, and entries of a table `TESTS`.
+/// Returns the names of a file's tests that are too long: test functions, and names in `#[e2e_test]`.
 fn long_test_names(text: &str) -> Vec<String> {
     let mut long = Vec::new();
-    let (mut is_test, mut is_table, mut before) = (false, false, "");
+    let mut is_test = false;
     for line in text.lines().map(str::trim) {
-        is_table = is_table && line != "];" || line.contains("const TESTS:");
-        let entry = line.strip_prefix("(\"").or_else(|| line.strip_prefix('"').filter(|_| before == "("));
-        if let Some((name, _)) = entry.filter(|_| is_table).and_then(|entry| entry.split_once('"')) {
-            long.extend(Some(name).filter(|name| name.chars().count() > MAX_E2E_TEST_NAME).map(str::to_owned));
-        }
-        is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+        let e2e_name = line.strip_prefix("#[e2e_test(\"").and_then(|rest| rest.strip_suffix("\")]"));
+        long.extend(e2e_name.filter(|name| name.chars().count() > MAX_E2E_TEST_NAME).map(str::to_owned));
+        is_test |= line == "#[test]" || line.starts_with("#[tokio::test") || e2e_name.is_some();
         if let Some((name, _)) = line.split_once("fn ").filter(|_| is_test).and_then(|(_, rest)| rest.split_once('(')) {
             long.extend(Some(name).filter(|name| name.len() > MAX_TEST_NAME).map(str::to_owned));
             is_test = false;
         }
-        before = line;
     }
     long
 }
@@ -91,8 +87,6 @@ fn long_test_names_are_found() {
     assert_eq!(long_test_names(&function(&short)), [""; 0]);
     assert_eq!(long_test_names(&function(&long)), [long]);
     let long = "c".repeat(MAX_E2E_TEST_NAME + 1);
-    let table = format!(
-        "const TESTS: &[Shared] = &[\n    (\"short\", f),\n    (\n        \"{long}\",\n        f,\n    ),\n];\n"
-    );
-    assert_eq!(long_test_names(&table), [long]);
+    let e2e = format!("#[e2e_test(\"short\")]\nfn f() {{}}\n\n#[e2e_test(\"{long}\")]\nfn g() {{}}\n");
+    assert_eq!(long_test_names(&e2e), [long]);
 }

@@ -1,16 +1,8 @@
 //! `kubectl delete` with its flags and errors.
 
 use super::{pod, shell};
-use crate::Shared;
 use serde_json::json;
-use tests::{Cluster, Shell};
-
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl delete obeys its grace period, force and wait flags", delete_obeys_its_flags),
-    ("kubectl delete selects objects by label and field", delete_selects_by_label_and_field),
-    ("kubectl delete names objects that do not exist", delete_names_missing_objects),
-    ("deleting a namespace deletes every object in it", namespace_deletion_deletes_its_objects),
-];
+use tests::{Cluster, Shell, e2e_test};
 
 /// Creates a Pod that ignores SIGTERM, with a grace period longer than any test.
 fn create_ignoring_sigterm(shell: &Shell) {
@@ -26,6 +18,7 @@ fn ready(shell: &Shell) {
     ]);
 }
 
+#[e2e_test("kubectl delete obeys its grace period, force and wait flags")]
 fn delete_obeys_its_flags(cluster: &Cluster) {
     let shell = shell(cluster);
     create_ignoring_sigterm(&shell);
@@ -64,6 +57,7 @@ fn delete_obeys_its_flags(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl delete selects objects by label and field")]
 fn delete_selects_by_label_and_field(cluster: &Cluster) {
     let shell = shell(cluster);
     let item = |name: &str, tier: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": {"tier": tier}}});
@@ -80,6 +74,7 @@ fn delete_selects_by_label_and_field(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl delete names objects that do not exist")]
 fn delete_names_missing_objects(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
@@ -101,6 +96,7 @@ fn delete_names_missing_objects(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("deleting a namespace deletes every object in it")]
 fn namespace_deletion_deletes_its_objects(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = format!("{}-doomed", shell.kubectl().namespace());

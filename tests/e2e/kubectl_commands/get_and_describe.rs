@@ -1,28 +1,14 @@
 //! `kubectl get`, `describe`, `events`, `api-resources`, `version` and `cluster-info`.
 
 use super::{shell, shell_with_pod};
-use crate::Shared;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
 };
-use tests::Cluster;
+use tests::{Cluster, e2e_test};
 
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl get prints Pods in every output format", get_prints_every_output_format),
-    ("kubectl get selects by labels, fields and namespaces", get_selects_by_labels_fields_and_namespaces),
-    ("kubectl get takes a selector of thousands of names", get_takes_long_selectors),
-    ("kubectl get -w prints changes as events", get_watch_prints_events),
-    ("kubectl describe pod prints every section", describe_pod_prints_every_section),
-    ("kubectl describe prints nodes, ConfigMaps, Secrets and namespaces", describe_prints_other_kinds),
-    ("kubectl events and get events show a Pod's Events", events_of_pod_are_shown),
-    (
-        "kubectl shows a cluster's version, health, API resources and info",
-        cluster_version_health_and_resources_are_shown,
-    ),
-];
-
+#[e2e_test("kubectl get takes a selector of thousands of names")]
 fn get_takes_long_selectors(cluster: &Cluster) {
     let shell = shell(cluster);
     let kubectl = shell.kubectl();
@@ -36,6 +22,7 @@ fn get_takes_long_selectors(cluster: &Cluster) {
     assert_eq!(got.trim(), "configmap/name-7");
 }
 
+#[e2e_test("kubectl get prints Pods in every output format")]
 fn get_prints_every_output_format(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let namespace = shell.kubectl().namespace();
@@ -78,6 +65,7 @@ fn get_prints_every_output_format(cluster: &Cluster) {
     );
 }
 
+#[e2e_test("kubectl get selects by labels, fields and namespaces")]
 fn get_selects_by_labels_fields_and_namespaces(cluster: &Cluster) {
     let shell = shell(cluster);
     let items: Vec<Value> = [("one", "a", 3), ("two", "b", 1), ("three", "c", 2)]
@@ -117,6 +105,7 @@ fn get_selects_by_labels_fields_and_namespaces(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl get -w prints changes as events")]
 fn get_watch_prints_events(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[("kubectl apply -f pod.yaml", 0, "pod/p created")]);
@@ -141,6 +130,7 @@ fn get_watch_prints_events(cluster: &Cluster) {
     watch.wait().unwrap();
 }
 
+#[e2e_test("kubectl describe pod prints every section")]
 fn describe_pod_prints_every_section(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file(
@@ -193,6 +183,7 @@ spec:
     ]);
 }
 
+#[e2e_test("kubectl describe prints nodes, ConfigMaps, Secrets and namespaces")]
 fn describe_prints_other_kinds(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let node = shell.kubectl().value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();
@@ -220,6 +211,7 @@ fn describe_prints_other_kinds(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl events and get events show a Pod's Events")]
 fn events_of_pod_are_shown(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.file(
@@ -259,6 +251,7 @@ fn events_of_pod_are_shown(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl shows a cluster's version, health, API resources and info")]
 fn cluster_version_health_and_resources_are_shown(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[

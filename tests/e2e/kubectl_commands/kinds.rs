@@ -1,14 +1,7 @@
 //! kubectl with every kind: create, list, describe, explain, scale and delete.
 
 use super::shell;
-use crate::Shared;
-use tests::Cluster;
-
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl creates, shows, describes and deletes every kind", every_kind_is_created_shown_and_deleted),
-    ("kubectl scale changes the replicas of every kind that has a scale", scale_changes_replicas),
-    ("a Pod gets the priority of its PriorityClass", pod_gets_priority_of_its_class),
-];
+use tests::{Cluster, e2e_test};
 
 /// kubectl's name of an object, and its manifest.
 const KINDS: &[(&str, &str)] = &[
@@ -174,6 +167,7 @@ const PARTS: [(&str, &str); 4] = [
     ),
 ];
 
+#[e2e_test("kubectl creates, shows, describes and deletes every kind")]
 fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
     let shell = shell(cluster);
     // Cluster-scoped objects have the test's namespace in their name.
@@ -207,6 +201,7 @@ fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
     }
 }
 
+#[e2e_test("kubectl scale changes the replicas of every kind that has a scale")]
 fn scale_changes_replicas(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
@@ -224,6 +219,7 @@ fn scale_changes_replicas(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("a Pod gets the priority of its PriorityClass")]
 fn pod_gets_priority_of_its_class(cluster: &Cluster) {
     let shell = shell(cluster);
     let class = shell.kubectl().namespace().to_owned();

@@ -1,16 +1,8 @@
 //! `logs` with its flags.
 
 use super::shell;
-use crate::Shared;
 use serde_json::json;
-use tests::{Cluster, Shell};
-
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl logs obeys its flags for tail, since and follow", logs_obey_their_flags),
-    ("kubectl logs prefixes lines of several containers and Pods", logs_of_several_containers_are_prefixed),
-    ("kubectl logs --previous shows the previous instance", previous_logs_show_previous_instance),
-    ("kubectl logs names Pods and containers without logs", logs_name_missing_sources),
-];
+use tests::{Cluster, Shell, e2e_test};
 
 fn two_containers(shell: &Shell) {
     let container = |name: &str, n: u8| {
@@ -26,6 +18,7 @@ fn two_containers(shell: &Shell) {
     ]);
 }
 
+#[e2e_test("kubectl logs obeys its flags for tail, since and follow")]
 fn logs_obey_their_flags(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
@@ -49,6 +42,7 @@ fn logs_obey_their_flags(cluster: &Cluster) {
     assert!(time.starts_with("20") && time.contains('T') && time.ends_with('Z'), "{time}");
 }
 
+#[e2e_test("kubectl logs prefixes lines of several containers and Pods")]
 fn logs_of_several_containers_are_prefixed(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
@@ -66,6 +60,7 @@ fn logs_of_several_containers_are_prefixed(cluster: &Cluster) {
     shell.check(&[("kubectl logs -l app=nobody", 0, "No resources found in test-... namespace.")]);
 }
 
+#[e2e_test("kubectl logs --previous shows the previous instance")]
 fn previous_logs_show_previous_instance(cluster: &Cluster) {
     let shell = shell(cluster);
     let script = "echo life $(cat /v/n || echo 1); [ -e /v/n ] && sleep 100000; echo 2 > /v/n; exit 1";
@@ -90,6 +85,7 @@ fn previous_logs_show_previous_instance(cluster: &Cluster) {
     });
 }
 
+#[e2e_test("kubectl logs names Pods and containers without logs")]
 fn logs_name_missing_sources(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);

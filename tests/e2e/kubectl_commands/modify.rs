@@ -1,24 +1,8 @@
 //! `apply`, `create`, `replace`, `diff`, `edit`, `label`, `annotate`, `patch` and `set`.
 
 use super::{pod, shell, shell_with_pod};
-use crate::Shared;
 use serde_json::json;
-use tests::Cluster;
-
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl apply says created, unchanged or configured", apply_says_created_unchanged_or_configured),
-    ("kubectl apply takes Lists, several documents and directories", apply_takes_lists_documents_and_directories),
-    ("kubectl create fails on an existing object", create_fails_on_existing_object),
-    (
-        "kubectl replace needs an existing object at the given resourceVersion",
-        replace_needs_object_and_resource_version,
-    ),
-    ("kubectl diff shows what apply would change", diff_shows_changes),
-    ("kubectl edit writes the edited object", edit_writes_the_edited_object),
-    ("kubectl label and annotate add, keep, overwrite and remove", label_and_annotate_add_overwrite_and_remove),
-    ("kubectl patch sends JSON, merge and strategic merge patches", patch_supports_json_merge_and_strategic),
-    ("kubectl set image changes a Pod's image and refuses other fields", set_image_changes_pod_image),
-];
+use tests::{Cluster, e2e_test};
 
 const DOCUMENTS: &str = "apiVersion: v1
 kind: ConfigMap
@@ -31,6 +15,7 @@ metadata: {name: b}
 stringData: {k: v}
 ";
 
+#[e2e_test("kubectl apply says created, unchanged or configured")]
 fn apply_says_created_unchanged_or_configured(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("other.yaml", pod("p", "back"));
@@ -60,6 +45,7 @@ fn apply_says_created_unchanged_or_configured(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl apply takes Lists, several documents and directories")]
 fn apply_takes_lists_documents_and_directories(cluster: &Cluster) {
     let shell = shell(cluster);
     let config_map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -84,6 +70,7 @@ fn apply_takes_lists_documents_and_directories(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl create fails on an existing object")]
 fn create_fails_on_existing_object(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
@@ -111,6 +98,7 @@ fn create_fails_on_existing_object(cluster: &Cluster) {
     assert_eq!(names.lines().filter(|l| l.starts_with("configmap/made-")).count(), 2, "{names}");
 }
 
+#[e2e_test("kubectl replace needs an existing object at the given resourceVersion")]
 fn replace_needs_object_and_resource_version(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
@@ -144,6 +132,7 @@ fn replace_needs_object_and_resource_version(cluster: &Cluster) {
     assert_ne!(uid(), before);
 }
 
+#[e2e_test("kubectl diff shows what apply would change")]
 fn diff_shows_changes(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("other.yaml", pod("p", "back"));
@@ -157,6 +146,7 @@ fn diff_shows_changes(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl edit writes the edited object")]
 fn edit_writes_the_edited_object(cluster: &Cluster) {
     let shell = shell(cluster);
     // The copy that kubectl keeps of a refused edit is removed with the shell's directory.
@@ -177,6 +167,7 @@ fn edit_writes_the_edited_object(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl label and annotate add, keep, overwrite and remove")]
 fn label_and_annotate_add_overwrite_and_remove(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("documents.yaml", DOCUMENTS);
@@ -213,6 +204,7 @@ fn label_and_annotate_add_overwrite_and_remove(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl patch sends JSON, merge and strategic merge patches")]
 fn patch_supports_json_merge_and_strategic(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.check(&[
@@ -248,6 +240,7 @@ fn patch_supports_json_merge_and_strategic(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl set image changes a Pod's image and refuses other fields")]
 fn set_image_changes_pod_image(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     let image = "kubectl get pod p -o jsonpath={.spec.containers[0].image}";

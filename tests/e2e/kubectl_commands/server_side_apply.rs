@@ -1,22 +1,13 @@
 //! Server-side apply with kubectl and kube-rs.
 
 use super::{pod, shell, shell_with_pod};
-use crate::Shared;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tests::Cluster;
-
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl apply --server-side creates, configures and records its manager", server_side_apply_records_its_manager),
-    ("kubectl apply --server-side reports conflicts and forces them", server_side_apply_reports_and_forces_conflicts),
-    ("kubectl apply --server-side migrates fields of client-side apply", server_side_apply_migrates_client_side_fields),
-    ("a Pod shows its managedFields", pod_shows_its_managed_fields),
-    ("kube-rs applies and gets conflicts", kube_rs_applies_and_gets_conflicts),
-];
+use tests::{Cluster, e2e_test};
 
 const ONE: &str = "apiVersion: v1
 kind: ConfigMap
@@ -29,6 +20,7 @@ metadata: {name: c}
 data: {k: x}
 ";
 
+#[e2e_test("kubectl apply --server-side creates, configures and records its manager")]
 fn server_side_apply_records_its_manager(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
@@ -68,6 +60,7 @@ fn server_side_apply_records_its_manager(cluster: &Cluster) {
     assert!(!shown.contains("managedFields"), "{shown}");
 }
 
+#[e2e_test("kubectl apply --server-side reports conflicts and forces them")]
 fn server_side_apply_reports_and_forces_conflicts(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
@@ -100,6 +93,7 @@ fn server_side_apply_reports_and_forces_conflicts(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl apply --server-side migrates fields of client-side apply")]
 fn server_side_apply_migrates_client_side_fields(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("one.yaml", ONE);
@@ -119,6 +113,7 @@ fn server_side_apply_migrates_client_side_fields(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("a Pod shows its managedFields")]
 fn pod_shows_its_managed_fields(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.file("label.yaml", pod("p", "back"));
@@ -135,6 +130,7 @@ fn pod_shows_its_managed_fields(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kube-rs applies and gets conflicts")]
 fn kube_rs_applies_and_gets_conflicts(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = shell.kubectl().namespace().to_owned();

@@ -1,22 +1,14 @@
 //! Validation errors in kubectl: unknown fields, invalid objects, missing objects and kinds.
 
 use super::shell;
-use crate::Shared;
 use serde_json::{Value, json};
-use tests::Cluster;
-
-pub(super) const TESTS: &[Shared] = &[
-    ("unknown fields are refused, warned about or dropped by --validate", unknown_fields_follow_validate_flag),
-    ("duplicate fields are refused, warned about or dropped by --validate", duplicate_fields_follow_validate_flag),
-    ("an invalid Pod is refused with every invalid field", invalid_pod_is_refused_with_every_invalid_field),
-    ("invalid names and kinds are refused with upstream's texts", invalid_names_and_kinds_are_refused),
-    ("a body that is no object is refused by the client or the server", body_that_is_no_object_is_refused),
-];
+use tests::{Cluster, e2e_test};
 
 fn pod(name: &str, spec: &Value) -> String {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
+#[e2e_test("unknown fields are refused, warned about or dropped by --validate")]
 fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
     // The scheduling gate prevents it from running.
@@ -50,6 +42,7 @@ fn unknown_fields_follow_validate_flag(cluster: &Cluster) {
 }
 
 /// kubectl drops duplicate fields, so the body is sent raw.
+#[e2e_test("duplicate fields are refused, warned about or dropped by --validate")]
 fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
     let shell = shell(cluster);
     let namespace = shell.kubectl().namespace();
@@ -76,6 +69,7 @@ fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("an invalid Pod is refused with every invalid field")]
 fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
     let shell = shell(cluster);
     let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
@@ -164,6 +158,7 @@ fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
     shell.check(&[("kubectl get pods", 0, "No resources found in test-... namespace.")]);
 }
 
+#[e2e_test("invalid names and kinds are refused with upstream's texts")]
 fn invalid_names_and_kinds_are_refused(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("name.json", pod("BAD", &json!({"containers": [{"name": "c", "image": "x"}]})));
@@ -214,6 +209,7 @@ fn invalid_names_and_kinds_are_refused(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("a body that is no object is refused by the client or the server")]
 fn body_that_is_no_object_is_refused(cluster: &Cluster) {
     let shell = shell(cluster);
     shell.file("kind.yaml", "apiVersion: v1\nkind: Nothing\nmetadata: {name: thing}\n");

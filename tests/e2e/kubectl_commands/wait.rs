@@ -1,14 +1,9 @@
 //! `wait` for conditions, values and deletions.
 
 use super::{shell, shell_with_pod};
-use crate::Shared;
-use tests::Cluster;
+use tests::{Cluster, e2e_test};
 
-pub(super) const TESTS: &[Shared] = &[
-    ("kubectl wait waits for conditions, values and deletions", wait_waits_for_conditions_values_and_deletions),
-    ("kubectl wait sees changes that happen during the wait", wait_sees_later_changes),
-];
-
+#[e2e_test("kubectl wait waits for conditions, values and deletions")]
 fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
     shell.check(&[
@@ -41,6 +36,7 @@ fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
     ]);
 }
 
+#[e2e_test("kubectl wait sees changes that happen during the wait")]
 fn wait_sees_later_changes(cluster: &Cluster) {
     let shell = shell(cluster);
     let waiting = |line: &str| {
