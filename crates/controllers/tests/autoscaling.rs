@@ -98,7 +98,7 @@ async fn missing_container_is_named_in_the_condition() {
     let source = json!({"name": "cpu", "container": "other", "target": target});
     autoscaler(&api, "a", &json!({"metrics": [{"type": "ContainerResource", "containerResource": source}]}));
     let why = "failed to get container metrics: container other not present in metrics for pod x/one";
-    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
+    api.until("condition", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
     assert_eq!(
         (reason(&api, "a", "ScalingActive").as_str(), replicas(&api)),
         ("False FailedGetContainerResourceMetric", json!(2))
@@ -113,7 +113,7 @@ async fn cpu_usage_scales_up_and_down() {
     autoscaler(&api, "a", &json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}));
     api.until("there are more", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
-    api.until("it is told", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
+    api.until("condition", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
     let of = "cpu resource utilization (percentage of request)";
     assert_eq!(recorded_events(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
     let status = status(&api, "a");
@@ -131,7 +131,7 @@ async fn cpu_usage_scales_up_and_down() {
     let waited = began.elapsed().as_millis();
     assert!((15_000..16_000).contains(&waited), "{waited} ms");
     assert_eq!(recorded_events(&api, "SuccessfulRescale")[1], "New size: 1; reason: All metrics below target");
-    api.until("it is told", |api| condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1"))
+    api.until("condition", |api| condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1"))
         .await;
 }
 
@@ -180,7 +180,7 @@ async fn unchanged_autoscaler_status_is_not_written() {
     let api = start();
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
-    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
+    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
     let said = format!("the HPA was unable to compute the replica count: {why}");
     assert_eq!(condition(&api, "a", "ScalingActive").1, said);
@@ -220,7 +220,7 @@ async fn target_at_zero_replicas_is_not_scaled() {
     widget(&api, 0, "app=web");
     uses(&api, "900m");
     autoscaler(&api, "a", &json!({}));
-    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False ScalingDisabled").await;
+    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False ScalingDisabled").await;
     sleep(Duration::from_secs(120)).await;
     assert_eq!(replicas(&api), 0);
 }
@@ -231,7 +231,7 @@ async fn missing_target_messages_match_upstream() {
     let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
         let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
         autoscaler(&api, name, &json!({"scaleTargetRef": target}));
-        api.until("it is told", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
+        api.until("condition", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
         let message = format!("the HPA controller was unable to get the target's current scale: {why}");
         assert_eq!(condition(&api, name, "AbleToScale").1, message);
     };
@@ -255,7 +255,7 @@ async fn ambiguous_selectors_disable_both_autoscalers() {
         autoscaler(&api, name, &json!({}));
     }
     for name in ["a", "b"] {
-        api.until("it is told", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
+        api.until("condition", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
         let message = "pods by selector app=web are controlled by multiple HPAs: [x/a x/b]";
         assert_eq!(condition(&api, name, "ScalingActive").1, message);
     }
@@ -271,13 +271,13 @@ async fn missing_or_invalid_scale_selector_is_reported() {
     let api = start();
     widget(&api, 2, "");
     autoscaler(&api, "a", &json!({}));
-    api.until("it is told", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
+    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
     assert_eq!(condition(&api, "a", "ScalingActive").1, "the HPA target's scale is missing a selector");
     assert_eq!(recorded_events(&api, "SelectorRequired"), ["selector is required"]);
     assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), ["selector is required"]);
     widget(&api, 2, "app in web");
     let wrong = "couldn't convert selector into a corresponding internal selector object: ";
-    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
+    api.until("condition", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,7 +287,7 @@ async fn failed_scale_update_is_retried() {
     uses(&api, "800m");
     api.refuse(&format!("PUT {WIDGET}/scale"), 409);
     autoscaler(&api, "a", &json!({}));
-    api.until("it is told", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
+    api.until("condition", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
     let of = "cpu resource utilization (percentage of request)";
     assert_eq!(
         recorded_events(&api, "FailedRescale"),
@@ -340,7 +340,7 @@ async fn unresponsive_metrics_server_times_out() {
     api.hang(&format!("GET {METRICS}"));
     let began = Instant::now();
     autoscaler(&api, "a", &json!({}));
-    api.until("it is told", |api| condition(api, "a", "ScalingActive").1.ends_with("context deadline exceeded")).await;
+    api.until("condition", |api| condition(api, "a", "ScalingActive").1.ends_with("context deadline exceeded")).await;
     assert!(began.elapsed() < Duration::from_secs(11));
     api.until("it is measured", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(27));

@@ -137,7 +137,7 @@ async fn undeletable_content_is_reported_and_blocks_nothing_else() {
     let failure = |api: &FakeApi| {
         api.get("api/v1/namespaces/x").map(|x| condition(&x, "NamespaceDeletionContentFailure")["reason"].clone())
     };
-    api.until("it is told", |api| failure(api) == Some("ContentDeletionFailed".into())).await;
+    api.until("the condition is reported", |api| failure(api) == Some("ContentDeletionFailed".into())).await;
     assert!(api.get(ACCOUNT).is_none(), "the others went");
     api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
 }

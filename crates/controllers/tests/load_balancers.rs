@@ -47,11 +47,11 @@ async fn services_get_distinct_addresses_or_wait() {
     put(&api, "other", json!({"type": "NodePort"}));
     until(&api, "b", "10.9.8.2").await;
     let ensured = ("EnsuredLoadBalancer".to_owned(), "Ensured load balancer".to_owned());
-    api.until("it is told", |api| recorded_events(api, "b").contains(&ensured)).await;
+    api.until("the Event is recorded", |api| recorded_events(api, "b").contains(&ensured)).await;
     put(&api, "c", balanced.clone());
     let full = "Error syncing load balancer: failed to ensure load balancer: all addresses of 10.9.8.0/30 are taken";
     let full = ("SyncLoadBalancerFailed".to_owned(), full.to_owned());
-    api.until("it is told why it waits", |api| recorded_events(api, "c").contains(&full)).await;
+    api.until("the Event about the exhausted pool is recorded", |api| recorded_events(api, "c").contains(&full)).await;
     assert_eq!((address(&api, "c"), address(&api, "other")), (Value::Null, Value::Null));
     api.remove(&path("a"));
     until(&api, "c", "10.9.8.1").await;

@@ -116,7 +116,7 @@ async fn provisioned_volume_is_deleted_with_its_claim() {
     directories.busy.store(true, Ordering::Relaxed);
     api.delete(CLAIM);
     api.until("it fails", |api| is(api, MADE, "Failed")).await;
-    api.until("it is told", |api| recorded_events(api, "VolumeFailedDelete").is_some()).await;
+    api.until("the Event is recorded", |api| recorded_events(api, "VolumeFailedDelete").is_some()).await;
     assert_eq!(
         recorded_events(&api, "VolumeFailedDelete").expect("an event"),
         "failed to delete volume \"pvc-1\": resource busy"
@@ -172,7 +172,7 @@ async fn volume_that_cannot_be_reclaimed_fails() {
 async fn claim_waits_for_its_class_and_is_lost_without_volume() {
     let api = start(&Nowhere::default());
     claim(&api, json!({}));
-    api.until("nobody makes one", |api| recorded_events(api, "ProvisioningFailed").is_some()).await;
+    api.until("the provisioning failure is recorded", |api| recorded_events(api, "ProvisioningFailed").is_some()).await;
     assert_eq!(
         recorded_events(&api, "ProvisioningFailed").expect("an event"),
         "storageclass.storage.k8s.io \"s\" not found"
@@ -182,7 +182,7 @@ async fn claim_waits_for_its_class_and_is_lost_without_volume() {
     assert_eq!(api.get(MADE).expect("a volume")["metadata"]["finalizers"], json!(["kubernetes.io/pv-protection"]));
     api.remove(MADE);
     api.until("it is lost", |api| is(api, CLAIM, "Lost")).await;
-    api.until("it is told", |api| recorded_events(api, "ClaimLost").is_some()).await;
+    api.until("the Event is recorded", |api| recorded_events(api, "ClaimLost").is_some()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn ephemeral_volume_claim_is_owned_by_its_pod() {
     // The failure is recorded as an Event of the Pod.
     api.refuse("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
     api.remove(path);
-    api.until("it is told", |api| recorded_events(api, "FailedBinding").is_some()).await;
+    api.until("the Event is recorded", |api| recorded_events(api, "FailedBinding").is_some()).await;
     let why = recorded_events(&api, "FailedBinding").expect("an event");
     assert!(why.starts_with("ephemeral volume v: create PVC p-v: "), "{why}");
 }

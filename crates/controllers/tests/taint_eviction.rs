@@ -76,7 +76,7 @@ async fn removed_taint_cancels_the_eviction() {
     pod(&api, "p", Some(60));
     tokio::time::sleep(Duration::from_secs(50)).await;
     node(&api, "n", &[]);
-    api.until("it is told", |api| !recorded_events(api).is_empty()).await;
+    api.until("the Event is recorded", |api| !recorded_events(api).is_empty()).await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(!goes(&api, "p"));
     assert_eq!(recorded_events(&api), ["Cancelling deletion of Pod x/p"]);

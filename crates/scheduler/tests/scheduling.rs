@@ -203,7 +203,7 @@ async fn failed_provisioning_is_reported_and_retried() {
     let mut given_up = api.get(CLAIM).expect("a claim");
     given_up["metadata"]["annotations"] = json!({});
     api.put(CLAIM, given_up);
-    api.until("it is told", |api| condition(api, "a")["reason"] == "Unschedulable").await;
+    api.until("the condition is reported", |api| condition(api, "a")["reason"] == "Unschedulable").await;
     let why = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
     assert_eq!(
         (&condition(&api, "a")["message"], events(&api, "FailedScheduling")),
