@@ -1,6 +1,6 @@
 //! Graceful node shutdown by Pod priority (KEP-2000, KEP-2712).
 
-use fake_logind::Logind;
+use fake_logind::FakeLogind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -58,7 +58,7 @@ fn wait_for_not_ready(kubectl: &Kubectl) {
 #[e2e_test("graceful node shutdown ends ordinary Pods before critical ones")]
 fn node_shutdown_ends_ordinary_pods_first() {
     let runtime = Runtime::new().unwrap();
-    let logind = runtime.block_on(Logind::start(Duration::from_secs(60)));
+    let logind = runtime.block_on(FakeLogind::start(Duration::from_secs(60)));
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = node(dir.path(), logind.address());
     let kubectl = cluster.kubectl_in("default");
@@ -70,7 +70,7 @@ fn node_shutdown_ends_ordinary_pods_first() {
     }
     assert_eq!(logind.locks(), ["shutdown podium delay"]);
 
-    runtime.block_on(logind.prepare(true));
+    runtime.block_on(logind.prepare_for_shutdown(true));
     wait_for_not_ready(&kubectl);
     let (ordinary, critical) = (terminated(&kubectl, "pod/ordinary"), terminated(&kubectl, "pod/critical"));
     assert!(ordinary < critical, "{ordinary} {critical}");
@@ -92,7 +92,7 @@ fn node_shutdown_ends_ordinary_pods_first() {
     wait_for_not_ready(&kubectl);
     terminated(&kubectl, "pod/fixed-node-1");
 
-    runtime.block_on(logind.prepare(false));
+    runtime.block_on(logind.prepare_for_shutdown(false));
     eventually("the node to be Ready again", || ready(&kubectl).0 == "True");
     eventually("the inhibitor lock to be acquired again", || logind.locks().len() == 1);
     // Pods from the API have failed; static Pods run again.

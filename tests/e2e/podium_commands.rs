@@ -92,9 +92,9 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
     let (done, dump) = podium(cluster, &["explain", "pod/p", "--history", "-n", kubectl.namespace()]);
     assert!(done, "{dump}");
     let replayed = lifecycle::replay(&dump).unwrap();
-    assert_eq!(replayed.again, replayed.told);
-    let container = &replayed.again.1.container_statuses.unwrap()[0];
-    assert_eq!((container.restart_count, replayed.facts > 10), (1, true));
+    assert_eq!(replayed.replayed, replayed.recorded);
+    let container = &replayed.replayed.1.container_statuses.unwrap()[0];
+    assert_eq!((container.restart_count, replayed.events > 10), (1, true));
 }
 
 #[e2e_test("a broken or unnamed image archive leaves nothing in the store")]

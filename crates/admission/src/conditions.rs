@@ -2,7 +2,7 @@
 //! (`apiserver/pkg/admission/plugin/cel`, `.../webhook/matchconditions`).
 
 pub use crate::policy::match_conditions as check;
-use expr::{Asking, Authorize, Budget, EvalError, Program, Type, Value};
+use expr::{Authorizer, AuthorizerBuilder, Budget, EvalError, Program, Type, Value};
 use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,12 +14,12 @@ pub type Variables<'a> = Vec<(&'a str, Value)>;
 
 /// Returns the variables of all expressions: `object`, `oldObject`, `request` and `authorizer`.
 #[must_use]
-pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Authorize>) -> Variables<'static> {
+pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Authorizer>) -> Variables<'static> {
     vec![
         ("object", Value::from(object)),
         ("oldObject", Value::from(old)),
         ("request", Value::from(request)),
-        ("authorizer", Value::Asking(Arc::new(Asking::new(authority)))),
+        ("authorizer", Value::Authorizer(Arc::new(AuthorizerBuilder::new(authority)))),
     ]
 }
 
@@ -33,21 +33,21 @@ pub fn types<'a>(more: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
 
 /// Returns an object type with these fields.
 #[must_use]
-pub fn fields<const N: usize>(fields: [(&str, Type); N]) -> Type {
+pub fn object_type<const N: usize>(fields: [(&str, Type); N]) -> Type {
     Type::Object(Arc::new(fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect::<BTreeMap<_, _>>()))
 }
 
 /// Returns the type of an AdmissionRequest without its objects (`BuildRequestType`).
 fn request() -> Type {
-    let kind = || fields([("group", Type::STRING), ("version", Type::STRING), ("kind", Type::STRING)]);
-    let resource = || fields([("group", Type::STRING), ("version", Type::STRING), ("resource", Type::STRING)]);
-    let user = fields([
+    let kind = || object_type([("group", Type::STRING), ("version", Type::STRING), ("kind", Type::STRING)]);
+    let resource = || object_type([("group", Type::STRING), ("version", Type::STRING), ("resource", Type::STRING)]);
+    let user = object_type([
         ("username", Type::STRING),
         ("uid", Type::STRING),
         ("groups", Type::list(Type::STRING)),
         ("extra", Type::Map(Box::new(Type::list(Type::STRING)))),
     ]);
-    fields([
+    object_type([
         ("kind", kind()),
         ("resource", resource()),
         ("subResource", Type::STRING),
@@ -67,7 +67,7 @@ fn request() -> Type {
 #[must_use]
 pub fn evaluation_error(source: &str, error: &EvalError) -> String {
     match error {
-        EvalError::Spent => SPENT.to_owned(),
+        EvalError::BudgetExhausted => SPENT.to_owned(),
         error => format!("expression '{source}' resulted in error: {error}"),
     }
 }
@@ -99,7 +99,7 @@ impl Conditions {
     /// # Errors
     /// If no condition is false and some cannot be evaluated.
     pub fn hold(&self, variables: &Variables<'_>) -> Result<bool, String> {
-        let mut budget = Budget::of_conditions();
+        let mut budget = Budget::for_match_conditions();
         let mut errors = Vec::new();
         for (source, program) in &self.0 {
             match program.as_ref().map(|program| program.evaluate(variables, &mut budget)) {

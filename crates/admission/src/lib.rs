@@ -4,9 +4,9 @@
 //! The server implements authentication, storage and responses.
 #![forbid(unsafe_code)]
 
-pub use expr::{Authorize, Question, Type, Verdict};
+pub use expr::{AuthorizationAttributes, AuthorizationDecision, Authorizer, Type};
 
-pub mod about;
+pub mod attributes;
 pub mod conditions;
 pub mod limit_range;
 pub mod matching;

@@ -2,7 +2,7 @@
 
 use api::{
     quantity::Amount,
-    resources::{self, Amounts, Side},
+    resources::{self, Amounts, ResourceField},
 };
 use k8s_openapi::{
     api::core::v1::{Container, LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod},
@@ -78,8 +78,8 @@ pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
             }
             "Pod" => {
                 let mut asked = Asked {
-                    requests: resources::aggregate(spec, Side::Requests),
-                    limits: resources::aggregate(spec, Side::Limits),
+                    requests: resources::aggregate_container_resources(spec, ResourceField::Requests),
+                    limits: resources::aggregate_container_resources(spec, ResourceField::Limits),
                 };
                 if let Some(whole) = &spec.resources {
                     asked.requests.extend(resources::amounts(whole.requests.as_ref()));
@@ -112,7 +112,7 @@ pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<
                 match asked.get(name) {
                     None => errors.push(format!("{usage}.  No request is specified")),
                     Some(asked) if asked.cmp(&amount) == beyond => {
-                        errors.push(format!("{usage}, but request is {}", resources::shown(name, *asked).0));
+                        errors.push(format!("{usage}, but request is {}", resources::format_amount(name, *asked).0));
                     }
                     Some(_) => {}
                 }
@@ -138,13 +138,16 @@ struct Asked {
 
 impl Asked {
     fn of_container(c: &Container) -> Self {
-        Self { requests: resources::container(c, Side::Requests), limits: resources::container(c, Side::Limits) }
+        Self {
+            requests: resources::container_resources(c, ResourceField::Requests),
+            limits: resources::container_resources(c, ResourceField::Limits),
+        }
     }
 }
 
 /// Checks a Pod or a container against the limits of its type.
 fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
-    let shown = |name: &String, amount: &Amount| resources::shown(name, *amount).0;
+    let shown = |name: &String, amount: &Amount| resources::format_amount(name, *amount).0;
     let bounds = |list: &Option<List>| -> Vec<(String, Quantity, Amount)> {
         let all = list.iter().flatten();
         all.filter_map(|(name, bound)| Some((name.clone(), bound.clone(), Amount::try_from(bound).ok()?))).collect()

@@ -1,8 +1,8 @@
 //! Matching of requests with the rules and selectors of webhooks and policies
 //! (`apiserver/pkg/admission/plugin/{webhook,policy}`, their `predicates` and `matching`).
 
-use crate::about::About;
-use api::selector::Selector;
+use crate::attributes::Attributes;
+use api::selector::LabelRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ pub struct Matching {
     exact: bool,
     /// Whether empty rules match all requests.
     open: bool,
-    namespaces: Selector,
-    objects: Selector,
+    namespaces: LabelRequirements,
+    objects: LabelRequirements,
 }
 
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ impl Matching {
 
     /// Returns the index of the equivalent resource that matches a rule, if there is one.
     #[must_use]
-    pub fn form(&self, about: &About) -> Option<usize> {
+    pub fn form(&self, about: &Attributes) -> Option<usize> {
         let forms = if self.exact { 1 } else { about.forms.len() };
         let first = |rules: &[Rule]| (0..forms).find(|form| rules.iter().any(|rule| rule.matches(about, *form)));
         if first(&self.excluded).is_some() {
@@ -87,7 +87,7 @@ impl Matching {
 
     /// Whether the labels of the namespace are needed.
     #[must_use]
-    pub fn asks_for_namespace(&self, about: &About) -> bool {
+    pub fn asks_for_namespace(&self, about: &Attributes) -> bool {
         !self.namespaces.is_empty() && !about.namespace.is_empty()
     }
 
@@ -98,15 +98,15 @@ impl Matching {
     }
 }
 
-fn selector(value: &Value) -> Result<Selector, String> {
+fn selector(value: &Value) -> Result<LabelRequirements, String> {
     if value.is_null() {
-        return Ok(Selector::default());
+        return Ok(LabelRequirements::default());
     }
     let typed: LabelSelector = serde_json::from_value(value.clone()).map_err(|e| e.to_string())?;
-    Selector::from_object(&typed).map_err(|e| e.to_string())
+    LabelRequirements::from_object(&typed).map_err(|e| e.to_string())
 }
 
-fn selects(selector: &Selector, labels: &Value) -> bool {
+fn selects(selector: &LabelRequirements, labels: &Value) -> bool {
     selector.matches(|key| labels.get(key).and_then(Value::as_str))
 }
 
@@ -127,7 +127,7 @@ impl Rule {
         rules.as_array().into_iter().flatten().map(read).collect()
     }
 
-    fn matches(&self, about: &About, form: usize) -> bool {
+    fn matches(&self, about: &Attributes, form: usize) -> bool {
         let Some(form) = about.forms.get(form) else { return false };
         let [group, version, resource] = &form.resource;
         let named = |list: &[String], name: &str| list.iter().any(|n| n == "*" || n == name);
@@ -152,16 +152,16 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::about::{Form, Operation};
+    use crate::attributes::{EquivalentResource, Operation};
     use serde_json::json;
 
-    fn form(group: &str, version: &str, resource: &str) -> Form {
+    fn form(group: &str, version: &str, resource: &str) -> EquivalentResource {
         let of = |name: &str| [group, version, name].map(str::to_owned);
-        Form { resource: of(resource), kind: of("Kind") }
+        EquivalentResource { resource: of(resource), kind: of("Kind") }
     }
 
     /// Returns attributes from `UPDATE apps/v1/deployments/scale` and an optional namespace.
-    fn about(text: &str, namespace: &str) -> About {
+    fn about(text: &str, namespace: &str) -> Attributes {
         let (operation, path) = text.split_once(' ').unwrap();
         let operation = match operation {
             "CREATE" => Operation::Create,
@@ -170,7 +170,7 @@ mod tests {
             _ => Operation::Connect,
         };
         let parts: Vec<&str> = path.split('/').collect();
-        About {
+        Attributes {
             operation,
             forms: vec![form(parts[0], parts[1], parts[2])],
             subresource: parts.get(3).copied().unwrap_or("").to_owned(),

@@ -6,7 +6,7 @@ mod restricted;
 mod subject;
 
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-pub use policy::{ENFORCE, Level, LevelVersion, Policy, Wrong};
+pub use policy::{ENFORCE, InvalidLabel, Level, LevelVersion, Policy};
 use subject::Subject;
 
 /// Newest supported version of the standards: a minor version of Kubernetes. `latest` and newer versions mean this one.

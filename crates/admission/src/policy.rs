@@ -3,14 +3,14 @@
 
 mod mutating;
 mod type_check;
-mod written;
+mod validation;
 
 pub use mutating::{Change, MutatingPolicy};
-pub use type_check::{ExpressionWarning, Known, type_check};
-pub use written::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
+pub use type_check::{ExpressionWarning, ResourceType, type_check};
+pub use validation::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
 
 use crate::{
-    conditions::{self, Conditions, Variables, fields},
+    conditions::{self, Conditions, Variables, object_type},
     matching::Matching,
 };
 use expr::{Budget, EvalError, Key, Program, Type, Value};
@@ -100,14 +100,14 @@ pub struct Denial {
 
 /// Result of the evaluation of a policy (`ValidateResult`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Decision {
     /// Failed validations.
     pub denials: Vec<Denial>,
     /// Audit annotations: keys and values.
     pub annotations: Vec<(String, String)>,
 }
 
-impl From<Vec<Denial>> for Said {
+impl From<Vec<Denial>> for Decision {
     fn from(denials: Vec<Denial>) -> Self {
         Self { denials, annotations: Vec::new() }
     }
@@ -141,7 +141,7 @@ impl Expression {
     fn evaluate(&self, values: &Variables<'_>, budget: &mut Budget) -> Result<Value, EvalError> {
         match &self.program {
             Ok(program) => program.evaluate(values, budget),
-            Err(why) => Err(EvalError::Wrong(why.clone())),
+            Err(why) => Err(EvalError::Failed(why.clone())),
         }
     }
 }
@@ -154,7 +154,7 @@ fn more() -> Vec<(&'static str, Type)> {
 /// Returns the type of `namespaceObject` (`BuildNamespaceType`).
 fn namespace() -> Type {
     let texts = || Type::Map(Box::new(Type::STRING));
-    let metadata = fields([
+    let metadata = object_type([
         ("name", Type::STRING),
         ("generateName", Type::STRING),
         ("namespace", Type::STRING),
@@ -169,16 +169,16 @@ fn namespace() -> Type {
         ("resourceVersion", Type::STRING),
         ("finalizers", Type::list(Type::STRING)),
     ]);
-    let condition = fields([
+    let condition = object_type([
         ("status", Type::STRING),
         ("type", Type::STRING),
         ("lastTransitionTime", Type::Dyn),
         ("message", Type::STRING),
         ("reason", Type::STRING),
     ]);
-    let spec = fields([("finalizers", Type::list(Type::STRING))]);
-    let status = fields([("conditions", Type::list(condition)), ("phase", Type::STRING)]);
-    fields([("metadata", metadata), ("spec", spec), ("status", status)])
+    let spec = object_type([("finalizers", Type::list(Type::STRING))]);
+    let status = object_type([("conditions", Type::list(condition)), ("phase", Type::STRING)]);
+    object_type([("metadata", metadata), ("spec", spec), ("status", status)])
 }
 
 /// Compiles the variables of a policy, each with the preceding ones in scope, and adds their types.
@@ -235,12 +235,12 @@ impl Policy {
 
     /// Evaluates the policy for a request. `inputs` are [`conditions::inputs`].
     #[must_use]
-    pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Said {
+    pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Decision {
         inputs.push(("params", Value::from(params)));
         inputs.push(("namespaceObject", Value::from(namespace)));
         match self.conditions.hold(&inputs) {
             Ok(true) => {}
-            Ok(false) => return Said::default(),
+            Ok(false) => return Decision::default(),
             Err(why) => return Vec::from_iter(self.failed(why)).into(),
         }
         let mut budget = Budget::default();
@@ -279,7 +279,7 @@ impl Policy {
             };
             denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
         }
-        Said { denials, annotations }
+        Decision { denials, annotations }
     }
 
     /// Returns the denial for an expression that cannot be evaluated, unless `failurePolicy` is `Ignore`.
@@ -318,7 +318,7 @@ fn expression_error(expression: &Expression, error: EvalError, failed: &BTreeMap
     match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
         Some((name, why)) => {
             let why = format!("composited variable {name:?} fails to evaluate: {why}");
-            conditions::evaluation_error(&expression.source, &EvalError::Wrong(why))
+            conditions::evaluation_error(&expression.source, &EvalError::Failed(why))
         }
         None => conditions::evaluation_error(&expression.source, &error),
     }

@@ -34,7 +34,7 @@ pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Obj
     for object in objects {
         if covers(quota, object) {
             let usage = object.usage().into_iter().filter(|(name, _)| used.contains_key(name)).collect();
-            resources::add(&mut used, &usage);
+            resources::add_resource_list(&mut used, &usage);
         }
     }
     used
@@ -54,13 +54,13 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
     let more = |(name, usage): (String, resources::Amount)| {
         // A decrease is allowed even if the quota is exceeded (`SubtractWithNonNegativeResult`).
-        let more = usage.minus(before.get(&name).copied().unwrap_or_default());
+        let more = usage.saturating_sub(before.get(&name).copied().unwrap_or_default());
         (more > resources::Amount::ZERO).then_some((name, more))
     };
     let requested: Amounts = new.usage().into_iter().filter_map(more).collect();
     let too_much = |name: &&String| {
         let Some(most) = hard.get(*name) else { return false };
-        let sum = used.get(*name).copied().unwrap_or_default().plus(requested[*name]);
+        let sum = used.get(*name).copied().unwrap_or_default().saturating_add(requested[*name]);
         sum > *most
     };
     let exceeded: Vec<&String> = requested.keys().filter(too_much).collect();

@@ -1,7 +1,7 @@
 //! Webhooks of a ValidatingWebhookConfiguration or MutatingWebhookConfiguration.
 
 use crate::{
-    about::About,
+    attributes::Attributes,
     conditions::{self, Conditions},
     matching::Matching,
 };
@@ -60,7 +60,7 @@ impl Webhook {
     /// Returns the index of the equivalent resource with which the webhook is called, if it matches. Does not evaluate the
     /// namespace selector.
     #[must_use]
-    pub fn form(&self, about: &About, object: Option<&Value>, old: Option<&Value>) -> Option<usize> {
+    pub fn form(&self, about: &Attributes, object: Option<&Value>, old: Option<&Value>) -> Option<usize> {
         // A webhook with an invalid selector matches all requests.
         let Ok(matching) = &self.matching else { return Some(0) };
         matching.form(about).filter(|_| matching.selects(object, old))

@@ -256,5 +256,4 @@ fn parse_range(text: &str, (least, greatest, names): Bounds) -> Result<FieldBits
 }
 
 #[cfg(test)]
-#[path = "cron_tests.rs"]
 mod tests;

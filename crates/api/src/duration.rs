@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Formats a duration as Go's `Duration.String`, exact to the nanosecond.
 #[must_use]
-pub fn written(duration: Duration) -> String {
+pub fn format_duration(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
     match (seconds, nanos) {
         (0, 0) => "0s".to_owned(),
@@ -50,7 +50,7 @@ mod tests {
             (60_500_000_000, "1m0.5s"),
             (3_603_200_000_000, "1h0m3.2s"),
         ] {
-            assert_eq!(written(Duration::from_nanos(nanos)), expected);
+            assert_eq!(format_duration(Duration::from_nanos(nanos)), expected);
         }
     }
 }

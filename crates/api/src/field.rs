@@ -1,6 +1,6 @@
 //! Field paths and field errors, with the messages of `k8s.io/apimachinery/pkg/util/validation/field`.
 
-use crate::quote::quoted;
+use crate::go_quote::quoted;
 use serde_json::Value;
 use std::fmt;
 

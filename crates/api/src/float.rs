@@ -4,7 +4,7 @@ use std::fmt::{Display, LowerExp};
 
 /// Formats a number as `%v` and `%g` do: large and small numbers have an exponent of at least two digits.
 #[must_use]
-pub fn shown(number: impl Display + LowerExp) -> String {
+pub fn format_float(number: impl Display + LowerExp) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     match exponent.parse::<i32>() {
@@ -18,7 +18,7 @@ pub fn shown(number: impl Display + LowerExp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::format_float;
 
     #[test]
     fn float_has_an_exponent_from_a_million_on() {
@@ -31,8 +31,8 @@ mod tests {
             (0.0001, "0.0001"),
             (0.00001, "1e-05"),
         ] {
-            assert_eq!(shown(number), expected);
+            assert_eq!(format_float(number), expected);
         }
-        assert_eq!(shown(0.1_f32), "0.1");
+        assert_eq!(format_float(0.1_f32), "0.1");
     }
 }

@@ -5,23 +5,22 @@
 
 pub mod address;
 pub mod affinity;
+pub mod bounded_messages;
 pub mod certificate;
-pub mod claim;
-pub mod connection_table;
+pub mod connection_limiter;
 pub mod cron;
 pub mod duration;
 pub mod feature_gates;
 pub mod field;
-pub mod findings;
 pub mod float;
+pub mod go_quote;
 pub mod host_port;
-pub mod key;
-pub mod lean;
-pub mod mentions;
 pub mod names;
+pub mod object_key;
+pub mod persistent_volume_claim;
 pub mod pod;
+pub mod pod_references;
 pub mod quantity;
-pub mod quote;
 pub mod resources;
 pub mod rfc3339;
 pub mod selector;
@@ -30,6 +29,7 @@ pub mod static_pod;
 pub mod taint;
 pub mod text;
 pub mod version;
+pub mod without_managed_fields;
 
 pub use k8s_openapi;
 

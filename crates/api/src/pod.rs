@@ -37,7 +37,7 @@ pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Conta
 
 /// Returns the message for a resource claim of a Pod; no claim can be satisfied without dynamic resource allocation.
 #[must_use]
-pub fn missing_claim(claim: &PodResourceClaim) -> String {
+pub fn unsatisfied_resource_claim(claim: &PodResourceClaim) -> String {
     match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
         (Some(name), _) => format!("resourceclaim.resource.k8s.io {name:?} not found"),
         (None, Some(name)) => format!("resourceclaimtemplate.resource.k8s.io {name:?} not found"),
@@ -58,7 +58,7 @@ pub fn image_volumes<'a>(
 
 /// Returns the ephemeral containers as [`Container`]s, without their `targetContainerName`.
 #[must_use]
-pub fn ephemeral(spec: &PodSpec) -> Vec<Container> {
+pub fn ephemeral_containers(spec: &PodSpec) -> Vec<Container> {
     let common = |e: EphemeralContainer| Container {
         args: e.args,
         command: e.command,

@@ -2,7 +2,7 @@
 
 mod format;
 
-pub use format::{rounded, shown};
+pub use format::{normalize_quantity, round_up_to_milli};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::fmt;
@@ -99,13 +99,13 @@ impl Amount {
 
     /// Returns the saturating sum.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Returns the saturating difference.
     #[must_use]
-    pub fn minus(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 

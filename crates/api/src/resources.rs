@@ -12,17 +12,17 @@ pub type Amounts = BTreeMap<String, Amount>;
 
 /// Selects requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum ResourceField {
     /// Resource requests.
     Requests,
     /// Resource limits.
     Limits,
 }
 
-fn list(resources: Option<&ResourceRequirements>, side: Side) -> Amounts {
+fn list(resources: Option<&ResourceRequirements>, side: ResourceField) -> Amounts {
     let map = resources.and_then(|r| match side {
-        Side::Requests => r.requests.as_ref(),
-        Side::Limits => r.limits.as_ref(),
+        ResourceField::Requests => r.requests.as_ref(),
+        ResourceField::Limits => r.limits.as_ref(),
     });
     amounts(map)
 }
@@ -34,21 +34,21 @@ pub fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {
 }
 
 /// Adds the amounts of `b` to `a` (`addResourceList`).
-pub fn add(a: &mut Amounts, b: &Amounts) {
+pub fn add_resource_list(a: &mut Amounts, b: &Amounts) {
     for (k, v) in b {
-        let sum = a.get(k).copied().unwrap_or_default().plus(*v);
+        let sum = a.get(k).copied().unwrap_or_default().saturating_add(*v);
         a.insert(k.clone(), sum);
     }
 }
 
 /// Formats an amount as upstream does: CPU in decimal, other resources with binary suffixes.
 #[must_use]
-pub fn shown(name: &str, amount: Amount) -> Quantity {
+pub fn format_amount(name: &str, amount: Amount) -> Quantity {
     if name == "cpu" { amount.to_quantity() } else { amount.to_binary_quantity() }
 }
 
 /// Raises each amount of `a` to at least that of `b` (`maxResourceList`).
-pub fn raise(a: &mut Amounts, b: &Amounts) {
+pub fn max_resource_list(a: &mut Amounts, b: &Amounts) {
     for (k, v) in b {
         let max = a.get(k).copied().map_or(*v, |x| x.max(*v));
         a.insert(k.clone(), max);
@@ -57,32 +57,32 @@ pub fn raise(a: &mut Amounts, b: &Amounts) {
 
 /// Returns the requests or limits of a container.
 #[must_use]
-pub fn container(c: &Container, side: Side) -> Amounts {
+pub fn container_resources(c: &Container, side: ResourceField) -> Amounts {
     list(c.resources.as_ref(), side)
 }
 
 /// Returns the requests or limits of all containers of a Pod: the sum of app containers and sidecars, or the peak during
 /// initialization if that is more (`AggregateContainerRequests`).
 #[must_use]
-pub fn aggregate(spec: &PodSpec, side: Side) -> Amounts {
+pub fn aggregate_container_resources(spec: &PodSpec, side: ResourceField) -> Amounts {
     let (mut total, mut sidecars, mut init_peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for (kind, c) in containers(spec) {
-        let own = container(c, side);
+        let own = container_resources(c, side);
         match kind {
-            ContainerKind::App | ContainerKind::Ephemeral => add(&mut total, &own),
+            ContainerKind::App | ContainerKind::Ephemeral => add_resource_list(&mut total, &own),
             ContainerKind::Sidecar => {
-                add(&mut total, &own);
-                add(&mut sidecars, &own);
-                raise(&mut init_peak, &sidecars);
+                add_resource_list(&mut total, &own);
+                add_resource_list(&mut sidecars, &own);
+                max_resource_list(&mut init_peak, &sidecars);
             }
             ContainerKind::Init => {
                 let mut init_requests = own;
-                add(&mut init_requests, &sidecars);
-                raise(&mut init_peak, &init_requests);
+                add_resource_list(&mut init_requests, &sidecars);
+                max_resource_list(&mut init_peak, &init_requests);
             }
         }
     }
-    raise(&mut total, &init_peak);
+    max_resource_list(&mut total, &init_peak);
     total
 }
 
@@ -101,19 +101,19 @@ pub fn is_pod_level(name: &str) -> bool {
 /// Returns the requests or limits of a Pod (`PodRequests`, `PodLimits`): the aggregate of its containers, overridden by
 /// Pod-level resources, plus overhead.
 #[must_use]
-pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
-    let mut total = aggregate(spec, side);
+pub fn pod_resources(spec: &PodSpec, side: ResourceField) -> Amounts {
+    let mut total = aggregate_container_resources(spec, side);
     for (k, v) in list(spec.resources.as_ref(), side) {
         total.insert(k, v);
     }
     let overhead = amounts(spec.overhead.as_ref());
     match side {
-        Side::Requests => add(&mut total, &overhead),
+        ResourceField::Requests => add_resource_list(&mut total, &overhead),
         // Overhead is added to existing limits only.
-        Side::Limits => {
+        ResourceField::Limits => {
             for (k, v) in overhead {
                 if let Some(limit) = total.get_mut(&k) {
-                    *limit = limit.plus(v);
+                    *limit = limit.saturating_add(v);
                 }
             }
         }
@@ -124,9 +124,9 @@ pub fn pod(spec: &PodSpec, side: Side) -> Amounts {
 /// Returns the requests of a Pod during a resize: for each container, the maximum of desired, allocated and actual requests.
 /// Desired requests of an infeasible resize do not count (`UseStatusResources`).
 #[must_use]
-pub fn pod_in_use(pod: &Pod) -> Amounts {
+pub fn pod_requests_during_resize(pod: &Pod) -> Amounts {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
-        return pod.spec.as_ref().map(|s| self::pod(s, Side::Requests)).unwrap_or_default();
+        return pod.spec.as_ref().map(|s| self::pod_resources(s, ResourceField::Requests)).unwrap_or_default();
     };
     let conditions = status.conditions.iter().flatten();
     let is_infeasible =
@@ -136,13 +136,15 @@ pub fn pod_in_use(pod: &Pod) -> Amounts {
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
         let Some(status_of_container) = statuses.iter().find(|s| s.name == container.name) else { continue };
         let Some(actual) = &status_of_container.resources else { continue };
-        let mut effective = if is_infeasible { Amounts::new() } else { self::container(container, Side::Requests) };
-        raise(&mut effective, &amounts(actual.requests.as_ref()));
-        raise(&mut effective, &amounts(status_of_container.allocated_resources.as_ref()));
-        let requests = effective.into_iter().map(|(name, amount)| (name.clone(), shown(&name, amount))).collect();
+        let mut effective =
+            if is_infeasible { Amounts::new() } else { self::container_resources(container, ResourceField::Requests) };
+        max_resource_list(&mut effective, &amounts(actual.requests.as_ref()));
+        max_resource_list(&mut effective, &amounts(status_of_container.allocated_resources.as_ref()));
+        let requests =
+            effective.into_iter().map(|(name, amount)| (name.clone(), format_amount(&name, amount))).collect();
         container.resources.get_or_insert_default().requests = Some(requests);
     }
-    self::pod(&spec, Side::Requests)
+    self::pod_resources(&spec, ResourceField::Requests)
 }
 
 /// Quality of service class of a Pod (`status.qosClass`).
@@ -177,10 +179,15 @@ pub fn qos_class(spec: &PodSpec) -> QosClass {
     let pairs: Vec<(Amounts, Amounts)> =
         if spec.resources.as_ref().is_some_and(|r| r.requests.is_some() || r.limits.is_some()) {
             let r = spec.resources.as_ref();
-            vec![(relevant(list(r, Side::Requests)), relevant(list(r, Side::Limits)))]
+            vec![(relevant(list(r, ResourceField::Requests)), relevant(list(r, ResourceField::Limits)))]
         } else {
             containers(spec)
-                .map(|(_, c)| (relevant(container(c, Side::Requests)), relevant(container(c, Side::Limits))))
+                .map(|(_, c)| {
+                    (
+                        relevant(container_resources(c, ResourceField::Requests)),
+                        relevant(container_resources(c, ResourceField::Limits)),
+                    )
+                })
                 .collect()
         };
     if pairs.iter().all(|(r, l)| r.is_empty() && l.is_empty()) {
@@ -212,7 +219,7 @@ mod tests {
     #[track_caller]
     fn check_cpu(init: Vec<Container>, app: Vec<Container>, expected_milli: i64) {
         let spec = PodSpec { init_containers: Some(init), containers: app, ..Default::default() };
-        assert_eq!(pod(&spec, Side::Requests)["cpu"].milli(), expected_milli);
+        assert_eq!(pod_resources(&spec, ResourceField::Requests)["cpu"].milli(), expected_milli);
     }
 
     #[test]
@@ -246,7 +253,7 @@ mod tests {
             ("900m", "200m", "100m", "Infeasible", 205),
         ] {
             assert_eq!(
-                pod_in_use(&pod(desired, allocated, has, reason))["cpu"].milli(),
+                pod_requests_during_resize(&pod(desired, allocated, has, reason))["cpu"].milli(),
                 expected,
                 "{desired} {reason}"
             );

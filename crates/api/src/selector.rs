@@ -2,7 +2,7 @@
 
 mod labels;
 
-pub use labels::text;
+pub use labels::format_label_selector;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -30,7 +30,7 @@ pub enum SelectorError {
 
 /// Operator of a requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Op {
+pub enum Operator {
     /// The value is one of these.
     In(Vec<String>),
     /// The value is none of these, or the label is not set.
@@ -51,16 +51,16 @@ pub struct Requirement {
     /// The label's key.
     pub key: String,
     /// The operator.
-    pub op: Op,
+    pub op: Operator,
 }
 
 /// A label selector: requirements that must all match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Selector {
+pub struct LabelRequirements {
     requirements: Vec<Requirement>,
 }
 
-impl Selector {
+impl LabelRequirements {
     /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. An empty string selects everything.
     ///
     /// # Errors
@@ -79,15 +79,15 @@ impl Selector {
             .match_labels
             .iter()
             .flatten()
-            .map(|(k, v)| Requirement { key: k.clone(), op: Op::In(vec![v.clone()]) })
+            .map(|(k, v)| Requirement { key: k.clone(), op: Operator::In(vec![v.clone()]) })
             .collect();
         for e in selector.match_expressions.iter().flatten() {
             let values = e.values.clone().unwrap_or_default();
             let op = match e.operator.as_str() {
-                "In" => Op::In(values),
-                "NotIn" => Op::NotIn(values),
-                "Exists" => Op::Exists,
-                "DoesNotExist" => Op::DoesNotExist,
+                "In" => Operator::In(values),
+                "NotIn" => Operator::NotIn(values),
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
                 other => {
                     return Err(SelectorError::Parse(format!("{other:?} is not a valid label selector operator")));
                 }
@@ -108,12 +108,12 @@ impl Selector {
         self.requirements.iter().all(|r| {
             let value = label(&r.key);
             match &r.op {
-                Op::In(values) => value.is_some_and(|v| values.iter().any(|x| x == v)),
-                Op::NotIn(values) => !value.is_some_and(|v| values.iter().any(|x| x == v)),
-                Op::Exists => value.is_some(),
-                Op::DoesNotExist => value.is_none(),
-                Op::GreaterThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *n),
-                Op::LessThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *n),
+                Operator::In(values) => value.is_some_and(|v| values.iter().any(|x| x == v)),
+                Operator::NotIn(values) => !value.is_some_and(|v| values.iter().any(|x| x == v)),
+                Operator::Exists => value.is_some(),
+                Operator::DoesNotExist => value.is_none(),
+                Operator::GreaterThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v > *n),
+                Operator::LessThan(n) => value.and_then(|v| v.parse::<i64>().ok()).is_some_and(|v| v < *n),
             }
         })
     }
@@ -212,7 +212,7 @@ mod tests {
 
     #[track_caller]
     fn check(selector: &str, labels: &[(&str, &str)], expected: bool) {
-        let s = Selector::parse(selector).unwrap();
+        let s = LabelRequirements::parse(selector).unwrap();
         let got = s.matches(|k| labels.iter().find(|(key, _)| *key == k).map(|(_, v)| *v));
         assert_eq!(got, expected, "{selector} on {labels:?}");
     }
@@ -247,7 +247,7 @@ mod tests {
         for bad in
             ["=", "a=b,", ",a", "a in b", "a in (b", "a ~ b", "a=b c", "a b", "-a=b", "a=-b", "a>x", "!", "a=b=c"]
         {
-            assert!(Selector::parse(bad).is_err(), "{bad}");
+            assert!(LabelRequirements::parse(bad).is_err(), "{bad}");
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
     proptest! {
         #[test]
         fn selector_parsers_never_panic(s in "\\PC{0,40}") {
-            let _ = Selector::parse(&s);
+            let _ = LabelRequirements::parse(&s);
             let _ = FieldSelector::parse(&s);
         }
     }

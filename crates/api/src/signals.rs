@@ -40,7 +40,7 @@ const STANDARD_SIGNALS: [&str; 34] = [
 
 /// Returns the 65 signals that a Linux Pod may use, sorted as strings: `SIGABRT` … `SIGRTMAX`, `SIGRTMAX-1` ….
 #[must_use]
-pub fn linux() -> Vec<String> {
+pub fn linux_signals() -> Vec<String> {
     let standard = STANDARD_SIGNALS.iter().map(|name| (*name).to_owned());
     let above_rtmin = (1..=15).map(|n| format!("SIGRTMIN+{n}"));
     let below_rtmax = (1..=14).map(|n| format!("SIGRTMAX-{n}"));
@@ -54,7 +54,7 @@ pub fn linux() -> Vec<String> {
 mod tests {
     #[test]
     fn linux_has_65_signals() {
-        let all = super::linux();
+        let all = super::linux_signals();
         assert_eq!(all.len(), 65);
         assert!(
             ["SIGTERM", "SIGRTMIN", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX"]

@@ -22,7 +22,11 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 
 /// Returns the first taint with one of the effects that no toleration tolerates (`FindMatchingUntoleratedTaint`).
 #[must_use]
-pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
+pub fn find_untolerated_taint<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    effects: &[&str],
+) -> Option<&'a Taint> {
     taints
         .iter()
         .filter(|taint| effects.contains(&taint.effect.as_str()))

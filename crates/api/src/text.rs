@@ -2,7 +2,7 @@
 
 /// Truncates a text to at most `max_bytes` bytes, at a character boundary.
 #[must_use]
-pub fn beginning(text: &str, max_bytes: usize) -> &str {
+pub fn truncate(text: &str, max_bytes: usize) -> &str {
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..end]
 }
@@ -10,20 +10,20 @@ pub fn beginning(text: &str, max_bytes: usize) -> &str {
 /// Parses a boolean query parameter (`Convert_Slice_string_To_bool`): `0` and `false` in any case are false, everything else
 /// is true. Python clients send `True`.
 #[must_use]
-pub fn is_yes(parameter: &str) -> bool {
+pub fn parse_query_bool(parameter: &str) -> bool {
     parameter != "0" && !parameter.eq_ignore_ascii_case("false")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{beginning, is_yes};
+    use super::{parse_query_bool, truncate};
 
     #[test]
     fn query_parameter_is_true_unless_0_or_false() {
         for (text, expected) in
             [("true", true), ("True", true), ("1", true), ("", true), ("x", true), ("0", false), ("False", false)]
         {
-            assert_eq!(is_yes(text), expected, "{text}");
+            assert_eq!(parse_query_bool(text), expected, "{text}");
         }
     }
 
@@ -32,7 +32,7 @@ mod tests {
         for (text, max_bytes, expected) in
             [("short", 9, "short"), ("short", 2, "sh"), ("éé", 3, "é"), ("é", 1, ""), ("", 0, "")]
         {
-            assert_eq!(beginning(text, max_bytes), expected, "{text} {max_bytes}");
+            assert_eq!(truncate(text, max_bytes), expected, "{text} {max_bytes}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Returns the paths of atomic lists, maps and structs in a configuration, for example `.spec.selector`.
 #[must_use]
-pub fn atomics(type_ref: TypeRef<'_>, config: &Value) -> Vec<String> {
+pub fn atomic_fields(type_ref: TypeRef<'_>, config: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     collect_atomic(type_ref, config, "", &mut paths);
     paths

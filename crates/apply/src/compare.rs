@@ -3,7 +3,7 @@
 use crate::{
     field_set::path_element,
     list_item_key::{ListItemKey, list_item_key},
-    path_element::Element,
+    path_element::PathElement,
     schema::{List, ListType, Map, Shape, TypeRef},
     set::Set,
     value,
@@ -57,7 +57,7 @@ impl FieldComparison {
     }
 
     /// Adds the difference of a nested field.
-    fn insert_nested(&mut self, element: Element, comparison: Self) {
+    fn insert_nested(&mut self, element: PathElement, comparison: Self) {
         let nested = &mut self.nested;
         let sets = [
             (&mut nested.removed, comparison.removed, comparison.nested.removed),
@@ -154,7 +154,7 @@ fn compare_maps(
         for field in map.fields.iter().filter(|f| f.implied.is_some() && !is_set(&f.name)) {
             visit(
                 &field.name,
-                type_ref.with_id(field.of),
+                type_ref.with_id(field.type_id),
                 implied(&field.name, old.is_some()),
                 implied(&field.name, new.is_some()),
             );

@@ -2,7 +2,7 @@
 
 use crate::{
     list_item_key::{ListItemKey, list_item_key},
-    path_element::Element,
+    path_element::PathElement,
     schema::{Field, List, ListType, Map, Shape, TypeRef},
     set::Set,
     value,
@@ -31,7 +31,7 @@ fn map_field_set(type_ref: TypeRef<'_>, map: &Map, value: &Value) -> Set {
     let mut set = Set::default();
     for (key, value) in value.as_object().into_iter().flatten() {
         let declared = map.field(key);
-        let Some(field) = declared.map(|f| f.of).or(map.element) else { continue };
+        let Some(field) = declared.map(|f| f.type_id).or(map.element) else { continue };
         let (member, nested) = value_field_set(type_ref.with_id(field), value);
         // Map keys and fields with an empty value are owned themselves.
         let member = member || value.is_null() || value::is_empty_map(value) || declared.is_none();
@@ -41,8 +41,8 @@ fn map_field_set(type_ref: TypeRef<'_>, map: &Map, value: &Value) -> Set {
 }
 
 /// Returns the path element of a field; the name of a declared field is shared with the schema.
-pub(crate) fn path_element(declared: Option<&Field>, key: &str) -> Element {
-    declared.map_or_else(|| Element::field(key), |field| Element::Field(Arc::clone(&field.name)))
+pub(crate) fn path_element(declared: Option<&Field>, key: &str) -> PathElement {
+    declared.map_or_else(|| PathElement::field(key), |field| PathElement::Field(Arc::clone(&field.name)))
 }
 
 fn list_field_set(type_ref: TypeRef<'_>, list: &List, items: &[Value]) -> Set {

@@ -1,7 +1,7 @@
 //! Keys that identify the items of associative lists.
 
 use crate::{
-    path_element::Element,
+    path_element::PathElement,
     schema::{List, ListType, Shape, TypeRef},
     value::{self, lexicographic_order, order},
 };
@@ -71,7 +71,7 @@ fn map_item_key<'a>(
     Ok(ListItemKey::Key(found))
 }
 
-impl From<&ListItemKey<'_>> for Element {
+impl From<&ListItemKey<'_>> for PathElement {
     fn from(item_key: &ListItemKey<'_>) -> Self {
         match item_key {
             ListItemKey::Key(fields) => Self::Key(fields.iter().map(|(k, v)| ((*k).into(), (*v).clone())).collect()),
@@ -110,6 +110,6 @@ impl Eq for ListItemKey<'_> {}
 
 impl fmt::Display for ListItemKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Element::from(self).fmt(f)
+        PathElement::from(self).fmt(f)
     }
 }

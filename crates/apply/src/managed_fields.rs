@@ -2,9 +2,9 @@
 
 mod serialization;
 
-pub use serialization::StructOrder;
+pub use serialization::StructOrderManagedFields;
 
-use crate::{path_element::ElementError, set::Set, value::quote};
+use crate::{path_element::PathElementError, set::Set, value::quote};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ pub struct ManagedFieldsEntry {
 
 /// All entries of an object. Manager, operation, version (of updates) and subresource of an entry are unique.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Managers(Vec<ManagedFieldsEntry>);
+pub struct ManagedFields(Vec<ManagedFieldsEntry>);
 
 /// Error for invalid `managedFields`, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +74,7 @@ pub enum ManagedFieldsError {
     TooMany(usize),
     /// Invalid fields.
     #[error("error decoding set: {0}")]
-    Fields(#[from] ElementError),
+    Fields(#[from] PathElementError),
 }
 
 impl ManagedFieldsEntry {
@@ -152,7 +152,7 @@ impl ManagedFieldsEntry {
     }
 }
 
-impl Managers {
+impl ManagedFields {
     /// Parses `metadata.managedFields`; null is an empty list.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Managers {
 
     /// Returns whether both have the same entries, ignoring their times.
     #[must_use]
-    pub fn is_same_but_times(&self, other: &Self) -> bool {
+    pub fn equals_ignoring_times(&self, other: &Self) -> bool {
         let pairs = || self.sorted_entries().into_iter().zip(other.sorted_entries());
         self.0.len() == other.0.len() && pairs().all(|(l, r)| l.equals_ignoring_time(r))
     }
@@ -277,13 +277,16 @@ mod tests {
 
     #[test]
     fn too_many_managed_fields_entries_are_refused() {
-        assert!(Managers::from_json(&entries(MAX_ENTRIES)).is_ok());
-        assert_eq!(Managers::from_json(&entries(MAX_ENTRIES + 1)), Err(ManagedFieldsError::TooMany(MAX_ENTRIES + 1)));
+        assert!(ManagedFields::from_json(&entries(MAX_ENTRIES)).is_ok());
+        assert_eq!(
+            ManagedFields::from_json(&entries(MAX_ENTRIES + 1)),
+            Err(ManagedFieldsError::TooMany(MAX_ENTRIES + 1))
+        );
     }
 
     #[test]
     fn merged_managed_fields_entries_keep_all_fields() {
-        let mut managers = Managers::from_json(&entries(100)).unwrap();
+        let mut managers = ManagedFields::from_json(&entries(100)).unwrap();
         managers.cap_update_entries();
         assert_eq!(managers.entries().len(), MAX_UPDATES);
         let all = Set::union_all(managers.entries().iter().map(|entry| entry.fields.clone()));

@@ -1,24 +1,24 @@
 //! Field paths (`fieldpath.Path`).
 
-use crate::path_element::Element;
+use crate::path_element::PathElement;
 use std::{fmt, ops::Deref};
 
 /// Path from the root of an object to a field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(pub Vec<Element>);
+pub struct Path(pub Vec<PathElement>);
 
 impl Path {
     /// Creates a path of field names.
     #[must_use]
     pub fn of_fields(names: &[&str]) -> Self {
-        Self(names.iter().map(|n| Element::field(n)).collect())
+        Self(names.iter().map(|n| PathElement::field(n)).collect())
     }
 }
 
 impl Deref for Path {
-    type Target = [Element];
+    type Target = [PathElement];
 
-    fn deref(&self) -> &[Element] {
+    fn deref(&self) -> &[PathElement] {
         &self.0
     }
 }

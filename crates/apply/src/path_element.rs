@@ -8,7 +8,7 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 ///
 /// Elements are ordered as upstream: fields, then items by key, by value, by index. Clones share their names.
 #[derive(Debug, Clone)]
-pub enum Element {
+pub enum PathElement {
     /// A field of a struct, or a key of a map: `f:name`.
     Field(Arc<str>),
     /// The item of a list whose key fields have these values, sorted by name: `k:{"name":"a"}`.
@@ -21,7 +21,7 @@ pub enum Element {
 
 /// Error for an invalid path element, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ElementError {
+pub enum PathElementError {
     /// Missing prefix of the element type.
     #[error("missing colon: {0}")]
     NoColon(String),
@@ -33,7 +33,7 @@ pub enum ElementError {
     Content(String),
 }
 
-impl Element {
+impl PathElement {
     /// Creates the element of a field.
     #[must_use]
     pub fn field(name: &str) -> Self {
@@ -67,9 +67,9 @@ impl Element {
     ///
     /// # Errors
     /// When the text is not a path element.
-    pub fn from_text(text: &str) -> Result<Self, ElementError> {
-        let (kind, content) = text.split_once(':').ok_or_else(|| ElementError::NoColon(text.to_owned()))?;
-        let bad = |e: &dyn fmt::Display| ElementError::Content(e.to_string());
+    pub fn from_text(text: &str) -> Result<Self, PathElementError> {
+        let (kind, content) = text.split_once(':').ok_or_else(|| PathElementError::NoColon(text.to_owned()))?;
+        let bad = |e: &dyn fmt::Display| PathElementError::Content(e.to_string());
         match kind {
             "f" => Ok(Self::field(content)),
             "k" => {
@@ -79,7 +79,7 @@ impl Element {
             }
             "v" => serde_json::from_str(content).map(Self::Value).map_err(|e| bad(&e)),
             "i" => content.parse().map(Self::Index).map_err(|e| bad(&e)),
-            _ => Err(ElementError::UnknownType),
+            _ => Err(PathElementError::UnknownType),
         }
     }
 
@@ -108,7 +108,7 @@ fn escape_html(json: String) -> String {
     safe
 }
 
-impl Ord for Element {
+impl Ord for PathElement {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Field(l), Self::Field(r)) => l.cmp(r),
@@ -123,22 +123,22 @@ impl Ord for Element {
     }
 }
 
-impl PartialOrd for Element {
+impl PartialOrd for PathElement {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Element {
+impl PartialEq for PathElement {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Element {}
+impl Eq for PathElement {}
 
 /// Formats the element for messages: `.spec`, `[name="a"]`, `[="a"]`, `[0]`.
-impl fmt::Display for Element {
+impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),

@@ -2,20 +2,20 @@
 
 use crate::{
     field_set::field_set,
-    managed_fields::{ManagedFieldsEntry, Managers},
+    managed_fields::{ManagedFields, ManagedFieldsEntry},
     reconcile_field_set::with_named_fields,
     remove::remove,
     schema::TypeRef,
     set::Set,
-    updater::Versions,
+    updater::Converter,
 };
 use serde_json::Value;
 
 /// Removes fields from a merged object that its manager applied before and no manager owns anymore.
 pub(crate) fn prune(
-    versions: &dyn Versions,
+    versions: &dyn Converter,
     merged: Value,
-    managers: &Managers,
+    managers: &ManagedFields,
     last: &ManagedFieldsEntry,
     current_version: &str,
 ) -> Value {
@@ -35,23 +35,28 @@ pub(crate) fn prune(
 }
 
 /// Returns whether all fields of the last apply still have an owner. Then nothing is pruned.
-fn is_all_owned(managers: &Managers, last: &ManagedFieldsEntry) -> bool {
+fn is_all_owned(managers: &ManagedFields, last: &ManagedFieldsEntry) -> bool {
     let same = managers.entries().iter().filter(|e| e.api_version == last.api_version);
     last.fields.difference(&Set::union_all(same.map(|entry| entry.fields.clone()))).is_empty()
 }
 
 /// Converts an object to another version and returns it with its type.
-fn convert_typed<'a>(versions: &'a dyn Versions, object: &Value, from: &str, to: &str) -> Option<(TypeRef<'a>, Value)> {
+fn convert_typed<'a>(
+    versions: &'a dyn Converter,
+    object: &Value,
+    from: &str,
+    to: &str,
+) -> Option<(TypeRef<'a>, Value)> {
     Some((versions.root(to)?, versions.convert(object, from, to)?))
 }
 
 /// Adds pruned fields back that another manager owns (`addBackOwnedItems`).
 fn add_back_owned_items(
-    versions: &dyn Versions,
+    versions: &dyn Converter,
     merged: &Value,
     pruned: Value,
     version: &str,
-    managers: &Managers,
+    managers: &ManagedFields,
 ) -> Value {
     let mut owned: Vec<(&str, Vec<Set>)> = vec![(version, Vec::new())];
     for entry in managers.entries() {

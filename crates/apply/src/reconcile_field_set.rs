@@ -1,7 +1,7 @@
 //! Reconciliation of field sets with a changed schema.
 
 use crate::{
-    path_element::Element,
+    path_element::PathElement,
     schema::{ListType, Map, Shape, Type, TypeId, TypeRef},
     set::{Node, Set},
 };
@@ -33,10 +33,10 @@ fn is_outdated(type_ref: TypeRef<'_>, set: &Set) -> bool {
 }
 
 /// Returns the type of the value at a path element.
-pub(crate) fn element_type<'a>(type_ref: TypeRef<'a>, element: &Element) -> Option<TypeRef<'a>> {
+pub(crate) fn element_type<'a>(type_ref: TypeRef<'a>, element: &PathElement) -> Option<TypeRef<'a>> {
     let id: Option<TypeId> = match (type_ref.shape(None), element) {
-        (Shape::Map(map), Element::Field(name)) => map.field_type(name),
-        (Shape::List(list), Element::Key(_)) => Some(list.element),
+        (Shape::Map(map), PathElement::Field(name)) => map.field_type(name),
+        (Shape::List(list), PathElement::Key(_)) => Some(list.element),
         _ => None,
     };
     id.map(|id| type_ref.with_id(id))
@@ -53,7 +53,8 @@ fn is_atomic(type_ref: TypeRef<'_>) -> bool {
 
 /// Adds declared fields that have nested fields in the set (`EnsureNamedFieldsAreMembers`).
 pub(crate) fn with_named_fields(type_ref: TypeRef<'_>, set: &Set) -> Set {
-    let declared = |map: &Map, element: &Element| matches!(element, Element::Field(name) if map.field(name).is_some());
+    let declared =
+        |map: &Map, element: &PathElement| matches!(element, PathElement::Field(name) if map.field(name).is_some());
     let map = match type_ref.shape(None) {
         Shape::Map(map) => Some(map),
         Shape::List(_) | Shape::Scalar(_) => None,

@@ -2,7 +2,7 @@
 
 use crate::{
     list_item_key::list_item_key,
-    path_element::Element,
+    path_element::PathElement,
     schema::{ListType, Shape, TypeRef},
     set::Set,
 };
@@ -19,7 +19,7 @@ pub fn remove(type_ref: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Valu
                 .iter()
                 .filter_map(|item| {
                     let Ok(list_item_key) = list_item_key(type_ref, list, item) else { return Some(item.clone()) };
-                    match fields.get(&Element::from(&list_item_key)) {
+                    match fields.get(&PathElement::from(&list_item_key)) {
                         None => Some(item.clone()),
                         Some(node) if node.member => None,
                         Some(node) => {

@@ -1,6 +1,6 @@
 //! Reset fields: fields that a request cannot change and therefore does not own (`ResetFieldsStrategy`).
 
-use crate::{path::Path, path_element::Element, set::Set};
+use crate::{path::Path, path_element::PathElement, set::Set};
 
 /// Filter of field sets (`fieldpath.Filter`).
 #[derive(Debug, Clone, Default)]
@@ -77,7 +77,7 @@ impl FieldPattern {
         for node in set.nodes() {
             let matches = |step: &PatternStep| match (step, &node.element) {
                 (PatternStep::Wildcard, _) => true,
-                (PatternStep::Field(name), Element::Field(field)) => *name == field.as_ref(),
+                (PatternStep::Field(name), PathElement::Field(field)) => *name == field.as_ref(),
                 (PatternStep::Field(_), _) => false,
             };
             if let Some((_, nested)) = fields.iter().find(|(step, _)| matches(step)) {

@@ -2,13 +2,13 @@
 //! (`managedfields.ScaleHandler` of `k8s.io/apimachinery`).
 
 use crate::{
-    managed_fields::{ManagedFieldsEntry, Managers},
+    managed_fields::{ManagedFields, ManagedFieldsEntry},
     path::Path,
     set::Set,
 };
 
 /// Paths of the replicas field in the parent object and in its subresource.
-pub struct Part<'a> {
+pub struct ScaleHandler<'a> {
     /// Path in a version of the parent; `None` if that version has none.
     pub path_of: &'a dyn Fn(&str) -> Option<Path>,
     /// Path in the subresource.
@@ -17,15 +17,15 @@ pub struct Part<'a> {
     pub own_version: &'a str,
 }
 
-impl Part<'_> {
+impl ScaleHandler<'_> {
     fn owned_parent_path(&self, entry: &ManagedFieldsEntry) -> Option<Path> {
         (self.path_of)(&entry.api_version).filter(|path| entry.fields.has(path))
     }
 
     /// Converts the managed fields of the parent to those of the subresource (`ToSubresource`).
     #[must_use]
-    pub fn managers(&self, parent: &Managers) -> Managers {
-        let mut managers = Managers::default();
+    pub fn to_subresource(&self, parent: &ManagedFields) -> ManagedFields {
+        let mut managers = ManagedFields::default();
         for entry in parent.entries().iter().filter(|entry| self.owned_parent_path(entry).is_some()) {
             let (api_version, fields) = (self.own_version.to_owned(), Set::of([self.own_path]));
             managers.insert(ManagedFieldsEntry { api_version, fields, ..entry.clone() });
@@ -36,11 +36,11 @@ impl Part<'_> {
     /// Merges the managed fields of the subresource into those of the parent (`ToParent`), which has version `version`.
     /// Managers that are missing in the subresource lose the field.
     #[must_use]
-    pub fn merged(&self, parent: &Managers, subresource: &Managers, version: &str) -> Managers {
+    pub fn to_parent(&self, parent: &ManagedFields, subresource: &ManagedFields, version: &str) -> ManagedFields {
         let is_same = |l: &ManagedFieldsEntry, r: &ManagedFieldsEntry| {
             l.manager == r.manager && l.operation == r.operation && l.subresource == r.subresource
         };
-        let mut managers = Managers::default();
+        let mut managers = ManagedFields::default();
         let mut new: Vec<&ManagedFieldsEntry> = subresource.entries().iter().collect();
         for entry in parent.entries() {
             let fields = match self.owned_parent_path(entry) {
@@ -84,7 +84,7 @@ mod tests {
         let replicas = json!({"f:spec": {"f:replicas": {}}});
         let both = json!({"f:spec": {"f:paused": {}, "f:replicas": {}}});
         let rest = json!({"f:spec": {"f:paused": {}}});
-        let parent = Managers::from_json(&json!([
+        let parent = ManagedFields::from_json(&json!([
             entry("maker", "Update", "apps/v1", "", &both),
             entry("scaler", "Update", "apps/v1", "scale", &replicas),
             entry("other", "Apply", "apps/v1", "", &rest),
@@ -92,16 +92,16 @@ mod tests {
         .unwrap();
         let path = Path::of_fields(&["spec", "replicas"]);
         let path_of = |version: &str| (version == "apps/v1").then(|| path.clone());
-        let handler = Part { path_of: &path_of, own_path: &path, own_version: "autoscaling/v1" };
-        let managers = handler.managers(&parent);
+        let handler = ScaleHandler { path_of: &path_of, own_path: &path, own_version: "autoscaling/v1" };
+        let managers = handler.to_subresource(&parent);
         let of_scale = json!([
             entry("maker", "Update", "autoscaling/v1", "", &replicas),
             entry("scaler", "Update", "autoscaling/v1", "scale", &replicas),
         ]);
         assert_eq!(managers.to_json(), Some(of_scale));
-        assert_eq!(handler.merged(&parent, &managers, "apps/v1").to_json(), parent.to_json());
+        assert_eq!(handler.to_parent(&parent, &managers, "apps/v1").to_json(), parent.to_json());
         let new = json!([entry("new", "Apply", "autoscaling/v1", "scale", &replicas)]);
-        let merged = handler.merged(&parent, &Managers::from_json(&new).unwrap(), "apps/v1");
+        let merged = handler.to_parent(&parent, &ManagedFields::from_json(&new).unwrap(), "apps/v1");
         // An entry that lost its only field is removed.
         let expected = json!([
             entry("new", "Apply", "apps/v1", "scale", &replicas),

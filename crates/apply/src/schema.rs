@@ -79,7 +79,7 @@ pub struct Field {
     /// Name of the field, shared with field sets.
     pub name: Arc<str>,
     /// Type of the field.
-    pub of: TypeId,
+    pub type_id: TypeId,
     /// Default of a missing key field of a list item.
     pub default: Option<Value>,
     /// Value that upstream serializes for an unset field: `{}` for a struct that Go holds by value, null for a list without
@@ -189,7 +189,7 @@ impl Map {
 
     /// Returns the type of the value of a key.
     pub(crate) fn field_type(&self, key: &str) -> Option<TypeId> {
-        self.field(key).map(|f| f.of).or(self.element)
+        self.field(key).map(|f| f.type_id).or(self.element)
     }
 }
 

@@ -3,7 +3,7 @@
 mod fields_v1;
 mod operations;
 
-use crate::{path::Path, path_element::Element};
+use crate::{path::Path, path_element::PathElement};
 use std::sync::Arc;
 
 /// A set of fields. A field can be a member with or without its nested fields.
@@ -18,7 +18,7 @@ pub struct Set {
 /// Node of the tree: a path element and its nested fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
-    pub(crate) element: Element,
+    pub(crate) element: PathElement,
     /// Whether the field itself is a member of the set.
     pub(crate) member: bool,
     pub(crate) nested: Set,
@@ -83,7 +83,7 @@ impl Set {
     }
 
     /// Adds a field; an empty path is ignored.
-    pub fn insert(&mut self, path: &[Element]) {
+    pub fn insert(&mut self, path: &[PathElement]) {
         if let [element, rest @ ..] = path {
             let node = self.entry(element);
             match rest {
@@ -101,7 +101,7 @@ impl Set {
 
     /// Returns whether a field itself is a member.
     #[must_use]
-    pub fn has(&self, path: &[Element]) -> bool {
+    pub fn has(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
             [element] => self.has_member(element),
@@ -117,7 +117,7 @@ impl Set {
         all
     }
 
-    fn collect_paths(&self, at: &mut Vec<Element>, into: &mut Vec<Path>) {
+    fn collect_paths(&self, at: &mut Vec<PathElement>, into: &mut Vec<Path>) {
         for node in self.nodes().iter().filter(|n| n.member) {
             let path = at.iter().chain([&node.element]).cloned().collect();
             into.push(Path(path));
@@ -138,7 +138,7 @@ impl Set {
         Arc::make_mut(self.nodes.get_or_insert_default())
     }
 
-    pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
+    pub(crate) fn get(&self, element: &PathElement) -> Option<&Node> {
         let nodes = self.nodes();
         nodes.binary_search_by(|n| n.element.cmp(element)).ok().and_then(|i| nodes.get(i))
     }
@@ -147,18 +147,18 @@ impl Set {
     pub(crate) fn get_field(&self, name: &str) -> Option<&Node> {
         let nodes = self.nodes();
         let found = nodes.binary_search_by(|n| match &n.element {
-            Element::Field(field) => field.as_ref().cmp(name),
+            PathElement::Field(field) => field.as_ref().cmp(name),
             _ => std::cmp::Ordering::Greater,
         });
         found.ok().and_then(|i| nodes.get(i))
     }
 
-    pub(crate) fn has_member(&self, element: &Element) -> bool {
+    pub(crate) fn has_member(&self, element: &PathElement) -> bool {
         self.get(element).is_some_and(|n| n.member)
     }
 
     /// Adds an element with its nested fields; an element without membership and nested fields is ignored.
-    pub(crate) fn put(&mut self, element: Element, member: bool, nested: Self) {
+    pub(crate) fn put(&mut self, element: PathElement, member: bool, nested: Self) {
         if !member && nested.is_empty() {
             return;
         }
@@ -178,7 +178,7 @@ impl Set {
         }
     }
 
-    fn entry(&mut self, element: &Element) -> &mut Node {
+    fn entry(&mut self, element: &PathElement) -> &mut Node {
         let nodes = self.nodes_mut();
         let index = match nodes.binary_search_by(|n| n.element.cmp(element)) {
             Ok(index) => index,

@@ -5,7 +5,7 @@ use crate::{
     conflict::{Conflict, Conflicts},
     field_set::field_set,
     last_applied,
-    managed_fields::{ManagedFieldsEntry, Managers, Operation},
+    managed_fields::{ManagedFields, ManagedFieldsEntry, Operation},
     merge::merge,
     path::Path,
     prune::prune,
@@ -42,7 +42,7 @@ static STRIPPED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
 });
 
 /// Served versions of a kind and conversion between them (`merge.Converter`).
-pub trait Versions {
+pub trait Converter {
     /// Returns the type of the kind's objects in a version; `None` if it is not served.
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>>;
 
@@ -60,7 +60,7 @@ pub trait Versions {
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The served versions of the kind.
-    pub versions: &'a dyn Versions,
+    pub versions: &'a dyn Converter,
     /// API version of the request's objects.
     pub api_version: &'a str,
     /// Subresource; empty for the object itself.
@@ -79,7 +79,7 @@ pub struct ApplyResult {
     /// The object without defaults; its `managedFields` are unchanged.
     pub object: Value,
     /// The new managed fields.
-    pub managers: Managers,
+    pub managers: ManagedFields,
 }
 
 /// Error of an apply.
@@ -113,7 +113,7 @@ impl Request<'_> {
 /// Computes the managed fields after a write other than an apply (`Updater.Update`): the manager becomes the only owner of
 /// the fields that it changed. `live` is `None` for a create. An object without managed fields stays without them.
 #[must_use]
-pub fn update(request: &Request<'_>, live: Option<&Value>, new: &Value, managers: Managers) -> Managers {
+pub fn update(request: &Request<'_>, live: Option<&Value>, new: &Value, managers: ManagedFields) -> ManagedFields {
     if managers.is_empty() && live.is_some() {
         return managers;
     }
@@ -161,8 +161,8 @@ fn update_ownership(
     manager: &str,
     live: Option<&Value>,
     new: &Value,
-    managers: Managers,
-) -> Managers {
+    managers: ManagedFields,
+) -> ManagedFields {
     let empty_object = Value::Object(Map::new());
     let mut changes = VersionedComparisons::new(request, live.unwrap_or(&empty_object), new);
     let mut managers = reconcile_managers(request, managers);
@@ -194,7 +194,7 @@ fn remove_changed_fields(entry: &mut ManagedFieldsEntry, comparison: &Comparison
 }
 
 /// Returns the entries of served versions, with their fields reconciled with the current schema.
-fn reconcile_managers(request: &Request<'_>, mut managers: Managers) -> Managers {
+fn reconcile_managers(request: &Request<'_>, mut managers: ManagedFields) -> ManagedFields {
     managers.entries_mut().retain_mut(|entry| {
         let Some(root) = request.versions.root(&entry.api_version) else { return false };
         if let Some(fields) = reconcile_field_set(root, &entry.fields) {
@@ -214,7 +214,7 @@ pub fn apply(
     request: &Request<'_>,
     live: Option<&Value>,
     config: Value,
-    managers: Managers,
+    managers: ManagedFields,
     force: bool,
 ) -> Result<ApplyResult, ApplyError> {
     let no_version = || ApplyError::Version(request.api_version.to_owned());
@@ -250,7 +250,7 @@ fn merge_into(
     root: TypeRef<'_>,
     live: &Value,
     config: Value,
-    managers: Managers,
+    managers: ManagedFields,
     force: bool,
 ) -> Result<ApplyResult, ApplyError> {
     let mut managers = reconcile_managers(request, managers);
@@ -282,7 +282,7 @@ fn merge_into(
 /// When other managers own changed fields and the apply is not forced.
 fn take_ownership(
     changes: &mut VersionedComparisons<'_>,
-    managers: &mut Managers,
+    managers: &mut ManagedFields,
     force: bool,
 ) -> Result<(), ApplyError> {
     if !force {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// A certificate to issue.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct CertificateOrder<'a> {
     /// The PKCS#10 request in PEM.
     pub request: &'a [u8],
     /// The usages in the form of `certificates.k8s.io`.
@@ -31,7 +31,7 @@ pub struct Order<'a> {
     pub until: Timestamp,
 }
 
-type Sign = dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync;
+type Sign = dyn Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync;
 
 /// Issues certificates. Clones share the implementation.
 #[derive(Clone)]
@@ -39,11 +39,11 @@ pub struct Signer(Arc<Sign>);
 
 impl Signer {
     /// Creates a signer from a function that returns a certificate in PEM, or an error message.
-    pub fn new(sign: impl Fn(&Order<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+    pub fn new(sign: impl Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
 
-    fn sign(&self, order: &Order<'_>) -> Result<String, String> {
+    fn sign(&self, order: &CertificateOrder<'_>) -> Result<String, String> {
         (self.0)(order)
     }
 }

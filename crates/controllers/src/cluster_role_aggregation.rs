@@ -2,9 +2,9 @@
 //! (`pkg/controller/clusterroleaggregation`).
 
 use crate::clients::Clients;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -34,7 +34,7 @@ impl ClusterRoleAggregation {
 fn aggregated_rules(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option<Vec<PolicyRule>> {
     let selectors = roles.get(name)?.aggregation_rule.as_ref()?.cluster_role_selectors.as_deref().unwrap_or_default();
     let mut rules: Vec<PolicyRule> = Vec::new();
-    for selector in selectors.iter().filter_map(|s| Selector::from_object(s).ok()) {
+    for selector in selectors.iter().filter_map(|s| LabelRequirements::from_object(s).ok()) {
         let label = |role: &ClusterRole| {
             let labels = role.metadata.labels.clone().unwrap_or_default();
             selector.matches(|key| labels.get(key).map(String::as_str))
@@ -57,8 +57,8 @@ impl Controller for ClusterRoleAggregation {
 
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            WatchEvent::Applied(role) => drop(self.roles.insert(key(&role.metadata), *role)),
-            WatchEvent::Deleted(role) => drop(self.roles.remove(&key(&role.metadata))),
+            WatchEvent::Applied(role) => drop(self.roles.insert(object_key(&role.metadata), *role)),
+            WatchEvent::Deleted(role) => drop(self.roles.remove(&object_key(&role.metadata))),
             WatchEvent::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
         }
         self.aggregated_roles()
@@ -89,7 +89,7 @@ mod tests {
     fn roles(all: &[serde_json::Value]) -> BTreeMap<String, ClusterRole> {
         let read = |role: &serde_json::Value| {
             let role: ClusterRole = serde_json::from_value(role.clone()).unwrap_or_default();
-            (key(&role.metadata), role)
+            (object_key(&role.metadata), role)
         };
         all.iter().map(read).collect()
     }

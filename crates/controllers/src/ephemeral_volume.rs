@@ -48,7 +48,7 @@ impl EphemeralVolumeController {
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
             // A claim of another owner is not changed.
-            if let Err(why) = api::claim::check_made_for(&known, pod) {
+            if let Err(why) = api::persistent_volume_claim::check_owned_by_pod(&known, pod) {
                 self.record_failure(pod, volume, &why).await;
             }
             return Ok(());
@@ -77,7 +77,7 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     let meta = template.metadata.unwrap_or_default();
     Some(PersistentVolumeClaim {
         metadata: ObjectMeta {
-            name: api::claim::name_of(pod.metadata.name.as_deref()?, volume),
+            name: api::persistent_volume_claim::claim_name(pod.metadata.name.as_deref()?, volume),
             namespace: pod.metadata.namespace.clone(),
             annotations: meta.annotations,
             labels: meta.labels,

@@ -27,7 +27,7 @@ use crate::pod_control::error_message;
 use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use api::feature_gates::{FeatureGates, Gate};
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use behavior::{Behavior, tolerances};
 use calculator::{Calculator, Tolerances};
 use conditions::Conditions;
@@ -81,7 +81,7 @@ struct HorizontalController {
     pods: SharedInformer<PodSummary>,
     targets: ScaleClient,
     /// Selectors of the scales by autoscaler, shared by all workers.
-    selectors: Arc<Mutex<HashMap<String, Selector>>>,
+    selectors: Arc<Mutex<HashMap<String, LabelRequirements>>>,
     histories: HashMap<String, History>,
     worker: u64,
     started: Instant,
@@ -240,7 +240,7 @@ impl HorizontalController {
                 .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
             return Err(message.to_owned());
         }
-        let selector = match Selector::parse(text) {
+        let selector = match LabelRequirements::parse(text) {
             Ok(selector) => selector,
             Err(e) => {
                 let message = format!("couldn't convert selector into a corresponding internal selector object: {e}");
@@ -320,7 +320,7 @@ impl HorizontalController {
     }
 }
 
-fn selects(selector: &Selector, pod: &PodSummary) -> bool {
+fn selects(selector: &LabelRequirements, pod: &PodSummary) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 

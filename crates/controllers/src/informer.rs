@@ -4,7 +4,7 @@
 //! [`CacheEvent::Resync`] instead. Reads return the newest state that the watch has delivered.
 
 use crate::watch::{WatchEvent, watch_lean};
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -97,7 +97,7 @@ impl<T: Cached> SharedInformer<T> {
     }
 
     /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
-    pub(crate) async fn run<K>(self, api: Api<Lean<K>>, transform: fn(K) -> T, stop: CancellationToken)
+    pub(crate) async fn run<K>(self, api: Api<WithoutManagedFields<K>>, transform: fn(K) -> T, stop: CancellationToken)
     where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -107,7 +107,7 @@ impl<T: Cached> SharedInformer<T> {
     /// Like [`Self::run`], for the objects that `which` selects.
     pub(crate) async fn run_filtered<K>(
         self,
-        api: Api<Lean<K>>,
+        api: Api<WithoutManagedFields<K>>,
         which: Config,
         transform: fn(K) -> T,
         stop: CancellationToken,

@@ -141,7 +141,11 @@ impl Controller for LegacyTokenCleaner {
             if !specs.contains_key(namespace) {
                 specs.insert(namespace.to_owned(), self.specs(namespace).await?);
             }
-            let is_named = specs.get(namespace).into_iter().flatten().any(|spec| api::mentions::secret(spec, name));
+            let is_named = specs
+                .get(namespace)
+                .into_iter()
+                .flatten()
+                .any(|spec| api::pod_references::references_secret(spec, name));
             if !is_named {
                 self.apply(namespace, &secret, clean_up).await?;
             }

@@ -54,11 +54,11 @@ mod ttl_after_finished;
 mod watch;
 mod worker;
 
-pub use certificates::{Order, Signer};
+pub use certificates::{CertificateOrder, Signer};
 pub use clients::Clients;
 pub use clock::Clock;
-pub use persistent_volume::{Directories, Provisioner};
-pub use token_controller::{Bearer, TokenMaker};
+pub use persistent_volume::{Provisioner, VolumeDirectories};
+pub use token_controller::{TokenIssuer, TokenSubject};
 
 use api::feature_gates::{FeatureGates, Gate};
 use futures::{FutureExt, future::BoxFuture};
@@ -79,7 +79,7 @@ pub struct Options {
     /// CA certificates in PEM by which Pods verify the API server. `None` publishes no `kube-root-ca.crt`.
     pub root_ca_pem: Option<String>,
     /// Issues service account tokens for Secrets. `None` disables the token controller.
-    pub token_maker: Option<TokenMaker>,
+    pub token_issuer: Option<TokenIssuer>,
     /// Signs CertificateSigningRequests of Kubernetes' own signers. `None` disables signing.
     pub signer: Option<Signer>,
     /// Provisions volumes for claims. `None` leaves claims to an external provisioner.
@@ -99,7 +99,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             root_ca_pem: None,
-            token_maker: None,
+            token_issuer: None,
             signer: None,
             provisioner: None,
             load_balancer_pool: None,
@@ -124,7 +124,7 @@ fn boxed(clients: Clients, options: Options, stop: CancellationToken) -> BoxFutu
 async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
     let mut controllers = JoinSet::new();
     controllers.spawn(service_account::run(clients.clone(), stop.clone()));
-    if let Some(maker) = options.token_maker {
+    if let Some(maker) = options.token_issuer {
         controllers.spawn(token_controller::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
     }
     if let Some(pem) = options.root_ca_pem {

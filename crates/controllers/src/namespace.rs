@@ -4,7 +4,7 @@
 mod discovery_cache;
 
 use crate::clients::Clients;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, is_code};
 use discovery_cache::DiscoveryCache;
 use futures::future::join_all;
@@ -58,7 +58,7 @@ impl Controller for NamespaceController {
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             WatchEvent::Applied(namespace) => {
-                let name = key(&namespace.metadata);
+                let name = object_key(&namespace.metadata);
                 if worker_of(&name) != self.worker {
                     return vec![];
                 }
@@ -71,7 +71,7 @@ impl Controller for NamespaceController {
                 vec![name]
             }
             WatchEvent::Deleted(namespace) => {
-                self.terminating.remove(&key(&namespace.metadata));
+                self.terminating.remove(&object_key(&namespace.metadata));
                 vec![]
             }
             WatchEvent::Listed(names) => {
@@ -231,7 +231,7 @@ async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &R
     let conditions = updated.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.retain(|known| changed.iter().all(|new| new.type_ != known.type_));
     conditions.extend(changed);
-    match api.replace_status(&key(&namespace.metadata), &PostParams::default(), &updated).await {
+    match api.replace_status(&object_key(&namespace.metadata), &PostParams::default(), &updated).await {
         Err(e) if !is_code(&e, 404) && !is_code(&e, 409) => Err(e),
         _ => Ok(()),
     }

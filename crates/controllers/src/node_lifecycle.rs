@@ -7,7 +7,7 @@
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
 use crate::node_condition_taints::{condition, desired_taints};
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, is_code};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
@@ -64,7 +64,7 @@ impl NodeLifecycle {
     fn on_node(&mut self, change: WatchEvent<Node>, now: Instant) -> Vec<String> {
         match change {
             WatchEvent::Applied(mut node) => {
-                let name = key(&node.metadata);
+                let name = object_key(&node.metadata);
                 let ready_heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
                 let heartbeat = self.heartbeats.entry(name.clone()).or_default();
                 // The `Unknown` status that this controller wrote is no heartbeat.
@@ -83,7 +83,7 @@ impl NodeLifecycle {
                 vec![name]
             }
             WatchEvent::Deleted(node) => {
-                let name = key(&node.metadata);
+                let name = object_key(&node.metadata);
                 self.nodes.remove(&name);
                 self.heartbeats.remove(&name);
                 vec![name]
@@ -121,7 +121,7 @@ impl NodeLifecycle {
     }
 
     async fn mark_node_unknown(&self, node: &Node) -> Result<(), kube::Error> {
-        let name = key(&node.metadata);
+        let name = object_key(&node.metadata);
         tracing::warn!(node = name, grace = ?NODE_MONITOR_GRACE_PERIOD, "no heartbeat within the grace period, marking node unknown");
         let api: Api<Node> = Api::all(self.client.clone());
         let patch = Patch::Strategic(json!({ "status": { "conditions": unknown_conditions(node, Timestamp::now()) } }));
@@ -198,7 +198,7 @@ impl NodeLifecycle {
 
     async fn patch(&self, node: &Node, patch: Value) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(self.client.clone());
-        match api.patch(&key(&node.metadata), &PatchParams::default(), &Patch::Merge(patch)).await {
+        match api.patch(&object_key(&node.metadata), &PatchParams::default(), &Patch::Merge(patch)).await {
             // The watch delivers the newer node and enqueues it again.
             Err(e) if is_code(&e, 404) || is_code(&e, 409) => Ok(()),
             other => other.map(drop),

@@ -1,7 +1,7 @@
 //! Controllers that keep one object of a fixed name in every namespace.
 
 use crate::clients::Clients;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{Controller, is_code};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -107,7 +107,7 @@ impl<T: NamespacedObject> Controller for PerNamespace<T> {
     fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             Event::Namespace(WatchEvent::Applied(namespace)) => {
-                let name = key(&namespace.metadata);
+                let name = object_key(&namespace.metadata);
                 if namespace.metadata.deletion_timestamp.is_some() {
                     self.namespaces.remove(&name);
                     return vec![];
@@ -115,7 +115,7 @@ impl<T: NamespacedObject> Controller for PerNamespace<T> {
                 if self.namespaces.insert(name.clone()) { vec![name] } else { vec![] }
             }
             Event::Namespace(WatchEvent::Deleted(namespace)) => {
-                self.namespaces.remove(&key(&namespace.metadata));
+                self.namespaces.remove(&object_key(&namespace.metadata));
                 vec![]
             }
             Event::Namespace(WatchEvent::Listed(names)) => {

@@ -14,14 +14,14 @@ mod reclaim;
 mod tests;
 mod volume;
 
-pub use provisioner::{Directories, Provisioner};
+pub use provisioner::{Provisioner, VolumeDirectories};
 
 use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
 use crate::informer::{CacheEvent, SharedInformer, key};
 use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller};
-use api::claim::{BIND_COMPLETED, annotation, class_of_claim, reference, volume_name};
+use api::persistent_volume_claim::{BIND_COMPLETED, annotation, claim_ref, claim_storage_class, volume_name};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -68,7 +68,7 @@ impl RecordedEvent {
 
 /// Returns the key of the claim in `spec.claimRef`.
 fn claim_key(volume: &PersistentVolume) -> Option<String> {
-    let to = reference(volume)?;
+    let to = claim_ref(volume)?;
     Some(format!("{}/{}", to.namespace.as_deref()?, to.name.as_deref()?))
 }
 
@@ -88,11 +88,11 @@ impl PersistentVolumeController {
 
     /// Returns the keys of a volume, its claim, claims that name it, and claims that it may be bound to.
     fn affected_by_volume(&self, volume: &PersistentVolume) -> Vec<String> {
-        let (name, class) = (volume.name_any(), api::claim::class_of_volume(volume));
-        let is_free = reference(volume).is_none();
+        let (name, class) = (volume.name_any(), api::persistent_volume_claim::volume_storage_class(volume));
+        let is_free = claim_ref(volume).is_none();
         let concerned = |claim: &PersistentVolumeClaim| match volume_name(claim) {
             Some(named) => named == name,
-            None => is_free && is_unbound(claim) && class_of_claim(claim) == class,
+            None => is_free && is_unbound(claim) && claim_storage_class(claim) == class,
         };
         let claims = self.claims.all().into_iter().filter(|claim| concerned(claim)).map(|claim| key(claim.as_ref()));
         [name.clone()].into_iter().chain(claim_key(volume)).chain(claims).collect()

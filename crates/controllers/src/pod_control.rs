@@ -316,7 +316,7 @@ pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String
 
 /// Returns whether the selector matches. An empty selector matches everything.
 pub(crate) fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    let parsed = api::selector::Selector::from_object(selector);
+    let parsed = api::selector::LabelRequirements::from_object(selector);
     parsed.is_ok_and(|s| s.matches(|key| labels.get(key).map(String::as_str)))
 }
 

@@ -6,7 +6,7 @@
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::pod_summary::PodSummary;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -64,14 +64,14 @@ impl PodGc {
     fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
             WatchEvent::Applied(node) => {
-                let name = key(&node.metadata);
+                let name = object_key(&node.metadata);
                 self.missing.remove(&name);
                 let out_of_service = is_out_of_service(&node);
                 self.nodes.insert(name, out_of_service);
                 if out_of_service { vec![ORPHANS.to_owned()] } else { vec![] }
             }
             WatchEvent::Deleted(node) => {
-                self.nodes.remove(&key(&node.metadata));
+                self.nodes.remove(&object_key(&node.metadata));
                 vec![ORPHANS.to_owned()]
             }
             WatchEvent::Listed(names) => {

@@ -238,7 +238,7 @@ fn claims(spec: &PodSpec) -> Vec<(String, String)> {
 
 fn ephemeral_claims(spec: &PodSpec, pod: &str) -> Vec<String> {
     let volumes = spec.volumes.iter().flatten().filter(|volume| volume.ephemeral.is_some());
-    volumes.filter_map(|volume| api::claim::name_of(pod, volume)).collect()
+    volumes.filter_map(|volume| api::persistent_volume_claim::claim_name(pod, volume)).collect()
 }
 
 fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N> {

@@ -11,7 +11,7 @@ pub(crate) use pv::run as pv_protection;
 pub(crate) use pvc::run as pvc_protection;
 pub(crate) use vac::run as vac_protection;
 
-use crate::watch::{WatchEvent, key};
+use crate::watch::{WatchEvent, object_key};
 use crate::worker::{Controller, ignore_not_found_or_conflict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
@@ -67,7 +67,7 @@ impl<G: Protected> ProtectionController<G> {
     fn on_object(&mut self, change: WatchEvent<G::Object>) -> Vec<String> {
         match change {
             WatchEvent::Applied(object) => {
-                let key = key(object.meta());
+                let key = object_key(object.meta());
                 match (is_deleting(object.meta()), has_finalizer::<G>(object.meta())) {
                     (true, true) => {
                         self.pending_deletion.insert(key.clone());
@@ -82,7 +82,7 @@ impl<G: Protected> ProtectionController<G> {
                 }
             }
             WatchEvent::Deleted(object) => {
-                self.pending_deletion.remove(&key(object.meta()));
+                self.pending_deletion.remove(&object_key(object.meta()));
                 vec![]
             }
             WatchEvent::Listed(keys) => {

@@ -2,7 +2,7 @@
 //! range (`pkg/controller/servicecidrs`).
 
 use crate::clients::Clients;
-use crate::watch::{WatchEvent, key, watch, watch_lean};
+use crate::watch::{WatchEvent, object_key, watch, watch_lean};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use ipnet::IpNet;
@@ -121,7 +121,7 @@ impl Controller for ServiceCidrController {
         let all = |deleting: &HashMap<String, Instant>| deleting.keys().cloned().collect::<Vec<_>>();
         match event {
             Event::Range(WatchEvent::Applied(range)) => {
-                let key = key(&range.metadata);
+                let key = object_key(&range.metadata);
                 if range.metadata.deletion_timestamp.is_some() {
                     self.deleting.entry(key.clone()).or_insert(now);
                 }
@@ -129,7 +129,7 @@ impl Controller for ServiceCidrController {
                 all(&self.deleting).into_iter().chain([key]).collect()
             }
             Event::Range(WatchEvent::Deleted(range)) => {
-                self.deleting.remove(&key(&range.metadata));
+                self.deleting.remove(&object_key(&range.metadata));
                 vec![]
             }
             Event::Range(WatchEvent::Listed(keys)) => {

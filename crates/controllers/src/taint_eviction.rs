@@ -7,7 +7,7 @@ use crate::clients::Clients;
 use crate::event_recorder::EventRecorder;
 use crate::informer::{self, CacheEvent, SharedInformer};
 use crate::pod_summary::PodSummary;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use api::taint;
 use futures::stream::{self, StreamExt};
@@ -87,10 +87,13 @@ impl TaintEviction {
         match change {
             WatchEvent::Applied(node) => {
                 let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
-                self.set_taints(&key(&node.metadata), all.into_iter().filter(|t| t.effect == "NoExecute").collect())
+                self.set_taints(
+                    &object_key(&node.metadata),
+                    all.into_iter().filter(|t| t.effect == "NoExecute").collect(),
+                )
             }
             // The Pod garbage collector deletes its Pods.
-            WatchEvent::Deleted(node) => self.set_taints(&key(&node.metadata), vec![]),
+            WatchEvent::Deleted(node) => self.set_taints(&object_key(&node.metadata), vec![]),
             WatchEvent::Listed(names) => {
                 let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
                 gone.iter().flat_map(|name| self.set_taints(name, vec![])).collect()

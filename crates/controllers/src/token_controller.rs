@@ -1,10 +1,10 @@
 //! Token controller: issues tokens for Secrets of type `kubernetes.io/service-account-token`, and deletes these with
 //! their service account (`pkg/controller/serviceaccount/tokens_controller.go`).
 //!
-//! The controller has no access to the signing key; it uses a [`TokenMaker`].
+//! The controller has no access to the signing key; it uses a [`TokenIssuer`].
 
 use crate::clients::Clients;
-use crate::watch::{WatchEvent, key, watch};
+use crate::watch::{WatchEvent, object_key, watch};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::ByteString;
@@ -25,7 +25,7 @@ const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// Subject of a token, and the Secret that it is bound to.
 #[derive(Debug, Clone, Copy)]
-pub struct Bearer<'a> {
+pub struct TokenSubject<'a> {
     /// Namespace of the service account and the Secret.
     pub namespace: &'a str,
     /// Name of the service account.
@@ -36,22 +36,22 @@ pub struct Bearer<'a> {
     pub secret: &'a str,
 }
 
-type Make = dyn Fn(Bearer<'_>) -> Option<String> + Send + Sync;
+type Make = dyn Fn(TokenSubject<'_>) -> Option<String> + Send + Sync;
 
 /// Issues tokens. Clones share the implementation.
 #[derive(Clone)]
-pub struct TokenMaker(Arc<Make>);
+pub struct TokenIssuer(Arc<Make>);
 
-impl TokenMaker {
+impl TokenIssuer {
     /// Creates an issuer from a function that returns a token, or `None` if that fails.
-    pub fn new(make: impl Fn(Bearer<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn new(make: impl Fn(TokenSubject<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 }
 
-impl fmt::Debug for TokenMaker {
+impl fmt::Debug for TokenIssuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenMaker").finish_non_exhaustive()
+        f.debug_struct("TokenIssuer").finish_non_exhaustive()
     }
 }
 
@@ -62,7 +62,7 @@ enum Event {
 
 struct TokenController {
     client: Client,
-    maker: TokenMaker,
+    maker: TokenIssuer,
     root_ca: Option<String>,
     secrets: HashMap<String, Box<Secret>>,
     /// UIDs by `namespace/name`.
@@ -88,12 +88,12 @@ impl TokenController {
     fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
         match change {
             WatchEvent::Applied(secret) => {
-                let key = key(&secret.metadata);
+                let key = object_key(&secret.metadata);
                 self.secrets.insert(key.clone(), secret);
                 vec![key]
             }
             WatchEvent::Deleted(secret) => {
-                let key = key(&secret.metadata);
+                let key = object_key(&secret.metadata);
                 self.secrets.remove(&key);
                 self.deleted_secrets.insert(key.clone(), account_of(&secret));
                 vec![key]
@@ -110,7 +110,7 @@ impl TokenController {
     fn on_account(&mut self, change: WatchEvent<ServiceAccount>) -> Vec<String> {
         let account = match change {
             WatchEvent::Applied(account) => {
-                let key = key(&account.metadata);
+                let key = object_key(&account.metadata);
                 let uid = account.metadata.uid.unwrap_or_default();
                 if self.accounts.insert(key.clone(), uid.clone()).is_some_and(|before| before == uid) {
                     return vec![];
@@ -118,7 +118,7 @@ impl TokenController {
                 key
             }
             WatchEvent::Deleted(account) => {
-                let key = key(&account.metadata);
+                let key = object_key(&account.metadata);
                 self.accounts.remove(&key);
                 key
             }
@@ -169,7 +169,7 @@ impl TokenController {
             put("namespace", namespace.to_owned());
         }
         if !has_token {
-            let token = (self.maker.0)(Bearer { namespace, account, uid, secret: name });
+            let token = (self.maker.0)(TokenSubject { namespace, account, uid, secret: name });
             put("token", token.ok_or_else(|| kube::Error::Service("failed to issue token".into()))?);
         }
         new.metadata.annotations.get_or_insert_default().insert(SERVICE_ACCOUNT_UID.to_owned(), uid.to_owned());
@@ -235,7 +235,7 @@ impl Controller for TokenController {
     }
 }
 
-pub(crate) async fn run(clients: Clients, maker: TokenMaker, root_ca: Option<String>, stop: CancellationToken) {
+pub(crate) async fn run(clients: Clients, maker: TokenIssuer, root_ca: Option<String>, stop: CancellationToken) {
     // As upstream, it uses the controller manager's identity: it runs before service accounts exist.
     let client = clients.shared();
     let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));

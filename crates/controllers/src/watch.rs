@@ -1,8 +1,8 @@
 //! Lists and watches of the controllers.
 
-pub(crate) use api::key::key;
+pub(crate) use api::object_key::object_key;
 
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -28,7 +28,7 @@ pub(crate) enum WatchEvent<K> {
     Listed(HashSet<String>),
 }
 
-impl<K> WatchEvent<Lean<K>> {
+impl<K> WatchEvent<WithoutManagedFields<K>> {
     fn unwrap_lean(self) -> WatchEvent<K> {
         match self {
             Self::Applied(object) => WatchEvent::Applied(Box::new(object.0)),
@@ -39,7 +39,7 @@ impl<K> WatchEvent<Lean<K>> {
 }
 
 /// Like [`watch`], without `managedFields`.
-pub(crate) fn watch_lean<K>(api: Api<Lean<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
+pub(crate) fn watch_lean<K>(api: Api<WithoutManagedFields<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -92,7 +92,7 @@ where
             None
         }
         Ok(Event::InitApply(object)) => {
-            seen.insert(key(object.meta()));
+            seen.insert(object_key(object.meta()));
             Some(WatchEvent::Applied(Box::new(object)))
         }
         Ok(Event::InitDone) => Some(WatchEvent::Listed(std::mem::take(&mut seen))),
@@ -119,10 +119,10 @@ mod tests {
         let api = FakeApi::new();
         let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
         // Other errors do not end the watch.
-        api.refuse(MAPS, 503);
+        api.refuse_next(MAPS, 503);
         let mut changes = watch_while_served(maps(), Config::default());
         assert!(matches!(changes.next().await, Some(WatchEvent::Listed(_))));
-        (0..9).for_each(|_| api.refuse(MAPS, 404));
+        (0..9).for_each(|_| api.refuse_next(MAPS, 404));
         assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
         // `watch` retries a kind that is not served.
         assert!(matches!(watch(maps(), Config::default()).next().await, Some(WatchEvent::Listed(_))));

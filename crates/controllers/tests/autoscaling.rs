@@ -98,7 +98,7 @@ async fn missing_container_is_named_in_the_condition() {
     let source = json!({"name": "cpu", "container": "other", "target": target});
     autoscaler(&api, "a", &json!({"metrics": [{"type": "ContainerResource", "containerResource": source}]}));
     let why = "failed to get container metrics: container other not present in metrics for pod x/one";
-    api.until("condition", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
+    api.wait_until("condition", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
     assert_eq!(
         (reason(&api, "a", "ScalingActive").as_str(), replicas(&api)),
         ("False FailedGetContainerResourceMetric", json!(2))
@@ -111,9 +111,9 @@ async fn cpu_usage_scales_up_and_down() {
     widget(&api, 2, "app=web");
     uses(&api, "800m");
     autoscaler(&api, "a", &json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}));
-    api.until("there are more", |api| replicas(api) == 4).await;
+    api.wait_until("there are more", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
-    api.until("condition", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
+    api.wait_until("condition", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
     let of = "cpu resource utilization (percentage of request)";
     assert_eq!(recorded_events(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
     let status = status(&api, "a");
@@ -127,12 +127,14 @@ async fn cpu_usage_scales_up_and_down() {
     assert_eq!(reason(&api, "a", "ScalingActive"), "True ValidMetricFound");
     assert_eq!(reason(&api, "a", "ScalingLimited"), "False DesiredWithinRange");
     uses(&api, "100m");
-    api.until("there are fewer", |api| replicas(api) == 1).await;
+    api.wait_until("there are fewer", |api| replicas(api) == 1).await;
     let waited = began.elapsed().as_millis();
     assert!((15_000..16_000).contains(&waited), "{waited} ms");
     assert_eq!(recorded_events(&api, "SuccessfulRescale")[1], "New size: 1; reason: All metrics below target");
-    api.until("condition", |api| condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1"))
-        .await;
+    api.wait_until("condition", |api| {
+        condition(api, "a", "AbleToScale").1.ends_with("to update the target scale to 1")
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,8 +143,8 @@ async fn scale_down_waits_for_the_default_stabilization() {
     widget(&api, 4, "app=web");
     uses(&api, "100m");
     autoscaler(&api, "a", &json!({}));
-    api.until("it waits", |api| reason(api, "a", "AbleToScale") == "True ScaleDownStabilized").await;
-    api.until("there are fewer", |api| replicas(api) == 1).await;
+    api.wait_until("it waits", |api| reason(api, "a", "AbleToScale") == "True ScaleDownStabilized").await;
+    api.wait_until("there are fewer", |api| replicas(api) == 1).await;
     let waited = began.elapsed().as_secs();
     assert!((300..=330).contains(&waited), "{waited} s");
 }
@@ -154,7 +156,7 @@ async fn missing_metrics_after_start_are_retried_silently() {
     autoscaler(&api, "a", &json!({}));
     sleep(Duration::from_secs(3)).await;
     uses(&api, "800m");
-    api.until("there are more", |api| replicas(api) == 4).await;
+    api.wait_until("there are more", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), Vec::<String>::new());
 }
@@ -163,7 +165,7 @@ async fn missing_metrics_after_start_are_retried_silently() {
 async fn hanging_metrics_server_blocks_one_worker() {
     let api = start();
     widget(&api, 2, "app=web");
-    api.hang(&format!("GET {METRICS}"));
+    api.hang_next(&format!("GET {METRICS}"));
     autoscaler(&api, "a", &json!({}));
     sleep(Duration::from_millis(100)).await;
     let others: Vec<String> = (0..10).map(|n| format!("other-{n}")).collect();
@@ -172,7 +174,7 @@ async fn hanging_metrics_server_blocks_one_worker() {
     sleep(Duration::from_secs(1)).await;
     let done = others.iter().filter(|name| reason(&api, name, "AbleToScale") == "False FailedGetScale").count();
     assert!(done >= 6, "{done} of 10");
-    api.until("all are done", |api| others.iter().all(|name| !status(api, name)["conditions"].is_null())).await;
+    api.wait_until("all are done", |api| others.iter().all(|name| !status(api, name)["conditions"].is_null())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +182,7 @@ async fn unchanged_autoscaler_status_is_not_written() {
     let api = start();
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
-    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
+    api.wait_until("condition", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
     let said = format!("the HPA was unable to compute the replica count: {why}");
     assert_eq!(condition(&api, "a", "ScalingActive").1, said);
@@ -203,15 +205,15 @@ async fn changed_bounds_apply_at_once() {
     widget(&api, 2, "app=web");
     uses(&api, "500m");
     autoscaler(&api, "a", &json!({}));
-    api.until("it is content", |api| reason(api, "a", "AbleToScale") == "True ReadyForNewScale").await;
+    api.wait_until("it is content", |api| reason(api, "a", "AbleToScale") == "True ReadyForNewScale").await;
     let began = Instant::now();
     autoscaler(&api, "a", &json!({"minReplicas": 5}));
-    api.until("there are as many", |api| replicas(api) == 5).await;
+    api.wait_until("there are as many", |api| replicas(api) == 5).await;
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
     let reason = "New size: 5; reason: Current number of replicas below Spec.MinReplicas";
     assert_eq!(recorded_events(&api, "SuccessfulRescale"), [reason]);
     autoscaler(&api, "a", &json!({"maxReplicas": 3}));
-    api.until("there are no more", |api| replicas(api) == 3).await;
+    api.wait_until("there are no more", |api| replicas(api) == 3).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +222,7 @@ async fn target_at_zero_replicas_is_not_scaled() {
     widget(&api, 0, "app=web");
     uses(&api, "900m");
     autoscaler(&api, "a", &json!({}));
-    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False ScalingDisabled").await;
+    api.wait_until("condition", |api| reason(api, "a", "ScalingActive") == "False ScalingDisabled").await;
     sleep(Duration::from_secs(120)).await;
     assert_eq!(replicas(&api), 0);
 }
@@ -231,7 +233,7 @@ async fn missing_target_messages_match_upstream() {
     let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
         let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
         autoscaler(&api, name, &json!({"scaleTargetRef": target}));
-        api.until("condition", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
+        api.wait_until("condition", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
         let message = format!("the HPA controller was unable to get the target's current scale: {why}");
         assert_eq!(condition(&api, name, "AbleToScale").1, message);
     };
@@ -243,7 +245,7 @@ async fn missing_target_messages_match_upstream() {
     widget(&api, 12, "app=web");
     let target = json!({"apiVersion": "example.com/v9", "kind": "widget", "name": "web"});
     autoscaler(&api, "object", &json!({"scaleTargetRef": target}));
-    api.until("it is found", |api| replicas(api) == 10).await;
+    api.wait_until("it is found", |api| replicas(api) == 10).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +257,7 @@ async fn ambiguous_selectors_disable_both_autoscalers() {
         autoscaler(&api, name, &json!({}));
     }
     for name in ["a", "b"] {
-        api.until("condition", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
+        api.wait_until("condition", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
         let message = "pods by selector app=web are controlled by multiple HPAs: [x/a x/b]";
         assert_eq!(condition(&api, name, "ScalingActive").1, message);
     }
@@ -263,7 +265,7 @@ async fn ambiguous_selectors_disable_both_autoscalers() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(replicas(&api), 2);
     api.delete(&format!("{AUTOSCALERS}/b"));
-    api.until("the other does", |api| replicas(api) == 4).await;
+    api.wait_until("the other does", |api| replicas(api) == 4).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,13 +273,13 @@ async fn missing_or_invalid_scale_selector_is_reported() {
     let api = start();
     widget(&api, 2, "");
     autoscaler(&api, "a", &json!({}));
-    api.until("condition", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
+    api.wait_until("condition", |api| reason(api, "a", "ScalingActive") == "False InvalidSelector").await;
     assert_eq!(condition(&api, "a", "ScalingActive").1, "the HPA target's scale is missing a selector");
     assert_eq!(recorded_events(&api, "SelectorRequired"), ["selector is required"]);
     assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), ["selector is required"]);
     widget(&api, 2, "app in web");
     let wrong = "couldn't convert selector into a corresponding internal selector object: ";
-    api.until("condition", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
+    api.wait_until("condition", |api| condition(api, "a", "ScalingActive").1.starts_with(wrong)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,16 +287,16 @@ async fn failed_scale_update_is_retried() {
     let api = start();
     widget(&api, 2, "app=web");
     uses(&api, "800m");
-    api.refuse(&format!("PUT {WIDGET}/scale"), 409);
+    api.refuse_next(&format!("PUT {WIDGET}/scale"), 409);
     autoscaler(&api, "a", &json!({}));
-    api.until("condition", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
+    api.wait_until("condition", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
     let of = "cpu resource utilization (percentage of request)";
     assert_eq!(
         recorded_events(&api, "FailedRescale"),
         [format!("New size: 4; reason: {of} above target; error: Conflict")]
     );
     assert_eq!(replicas(&api), 2);
-    api.until("there are more", |api| replicas(api) == 4).await;
+    api.wait_until("there are more", |api| replicas(api) == 4).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,12 +312,12 @@ async fn custom_and_external_metrics_scale() {
     let values = json!({"items": [item("one", "10"), item("two", "20")]});
     api.put("apis/custom.metrics.k8s.io/v1beta2/namespaces/x/pods/*", values);
     autoscaler(&api, "a", &json!({"metrics": hits}));
-    api.until("it is measured", |api| replicas(api) == 3).await;
+    api.wait_until("it is measured", |api| replicas(api) == 3).await;
     assert_eq!(recorded_events(&api, "SuccessfulRescale"), ["New size: 3; reason: pods metric hits above target"]);
     let queue = json!([{"type": "External", "external": {"metric": {"name": "queue"}, "target": average}}]);
     api.put("apis/external.metrics.k8s.io/v1beta1/namespaces/x/queue/all", json!({"metadata": {}, "value": "60"}));
     autoscaler(&api, "a", &json!({"metrics": queue}));
-    api.until("it is measured", |api| replicas(api) == 6).await;
+    api.wait_until("it is measured", |api| replicas(api) == 6).await;
     let gadget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "web"});
     let value = json!({"type": "Value", "value": "1k"});
     let load =
@@ -323,7 +325,7 @@ async fn custom_and_external_metrics_scale() {
     let values = json!({"items": [item("web", "5k")]});
     api.put("apis/custom.metrics.k8s.io/v1beta2/namespaces/x/widgets.example.com/web", values);
     autoscaler(&api, "a", &json!({"metrics": load}));
-    api.until("it is measured", |api| replicas(api) == 10).await;
+    api.wait_until("it is measured", |api| replicas(api) == 10).await;
     assert!(
         recorded_events(&api, "SuccessfulRescale")
             .contains(&"New size: 10; reason: Widget metric load above target".to_owned())
@@ -337,11 +339,12 @@ async fn unresponsive_metrics_server_times_out() {
     uses(&api, "800m");
     // Missing metrics are not reported right after the start.
     sleep(Duration::from_secs(15)).await;
-    api.hang(&format!("GET {METRICS}"));
+    api.hang_next(&format!("GET {METRICS}"));
     let began = Instant::now();
     autoscaler(&api, "a", &json!({}));
-    api.until("condition", |api| condition(api, "a", "ScalingActive").1.ends_with("context deadline exceeded")).await;
+    api.wait_until("condition", |api| condition(api, "a", "ScalingActive").1.ends_with("context deadline exceeded"))
+        .await;
     assert!(began.elapsed() < Duration::from_secs(11));
-    api.until("it is measured", |api| replicas(api) == 4).await;
+    api.wait_until("it is measured", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(27));
 }

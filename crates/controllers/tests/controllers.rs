@@ -70,29 +70,29 @@ async fn namespace_keeps_default_service_account_and_root_ca() {
     let api = start();
     let began = Instant::now();
     namespace(&api, "x");
-    api.until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    api.wait_until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
     assert!(began.elapsed() < Duration::from_millis(10), "they are made at once");
     assert_eq!(api.get(CA).expect("made")["data"], json!({ "ca.crt": "PEM" }));
 
     api.delete(ACCOUNT);
-    api.until("it is made again", |api| api.get(ACCOUNT).is_some()).await;
+    api.wait_until("it is made again", |api| api.get(ACCOUNT).is_some()).await;
     api.put(CA, json!({ "metadata": { "name": "kube-root-ca.crt", "namespace": "x" }, "data": { "ca.crt": "?" } }));
-    api.until("it is put right", |api| api.get(CA).is_some_and(|ca| ca["data"]["ca.crt"] == "PEM")).await;
+    api.wait_until("it is put right", |api| api.get(CA).is_some_and(|ca| ca["data"]["ca.crt"] == "PEM")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn rejected_creation_is_retried() {
     let api = start();
-    api.refuse("POST api/v1/namespaces/x/serviceaccounts", 500);
+    api.refuse_next("POST api/v1/namespaces/x/serviceaccounts", 500);
     namespace(&api, "x");
-    api.until("it is made", |api| api.get(ACCOUNT).is_some()).await;
+    api.wait_until("it is made", |api| api.get(ACCOUNT).is_some()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespace_deletion_deletes_pods_before_other_content() {
     let api = start();
     namespace(&api, "x");
-    api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    api.wait_until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
     node(&api, "n", &ready("True"));
     pod(&api, "p", |pod| {
         pod["spec"]["nodeName"] = "n".into();
@@ -105,7 +105,7 @@ async fn namespace_deletion_deletes_pods_before_other_content() {
     api.put("api/v1/namespaces/y/configmaps/c", json!({ "metadata": { "name": "c", "namespace": "y" } }));
 
     api.delete("api/v1/namespaces/x");
-    api.until("the Pod terminates", |api| {
+    api.wait_until("the Pod terminates", |api| {
         api.get(&pod_path("p")).is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
     })
     .await;
@@ -120,7 +120,7 @@ async fn namespace_deletion_deletes_pods_before_other_content() {
     );
 
     api.remove(&pod_path("p"));
-    api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
+    api.wait_until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
     let left = |path: &str| api.list(path).len();
     assert_eq!(left("api/v1/namespaces/x/configmaps") + left("api/v1/namespaces/x/serviceaccounts"), 0);
     assert_eq!(left("apis/coordination.k8s.io/v1/namespaces/x/leases"), 0);
@@ -131,15 +131,15 @@ async fn namespace_deletion_deletes_pods_before_other_content() {
 async fn undeletable_content_is_reported_and_blocks_nothing_else() {
     let api = start();
     namespace(&api, "x");
-    api.until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
-    (0..20).for_each(|_| api.refuse("DELETE api/v1/namespaces/x/configmaps", 403));
+    api.wait_until("the account is made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    (0..20).for_each(|_| api.refuse_next("DELETE api/v1/namespaces/x/configmaps", 403));
     api.delete("api/v1/namespaces/x");
     let failure = |api: &FakeApi| {
         api.get("api/v1/namespaces/x").map(|x| condition(&x, "NamespaceDeletionContentFailure")["reason"].clone())
     };
-    api.until("the condition is reported", |api| failure(api) == Some("ContentDeletionFailed".into())).await;
+    api.wait_until("the condition is reported", |api| failure(api) == Some("ContentDeletionFailed".into())).await;
     assert!(api.get(ACCOUNT).is_none(), "the others went");
-    api.until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
+    api.wait_until("the namespace is gone", |api| api.get("api/v1/namespaces/x").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn unscheduled_terminating_pod_is_deleted_at_once() {
         pod["status"] = json!({ "phase": "Pending" });
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     });
-    api.until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
     assert_eq!(api.removed(&pod_path("p")).expect("it was there")["status"]["phase"], "Failed");
     assert!(began.elapsed() < Duration::from_secs(1));
 }
@@ -164,7 +164,7 @@ async fn oldest_terminated_pods_beyond_threshold_are_deleted() {
             pod["metadata"]["creationTimestamp"] = format!("2026-01-0{day}T00:00:00Z").into();
         });
     }
-    api.until("two are left", |api| api.list("api/v1/pods").len() == 2).await;
+    api.wait_until("two are left", |api| api.list("api/v1/pods").len() == 2).await;
     assert!(["a", "d"].iter().all(|name| api.get(&pod_path(name)).is_some()), "the evicted and the oldest went");
 }
 
@@ -176,7 +176,7 @@ async fn pods_of_a_deleted_node_fail_after_40_seconds() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
     api.remove("api/v1/nodes/n");
-    api.until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(&pod_path("p")).is_none()).await;
     let waited = began.elapsed();
     assert!((40..42).contains(&waited.as_secs()), "{waited:?}");
     let last = api.removed(&pod_path("p")).expect("it was there");
@@ -205,7 +205,7 @@ async fn terminating_pods_on_out_of_service_node_are_deleted() {
             });
         }
     }
-    api.until("it is gone", |api| api.get(&pod_path("out-ends")).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(&pod_path("out-ends")).is_none()).await;
     assert_eq!(api.removed(&pod_path("out-ends")).expect("it was there")["status"]["phase"], "Failed");
     tokio::time::sleep(Duration::from_secs(40)).await;
     for name in ["out-stays", "ready-ends", "ready-stays", "silent-ends", "silent-stays"] {
@@ -220,13 +220,13 @@ async fn node_taints_are_reconciled_from_registration() {
     node(&api, "other", &ready("True"));
     node(&api, "n", &json!({}));
     let not_ready = "node.kubernetes.io/not-ready:NoSchedule";
-    api.until("it is tainted", |api| taints(api, "n") == [not_ready]).await;
+    api.wait_until("it is tainted", |api| taints(api, "n") == [not_ready]).await;
     node(&api, "n", &ready("True"));
-    api.until("it is not", |api| taints(api, "n").is_empty()).await;
+    api.wait_until("it is not", |api| taints(api, "n").is_empty()).await;
     node(&api, "n", &ready("False"));
-    api.until("it is again", |api| taints(api, "n").len() == 2).await;
+    api.wait_until("it is again", |api| taints(api, "n").len() == 2).await;
     node(&api, "other", &ready("False"));
-    api.until("no Pod has to leave", |api| taints(api, "n") == [not_ready] && taints(api, "other") == [not_ready])
+    api.wait_until("no Pod has to leave", |api| taints(api, "n") == [not_ready] && taints(api, "other") == [not_ready])
         .await;
 }
 
@@ -238,7 +238,8 @@ async fn node_labels_are_copied_to_deprecated_names() {
     api.put("api/v1/nodes/n", labels(&new));
     let expected = json!({ "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",
         "beta.kubernetes.io/arch": "arm64" });
-    api.until("they have", |api| api.get("api/v1/nodes/n").is_some_and(|n| n["metadata"]["labels"] == expected)).await;
+    api.wait_until("they have", |api| api.get("api/v1/nodes/n").is_some_and(|n| n["metadata"]["labels"] == expected))
+        .await;
     let old = json!({ "beta.kubernetes.io/os": "linux" });
     api.put("api/v1/nodes/n", labels(&old));
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -262,14 +263,14 @@ async fn node_without_heartbeat_becomes_unknown_unless_lease_renews() {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
     });
-    api.until("it is unreachable", |api| taints(api, "silent").len() == 2).await;
+    api.wait_until("it is unreachable", |api| taints(api, "silent").len() == 2).await;
     let waited = began.elapsed();
     assert!((50..52).contains(&waited.as_secs()), "{waited:?}");
     let node = api.get("api/v1/nodes/silent").expect("a node");
     let is_ready = condition(&node, "Ready");
     assert_eq!((&is_ready["status"], &is_ready["reason"]), (&json!("Unknown"), &json!("NodeStatusUnknown")));
     assert_eq!(is_ready["message"], "Kubelet stopped posting node status.");
-    api.until("its Pod is not ready", |api| {
+    api.wait_until("its Pod is not ready", |api| {
         api.get(&pod_path("p")).is_some_and(|pod| condition(&pod, "Ready")["status"] == "False")
     })
     .await;
@@ -293,7 +294,7 @@ async fn stale_disruption_target_is_cleared() {
     let target = |api: &FakeApi, name: &str| {
         condition(&api.get(&pod_path(name)).expect("a Pod"), "DisruptionTarget")["status"].clone()
     };
-    api.until("it is not to be", |api| target(api, "old") == "False").await;
+    api.wait_until("it is not to be", |api| target(api, "old") == "False").await;
     assert_eq!(target(&api, "late"), "True", "the kubelet takes its time");
 }
 
@@ -302,7 +303,7 @@ async fn idle_controllers_write_nothing() {
     let api = start();
     namespace(&api, "x");
     pod(&api, "p", |_| {});
-    api.until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
+    api.wait_until("both are made", |api| api.get(ACCOUNT).is_some() && api.get(CA).is_some()).await;
     let before = api.writes();
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert_eq!(api.writes(), before);
@@ -327,9 +328,9 @@ async fn aggregated_cluster_role_follows_its_parts() {
     };
     part("b", "list");
     part("a", "get");
-    api.until("both are in it", |api| verbs(api) == "get list").await;
+    api.wait_until("both are in it", |api| verbs(api) == "get list").await;
     part("a", "watch");
-    api.until("it follows", |api| verbs(api) == "watch list").await;
+    api.wait_until("it follows", |api| verbs(api) == "watch list").await;
     api.delete(&path("b"));
-    api.until("what is gone is gone from it", |api| verbs(api) == "watch").await;
+    api.wait_until("what is gone is gone from it", |api| verbs(api) == "watch").await;
 }

@@ -43,8 +43,8 @@ async fn object_without_owners_is_deleted_with_its_dependents() {
     make(&api, "e", &[], &[]);
     make(&api, "f", &[], &[]);
     api.delete(&path("a"));
-    api.until("b and c are gone", |api| api.get(&path("b")).is_none() && api.get(&path("c")).is_none()).await;
-    api.until("d knows its loss", |api| owners(api, "d") == ["e"]).await;
+    api.wait_until("b and c are gone", |api| api.get(&path("b")).is_none() && api.get(&path("c")).is_none()).await;
+    api.wait_until("d knows its loss", |api| owners(api, "d") == ["e"]).await;
     assert!(api.get(&path("e")).is_some() && api.get(&path("f")).is_some());
 }
 
@@ -59,7 +59,8 @@ async fn unknown_owner_is_looked_up_before_deletion() {
     make(&api, "mistaken", &[other], &[]);
     let unknown = json!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"});
     make(&api, "strange", &[unknown], &[]);
-    api.until("both are gone", |api| api.get(&path("lost")).is_none() && api.get(&path("mistaken")).is_none()).await;
+    api.wait_until("both are gone", |api| api.get(&path("lost")).is_none() && api.get(&path("mistaken")).is_none())
+        .await;
     assert!(api.get(&path("strange")).is_some(), "nobody can say that its owner is gone");
 }
 
@@ -75,10 +76,10 @@ async fn foreground_deletion_deletes_dependents_first() {
     let goes =
         |api: &FakeApi, name| api.get(&path(name)).is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
     // Dependents that do not block the deletion are deleted, too.
-    api.until("b and c are being deleted", |api| goes(api, "b") && goes(api, "c")).await;
+    api.wait_until("b and c are being deleted", |api| goes(api, "b") && goes(api, "c")).await;
     assert!(api.get(&path("a")).is_some(), "b holds it");
     make(&api, "b", &[], &[]);
-    api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
+    api.wait_until("a is gone", |api| api.get(&path("a")).is_none()).await;
     assert!(goes(&api, "c"), "a did not wait for it");
 }
 
@@ -87,16 +88,16 @@ async fn orphaned_dependents_lose_their_owner_reference() {
     let api = start();
     make(&api, "a", &[], &["orphan"]);
     make(&api, "b", &[owner("a")], &[]);
-    api.refuse("PATCH api/v1/namespaces/x/configmaps/b", 409);
+    api.refuse_next("PATCH api/v1/namespaces/x/configmaps/b", 409);
     api.delete(&path("a"));
-    api.until("a is gone", |api| api.get(&path("a")).is_none()).await;
+    api.wait_until("a is gone", |api| api.get(&path("a")).is_none()).await;
     assert_eq!(owners(&api, "b"), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unlistable_kind_delays_collection_by_30_seconds() {
     let (api, start) = (FakeApi::new(), Instant::now());
-    (0..200).for_each(|_| api.refuse("GET apis/coordination.k8s.io/v1/leases", 500));
+    (0..200).for_each(|_| api.refuse_next("GET apis/coordination.k8s.io/v1/leases", 500));
     tokio::spawn(controllers::run(api.client(), Options::default(), CancellationToken::new()));
     make(&api, "a", &[], &[]);
     make(&api, "b", &[owner("a")], &[]);
@@ -104,10 +105,10 @@ async fn unlistable_kind_delays_collection_by_30_seconds() {
     make(&api, "d", &[owner("c")], &[]);
     api.delete(&path("a"));
     api.delete(&path("c"));
-    api.until("b is gone", |api| api.get(&path("b")).is_none()).await;
+    api.wait_until("b is gone", |api| api.get(&path("b")).is_none()).await;
     assert_eq!(start.elapsed().as_secs(), 30);
     // A Lease that c owns would be deleted once it is observed.
     assert!(api.get(&path("c")).is_some());
-    api.until("c is gone", |api| api.get(&path("c")).is_none()).await;
+    api.wait_until("c is gone", |api| api.get(&path("c")).is_none()).await;
     assert_eq!((api.refusals("GET apis/coordination.k8s.io/v1/leases"), owners(&api, "d").len()), (0, 0));
 }

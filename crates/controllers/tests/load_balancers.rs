@@ -19,7 +19,7 @@ fn address(api: &FakeApi, name: &str) -> Value {
 }
 
 async fn until(api: &FakeApi, name: &str, ip: &str) {
-    api.until(&format!("{name} has {ip}"), |api| address(api, name) == ip).await;
+    api.wait_until(&format!("{name} has {ip}"), |api| address(api, name) == ip).await;
 }
 
 async fn start() -> FakeApi {
@@ -47,17 +47,18 @@ async fn services_get_distinct_addresses_or_wait() {
     put(&api, "other", json!({"type": "NodePort"}));
     until(&api, "b", "10.9.8.2").await;
     let ensured = ("EnsuredLoadBalancer".to_owned(), "Ensured load balancer".to_owned());
-    api.until("the Event is recorded", |api| recorded_events(api, "b").contains(&ensured)).await;
+    api.wait_until("the Event is recorded", |api| recorded_events(api, "b").contains(&ensured)).await;
     put(&api, "c", balanced.clone());
     let full = "Error syncing load balancer: failed to ensure load balancer: all addresses of 10.9.8.0/30 are taken";
     let full = ("SyncLoadBalancerFailed".to_owned(), full.to_owned());
-    api.until("the Event about the exhausted pool is recorded", |api| recorded_events(api, "c").contains(&full)).await;
+    api.wait_until("the Event about the exhausted pool is recorded", |api| recorded_events(api, "c").contains(&full))
+        .await;
     assert_eq!((address(&api, "c"), address(&api, "other")), (Value::Null, Value::Null));
     api.remove(&path("a"));
     until(&api, "c", "10.9.8.1").await;
     // When a Service changes its type, the API server clears its status, which releases the address.
     put(&api, "d", json!({"type": "LoadBalancer", "loadBalancerIP": "10.9.8.2"}));
-    api.until("it waits", |api| !recorded_events(api, "d").is_empty()).await;
+    api.wait_until("it waits", |api| !recorded_events(api, "d").is_empty()).await;
     put(&api, "b", json!({"type": "ClusterIP"}));
     until(&api, "d", "10.9.8.2").await;
 }

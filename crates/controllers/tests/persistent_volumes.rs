@@ -1,7 +1,7 @@
 //! Tests of the persistent volume controller against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
-use controllers::{Directories, Options, Provisioner};
+use controllers::{Options, Provisioner, VolumeDirectories};
 use fake_api::FakeApi;
 use serde_json::{Value, json};
 use std::io;
@@ -24,8 +24,8 @@ struct Nowhere {
     removed: Arc<AtomicBool>,
 }
 
-impl Directories for Nowhere {
-    fn make(&self, volume: &str) -> io::Result<PathBuf> {
+impl VolumeDirectories for Nowhere {
+    fn create(&self, volume: &str) -> io::Result<PathBuf> {
         Ok(PathBuf::from("/data").join(volume))
     }
 
@@ -88,15 +88,15 @@ async fn claim_binds_existing_volume_which_is_retained() {
         "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s",
         "hostPath": {"path": "/data"}, "persistentVolumeReclaimPolicy": "Retain"}}),
     );
-    api.until("it is free", |api| is(api, VOLUME, "Available")).await;
+    api.wait_until("it is free", |api| is(api, VOLUME, "Available")).await;
     claim(&api, json!({}));
-    api.until("both are bound", |api| is(api, VOLUME, "Bound") && is(api, CLAIM, "Bound")).await;
+    api.wait_until("both are bound", |api| is(api, VOLUME, "Bound") && is(api, CLAIM, "Bound")).await;
     let bound = api.get(CLAIM).expect("a claim");
     assert_eq!((&bound["spec"]["volumeName"], &bound["status"]["capacity"]["storage"]), (&json!("v"), &json!("2Gi")));
     assert_eq!(bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"], "yes");
     assert_eq!(api.get(VOLUME).expect("a volume")["spec"]["claimRef"]["uid"], "1");
     api.delete(CLAIM);
-    api.until("it is released", |api| is(api, VOLUME, "Released")).await;
+    api.wait_until("it is released", |api| is(api, VOLUME, "Released")).await;
     // The volume is not bound to another claim.
     claim(&api, json!({"uid": "2"}));
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -109,20 +109,20 @@ async fn provisioned_volume_is_deleted_with_its_claim() {
     let api = start(&directories);
     class(&api, "Delete");
     claim(&api, json!({}));
-    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    api.wait_until("it is bound", |api| is(api, CLAIM, "Bound")).await;
     let made = api.get(MADE).expect("a volume");
     assert_eq!(made["spec"]["local"]["path"], "/data/pvc-1");
     assert_eq!((&made["spec"]["capacity"]["storage"], &made["spec"]["storageClassName"]), (&json!("1Gi"), &json!("s")));
     directories.busy.store(true, Ordering::Relaxed);
     api.delete(CLAIM);
-    api.until("it fails", |api| is(api, MADE, "Failed")).await;
-    api.until("the Event is recorded", |api| recorded_events(api, "VolumeFailedDelete").is_some()).await;
+    api.wait_until("it fails", |api| is(api, MADE, "Failed")).await;
+    api.wait_until("the Event is recorded", |api| recorded_events(api, "VolumeFailedDelete").is_some()).await;
     assert_eq!(
         recorded_events(&api, "VolumeFailedDelete").expect("an event"),
         "failed to delete volume \"pvc-1\": resource busy"
     );
     directories.busy.store(false, Ordering::Relaxed);
-    api.until("it is gone", |api| api.get(MADE).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(MADE).is_none()).await;
     assert!(directories.removed.load(Ordering::Relaxed));
 }
 
@@ -132,12 +132,12 @@ async fn deleted_bound_volume_deletes_its_data() {
     let api = start(&directories);
     class(&api, "Delete");
     claim(&api, json!({}));
-    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    api.wait_until("it is bound", |api| is(api, CLAIM, "Bound")).await;
     api.delete(MADE);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(MADE).is_some() && !directories.removed.load(Ordering::Relaxed), "its claim is still there");
     api.delete(CLAIM);
-    api.until("it is gone", |api| api.get(MADE).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(MADE).is_none()).await;
     assert!(directories.removed.load(Ordering::Relaxed));
 }
 
@@ -159,30 +159,31 @@ async fn volume_that_cannot_be_reclaimed_fails() {
     let moved = was_bound("moved", "Delete", json!({"pv.kubernetes.io/provisioned-by": "podium/local"}));
     let others = was_bound("others", "Delete", json!({"pv.kubernetes.io/provisioned-by": "example.com/disk"}));
     let why = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
-    api.until("two have failed", |api| is(api, &by_hand, "Failed") && is(api, &recycled, "Failed")).await;
+    api.wait_until("two have failed", |api| is(api, &by_hand, "Failed") && is(api, &recycled, "Failed")).await;
     let no_plugin = "Error getting deleter volume plugin for volume \"by-hand\": no deletable volume plugin matched";
     assert_eq!(why(&by_hand).as_deref(), Some(no_plugin));
-    api.until("another has failed", |api| is(api, &moved, "Failed")).await;
+    api.wait_until("another has failed", |api| is(api, &moved, "Failed")).await;
     assert_eq!(why(&moved).as_deref(), Some("failed to delete volume \"moved\": invalid input parameter"));
     assert_eq!(why(&recycled).as_deref(), Some("No recycler plugin found for the volume!"));
-    api.until("it is for others", |api| is(api, &others, "Released")).await;
+    api.wait_until("it is for others", |api| is(api, &others, "Released")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn claim_waits_for_its_class_and_is_lost_without_volume() {
     let api = start(&Nowhere::default());
     claim(&api, json!({}));
-    api.until("the provisioning failure is recorded", |api| recorded_events(api, "ProvisioningFailed").is_some()).await;
+    api.wait_until("the provisioning failure is recorded", |api| recorded_events(api, "ProvisioningFailed").is_some())
+        .await;
     assert_eq!(
         recorded_events(&api, "ProvisioningFailed").expect("an event"),
         "storageclass.storage.k8s.io \"s\" not found"
     );
     class(&api, "Retain");
-    api.until("it is bound", |api| is(api, CLAIM, "Bound")).await;
+    api.wait_until("it is bound", |api| is(api, CLAIM, "Bound")).await;
     assert_eq!(api.get(MADE).expect("a volume")["metadata"]["finalizers"], json!(["kubernetes.io/pv-protection"]));
     api.remove(MADE);
-    api.until("it is lost", |api| is(api, CLAIM, "Lost")).await;
-    api.until("the Event is recorded", |api| recorded_events(api, "ClaimLost").is_some()).await;
+    api.wait_until("it is lost", |api| is(api, CLAIM, "Lost")).await;
+    api.wait_until("the Event is recorded", |api| recorded_events(api, "ClaimLost").is_some()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +196,7 @@ async fn failed_provisioning_is_reported_and_rescheduled() {
     );
     claim(&api, json!({"annotations": {"volume.kubernetes.io/selected-node": "elsewhere"}}));
     let annotations = |api: &FakeApi| api.get(CLAIM).expect("a claim")["metadata"]["annotations"].clone();
-    api.until("it is given up", |api| annotations(api)["volume.kubernetes.io/selected-node"].is_null()).await;
+    api.wait_until("it is given up", |api| annotations(api)["volume.kubernetes.io/selected-node"].is_null()).await;
     let why = "Failed to provision volume with StorageClass \"s\": volumes of \"podium/local\" are on node \"n\" only, \
                not on \"elsewhere\"";
     assert_eq!(recorded_events(&api, "ProvisioningFailed").expect("an event"), why);
@@ -214,14 +215,14 @@ async fn ephemeral_volume_claim_is_owned_by_its_pod() {
         "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Pending"}}),
     );
     let path = "api/v1/namespaces/x/persistentvolumeclaims/p-v";
-    api.until("it is made", |api| api.get(path).is_some()).await;
+    api.wait_until("it is made", |api| api.get(path).is_some()).await;
     assert_eq!(api.get(path).expect("a claim")["metadata"]["ownerReferences"][0]["uid"], "7");
     api.remove(path);
-    api.until("it is made again", |api| api.get(path).is_some()).await;
+    api.wait_until("it is made again", |api| api.get(path).is_some()).await;
     // The failure is recorded as an Event of the Pod.
-    api.refuse("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
+    api.refuse_next("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
     api.remove(path);
-    api.until("the Event is recorded", |api| recorded_events(api, "FailedBinding").is_some()).await;
+    api.wait_until("the Event is recorded", |api| recorded_events(api, "FailedBinding").is_some()).await;
     let why = recorded_events(&api, "FailedBinding").expect("an event");
     assert!(why.starts_with("ephemeral volume v: create PVC p-v: "), "{why}");
 }

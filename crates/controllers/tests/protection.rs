@@ -32,12 +32,12 @@ async fn claim_is_deleted_after_its_last_pod() {
     api.put(POD, json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": "Running"}}));
     api.put(CLAIM, json!({"metadata": {"name": "c", "namespace": "x"}}));
     let held = json!(["kubernetes.io/pvc-protection"]);
-    api.until("an old one is held", |api| finalizers(api, CLAIM) == held).await;
+    api.wait_until("an old one is held", |api| finalizers(api, CLAIM) == held).await;
     api.delete(CLAIM);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(finalizers(&api, CLAIM), held, "it is used");
     api.remove(POD);
-    api.until("it is let go", |api| api.get(CLAIM).is_none()).await;
+    api.wait_until("it is let go", |api| api.get(CLAIM).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,11 +53,11 @@ async fn unbound_volume_is_deleted_then_its_class() {
     );
     api.put(VOLUME, volume);
     api.put(CLASS, json!({"metadata": {"name": "fast"}, "driverName": "d"}));
-    api.until("it is held", |api| finalizers(api, CLASS) == json!(["kubernetes.io/vac-protection"])).await;
+    api.wait_until("it is held", |api| finalizers(api, CLASS) == json!(["kubernetes.io/vac-protection"])).await;
     api.delete(VOLUME);
     api.delete(CLASS);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(VOLUME).is_some() && api.get(CLASS).is_some(), "both are used");
     api.remove(CLAIM);
-    api.until("both are let go", |api| api.get(VOLUME).is_none() && api.get(CLASS).is_none()).await;
+    api.wait_until("both are let go", |api| api.get(VOLUME).is_none() && api.get(CLASS).is_none()).await;
 }

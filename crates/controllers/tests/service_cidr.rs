@@ -35,7 +35,7 @@ async fn start() -> FakeApi {
     api.put(RANGE, range("own", "10.97.0.0/24"));
     let held = json!(["networking.k8s.io/service-cidr-finalizer"]);
     let ready_condition = ("True".to_owned(), String::new(), "Kubernetes Service CIDR is ready".to_owned());
-    api.until("it is held and ready", |api| {
+    api.wait_until("it is held and ready", |api| {
         api.get(RANGE).expect("a range")["metadata"]["finalizers"] == held && ready(api, RANGE) == ready_condition
     })
     .await;
@@ -50,11 +50,11 @@ async fn range_is_kept_for_its_only_addresses() {
     let message =
         "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
     let ready_condition = ("False".to_owned(), "Terminating".to_owned(), message.to_owned());
-    api.until("it says why", |api| ready(api, RANGE) == ready_condition).await;
+    api.wait_until("it says why", |api| ready(api, RANGE) == ready_condition).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(RANGE).is_some(), "it is held");
     api.remove(ADDRESS);
-    api.until("it is let go", |api| api.get(RANGE).is_none()).await;
+    api.wait_until("it is let go", |api| api.get(RANGE).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,8 +65,8 @@ async fn range_is_deleted_when_a_wider_one_covers_it() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.get(RANGE).is_some(), "it is held");
     api.put(WIDER, range("wider", "10.96.0.0/12"));
-    api.until("it is let go", |api| api.get(RANGE).is_none()).await;
-    api.until("the other is ready", |api| ready(api, WIDER).0 == "True").await;
+    api.wait_until("it is let go", |api| api.get(RANGE).is_none()).await;
+    api.wait_until("the other is ready", |api| ready(api, WIDER).0 == "True").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn unused_range_is_deleted_after_the_grace_period() {
     api.put(ADDRESS, address(false));
     let began = Instant::now();
     api.delete(RANGE);
-    api.until("it is let go", |api| api.get(RANGE).is_none()).await;
+    api.wait_until("it is let go", |api| api.get(RANGE).is_none()).await;
     let took = began.elapsed();
     assert!((Duration::from_secs(10)..Duration::from_secs(15)).contains(&took), "{took:?}");
 }

@@ -56,14 +56,14 @@ async fn pod_is_evicted_after_its_toleration_seconds() {
     assert!(!goes(&api, "at-once"), "nothing is wrong yet");
     let began = Instant::now();
     node(&api, "n", &["broken"]);
-    api.until("it goes", |api| goes(api, "at-once")).await;
+    api.wait_until("it goes", |api| goes(api, "at-once")).await;
     assert!(began.elapsed() < Duration::from_secs(1));
     let conditions = api.get(&path("at-once")).expect("it is held")["status"]["conditions"].clone();
     let target = &conditions[0];
     assert_eq!((&target["type"], &target["status"]), (&json!("DisruptionTarget"), &json!("True")));
     assert_eq!(target["reason"], "DeletionByTaintManager");
     assert_eq!(target["message"], "Taint manager: deleting due to NoExecute taint");
-    api.until("the other goes", |api| goes(api, "later")).await;
+    api.wait_until("the other goes", |api| goes(api, "later")).await;
     let waited = began.elapsed();
     assert!((60..62).contains(&waited.as_secs()), "{waited:?}");
     assert_eq!(recorded_events(&api), ["Marking for deletion Pod x/at-once", "Marking for deletion Pod x/later"]);
@@ -76,7 +76,7 @@ async fn removed_taint_cancels_the_eviction() {
     pod(&api, "p", Some(60));
     tokio::time::sleep(Duration::from_secs(50)).await;
     node(&api, "n", &[]);
-    api.until("the Event is recorded", |api| !recorded_events(api).is_empty()).await;
+    api.wait_until("the Event is recorded", |api| !recorded_events(api).is_empty()).await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(!goes(&api, "p"));
     assert_eq!(recorded_events(&api), ["Cancelling deletion of Pod x/p"]);
@@ -84,7 +84,7 @@ async fn removed_taint_cancels_the_eviction() {
     node(&api, "n", &["broken"]);
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert!(!goes(&api, "p"));
-    api.until("it goes", |api| goes(api, "p")).await;
+    api.wait_until("it goes", |api| goes(api, "p")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn additional_taint_keeps_the_eviction_start() {
     let began = Instant::now();
     tokio::time::sleep(Duration::from_secs(50)).await;
     node(&api, "n", &["broken", "burning"]);
-    api.until("it goes", |api| goes(api, "p")).await;
+    api.wait_until("it goes", |api| goes(api, "p")).await;
     let waited = began.elapsed();
     assert!((50..52).contains(&waited.as_secs()), "what is not tolerated at all counts at once: {waited:?}");
 }

@@ -1,7 +1,7 @@
 //! Tests of the token controller and the legacy token cleaner against a fake API server, on a paused clock.
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
-use controllers::{Options, TokenMaker};
+use controllers::{Options, TokenIssuer};
 use fake_api::FakeApi;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,8 @@ const SECRET: &str = "api/v1/namespaces/x/secrets/s";
 
 fn start() -> FakeApi {
     let api = FakeApi::new();
-    let made = TokenMaker::new(|of| Some(format!("{}/{}/{}/{}", of.namespace, of.account, of.uid, of.secret)));
-    let options = Options { token_maker: Some(made), root_ca_pem: Some("PEM".into()), ..Options::default() };
+    let made = TokenIssuer::new(|of| Some(format!("{}/{}/{}/{}", of.namespace, of.account, of.uid, of.secret)));
+    let options = Options { token_issuer: Some(made), root_ca_pem: Some("PEM".into()), ..Options::default() };
     tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
     api
 }
@@ -35,13 +35,13 @@ async fn token_secret_is_filled_and_deleted_with_its_account() {
     let api = start();
     api.put(ACCOUNT, account("1"));
     api.put(SECRET, secret(None));
-    api.until("it is filled", |api| api.get(SECRET).is_some_and(|s| !s["data"].is_null())).await;
+    api.wait_until("it is filled", |api| api.get(SECRET).is_some_and(|s| !s["data"].is_null())).await;
     let filled = api.get(SECRET).expect("a Secret");
     // Base64 of `PEM`, `x` and `x/app/1/s`.
     assert_eq!(filled["data"], json!({"ca.crt": "UEVN", "namespace": "eA==", "token": "eC9hcHAvMS9z"}));
     assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"], "1");
     api.remove(ACCOUNT);
-    api.until("it is deleted", |api| api.get(SECRET).is_none()).await;
+    api.wait_until("it is deleted", |api| api.get(SECRET).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +49,7 @@ async fn token_secret_of_a_recreated_account_is_deleted() {
     let api = start();
     api.put(ACCOUNT, account("2"));
     api.put(SECRET, secret(Some("1")));
-    api.until("it is deleted", |api| api.get(SECRET).is_none()).await;
+    api.wait_until("it is deleted", |api| api.get(SECRET).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,10 +57,10 @@ async fn deleted_secret_is_removed_from_its_account() {
     let api = start();
     api.put(ACCOUNT, account("1"));
     api.put(SECRET, secret(None));
-    api.until("it is filled", |api| api.get(SECRET).is_some_and(|s| !s["data"].is_null())).await;
+    api.wait_until("it is filled", |api| api.get(SECRET).is_some_and(|s| !s["data"].is_null())).await;
     api.remove(SECRET);
     let names = |api: &FakeApi| api.get(ACCOUNT).expect("an account")["secrets"].clone();
-    api.until("it is not named", |api| names(api) == json!([{"name": "t"}])).await;
+    api.wait_until("it is not named", |api| names(api) == json!([{"name": "t"}])).await;
 }
 
 const TRACKING: &str = "api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
@@ -89,13 +89,13 @@ fn invalid_since(api: &FakeApi) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn token_unused_for_a_year_is_invalidated() {
     let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-last-used": "2024-06-01"}));
-    api.until("it is marked", |api| invalid_since(api).as_deref() == Some("2025-06-15")).await;
+    api.wait_until("it is marked", |api| invalid_since(api).as_deref() == Some("2025-06-15")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn token_invalid_for_a_year_is_deleted() {
     let api = cleaned("2025-06-15T00:00:00Z", json!({"kubernetes.io/legacy-token-invalid-since": "2024-06-01"}));
-    api.until("it is gone", |api| api.get(SECRET).is_none()).await;
+    api.wait_until("it is gone", |api| api.get(SECRET).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

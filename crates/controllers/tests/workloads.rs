@@ -61,20 +61,20 @@ async fn stateful_set_creates_in_order_and_updates_in_reverse() {
     let api = FakeApi::new();
     run(&api, &clock());
     stateful_set(&api, "one");
-    api.until("the first is made", |api| names(api, PODS) == ["web-0"]).await;
+    api.wait_until("the first is made", |api| names(api, PODS) == ["web-0"]).await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(names(&api, PODS), ["web-0"], "the second waits for the first");
     ready(&api, "web-0");
-    api.until("the second is made", |api| names(api, PODS) == ["web-0", "web-1"]).await;
+    api.wait_until("the second is made", |api| names(api, PODS) == ["web-0", "web-1"]).await;
     ready(&api, "web-1");
-    api.until("all are counted", |api| api.get(SET).is_some_and(|set| set["status"]["readyReplicas"] == 2)).await;
+    api.wait_until("all are counted", |api| api.get(SET).is_some_and(|set| set["status"]["readyReplicas"] == 2)).await;
     stateful_set(&api, "two");
-    api.until("the last is new", |api| image(api, "web-1") == "two").await;
+    api.wait_until("the last is new", |api| image(api, "web-1") == "two").await;
     assert_eq!(image(&api, "web-0"), "one");
     ready(&api, "web-1");
-    api.until("the first is new", |api| image(api, "web-0") == "two").await;
+    api.wait_until("the first is new", |api| image(api, "web-0") == "two").await;
     ready(&api, "web-0");
-    api.until("the rollout is over", |api| {
+    api.wait_until("the rollout is over", |api| {
         let status = api.get(SET).expect("a set")["status"].clone();
         status["currentRevision"] == status["updateRevision"] && status["updatedReplicas"] == 2
     })
@@ -91,10 +91,10 @@ async fn rejected_stateful_set_pod_is_retried_before_others() {
     let api = FakeApi::new();
     run(&api, &clock());
     for code in [403, 500] {
-        api.refuse("POST api/v1/namespaces/x/pods", code);
+        api.refuse_next("POST api/v1/namespaces/x/pods", code);
     }
     stateful_set(&api, "one");
-    api.until("it is made", |api| names(api, PODS) == ["web-0"]).await;
+    api.wait_until("it is made", |api| names(api, PODS) == ["web-0"]).await;
     let events = api.list("api/v1/namespaces/x/events");
     let failed = events.iter().filter(|event| event["reason"] == "FailedCreate").map(|event| event["message"].clone());
     assert_eq!(
@@ -111,8 +111,10 @@ async fn rejected_stateful_set_pod_is_recreated_with_backoff() {
     stateful_set(&api, "one");
     let (began, mut made) = (Instant::now(), Vec::new());
     while made.len() < 6 {
-        api.until("it is made", |api| api.get(&format!("{PODS}/web-0")).is_some_and(|pod| pod["status"].is_null()))
-            .await;
+        api.wait_until("it is made", |api| {
+            api.get(&format!("{PODS}/web-0")).is_some_and(|pod| pod["status"].is_null())
+        })
+        .await;
         made.push(began.elapsed().as_secs());
         let mut pod = api.get(&format!("{PODS}/web-0")).expect("a Pod");
         pod["status"] = json!({"phase": "Failed", "reason": "NodeAffinity"});
@@ -121,7 +123,7 @@ async fn rejected_stateful_set_pod_is_recreated_with_backoff() {
     assert_eq!(made, [0, 0, 1, 3, 7, 15]);
     // Another template is tried at once.
     stateful_set(&api, "two");
-    api.until("it is new", |api| image(api, "web-0") == "two").await;
+    api.wait_until("it is new", |api| image(api, "web-0") == "two").await;
     assert_eq!(began.elapsed().as_secs(), 15);
 }
 
@@ -144,7 +146,7 @@ fn cron_status(api: &FakeApi) -> Value {
 
 async fn complete(api: &FakeApi, job: &str, time: &str) {
     let known = |api: &FakeApi| api.get(&format!("{JOBS}/{job}")).unwrap_or_default();
-    api.until("the controller of Jobs has seen it", |api| known(api)["status"]["conditions"].is_array()).await;
+    api.wait_until("the controller of Jobs has seen it", |api| known(api)["status"]["conditions"].is_array()).await;
     let mut object = known(api);
     object["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}],
         "startTime": "2026-01-01T00:00:00Z", "completionTime": time});
@@ -161,21 +163,21 @@ async fn cron_job_starts_a_job_each_minute_and_keeps_history() {
     let (api, clock, began) = (FakeApi::new(), clock(), Instant::now());
     let stop = run(&api, &clock);
     cron_job(&api, &json!({}));
-    api.until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
+    api.wait_until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
     let waited = began.elapsed().as_millis();
     assert!((60_000..60_200).contains(&waited), "{waited} ms");
-    api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:01:00Z").await;
+    api.wait_until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:01:00Z").await;
     let active = &cron_status(&api)["active"][0];
     assert!(active["name"] == tick(1) && active["resourceVersion"].is_string(), "{active}");
     complete(&api, &tick(1), "2026-01-01T00:01:30Z").await;
-    api.until("its end is noted", |api| cron_status(api)["lastSuccessfulTime"] == "2026-01-01T00:01:30Z").await;
+    api.wait_until("its end is noted", |api| cron_status(api)["lastSuccessfulTime"] == "2026-01-01T00:01:30Z").await;
     assert_eq!(cron_status(&api)["active"], Value::Null);
     // A restarted controller starts no Job twice.
     stop.cancel();
     run(&api, &clock);
-    api.until("the next is started", |api| names(api, JOBS) == [tick(1), tick(2)]).await;
+    api.wait_until("the next is started", |api| names(api, JOBS) == [tick(1), tick(2)]).await;
     complete(&api, &tick(2), "2026-01-01T00:02:30Z").await;
-    api.until("the oldest goes", |api| names(api, JOBS) == [tick(2)]).await;
+    api.wait_until("the oldest goes", |api| names(api, JOBS) == [tick(2)]).await;
     let made = api.writes().iter().filter(|line| line.starts_with(&format!("POST {JOBS}"))).count();
     assert_eq!(made, 2);
 }
@@ -185,11 +187,12 @@ async fn schedule_in_seconds_starts_one_job_per_minute() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"schedule": "@every 20s"}));
-    api.until("one is started", |api| names(api, JOBS) == [tick(0)]).await;
+    api.wait_until("one is started", |api| names(api, JOBS) == [tick(0)]).await;
     complete(&api, &tick(0), "2026-01-01T00:00:30Z").await;
-    api.until("its time has come again", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:00:40Z").await;
+    api.wait_until("its time has come again", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:00:40Z")
+        .await;
     assert_eq!((names(&api, JOBS), &cron_status(&api)["active"]), (vec![tick(0)], &Value::Null));
-    api.until("the next minute has its own", |api| names(api, JOBS) == [tick(0), tick(1)]).await;
+    api.wait_until("the next minute has its own", |api| names(api, JOBS) == [tick(0), tick(1)]).await;
     let events = api.list("api/v1/namespaces/x/events");
     let ends = events.iter().filter(|event| event["reason"] == "SawCompletedJob").map(|event| event["count"].clone());
     assert_eq!(ends.collect::<Vec<_>>(), [1]);
@@ -200,18 +203,18 @@ async fn cron_job_forbids_or_replaces_active_jobs() {
     let api = FakeApi::new();
     run(&api, &clock());
     cron_job(&api, &json!({"concurrencyPolicy": "Forbid"}));
-    api.until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
+    api.wait_until("one is started", |api| names(api, JOBS) == [tick(1)]).await;
     let forbidden = |api: &FakeApi| {
         api.list("api/v1/namespaces/x/events").iter().any(|event| event["reason"] == "JobAlreadyActive")
     };
-    api.until("the second is not", forbidden).await;
+    api.wait_until("the second is not", forbidden).await;
     assert_eq!(names(&api, JOBS), [tick(1)]);
     // The schedule is unchanged: the skipped time is started at once.
     let mut cron = api.get("apis/batch/v1/namespaces/x/cronjobs/tick").expect("a CronJob");
     cron["spec"]["concurrencyPolicy"] = json!("Replace");
     api.put("apis/batch/v1/namespaces/x/cronjobs/tick", cron);
-    api.until("it takes its place", |api| names(api, JOBS) == [tick(2)]).await;
-    api.until("the next takes its place", |api| names(api, JOBS) == [tick(3)]).await;
+    api.wait_until("it takes its place", |api| names(api, JOBS) == [tick(2)]).await;
+    api.wait_until("the next takes its place", |api| names(api, JOBS) == [tick(3)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,14 +225,14 @@ async fn changed_cron_schedule_has_no_missed_times() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(names(&api, JOBS), [""; 0]);
     cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
-    api.until("the next is started", |api| names(api, JOBS) == [tick(14)]).await;
-    api.until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:14:00Z").await;
+    api.wait_until("the next is started", |api| names(api, JOBS) == [tick(14)]).await;
+    api.wait_until("it is noted", |api| cron_status(api)["lastScheduleTime"] == "2026-01-01T00:14:00Z").await;
     // A suspended schedule does have missed times: the last one is started when it is resumed.
     cron_job(&api, &json!({"schedule": "*/7 * * * *", "suspend": true}));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(names(&api, JOBS), [tick(14)]);
     cron_job(&api, &json!({"schedule": "*/7 * * * *"}));
-    api.until("the last is started", |api| names(api, JOBS) == [tick(14), tick(21)]).await;
+    api.wait_until("the last is started", |api| names(api, JOBS) == [tick(14), tick(21)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,14 +242,14 @@ async fn replication_controller_keeps_its_replicas() {
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
     let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template});
     api.put(RC, json!({"metadata": {"name": "web", "namespace": "x", "uid": "u"}, "spec": spec}));
-    api.until("both are made", |api| names(api, PODS).len() == 2).await;
+    api.wait_until("both are made", |api| names(api, PODS).len() == 2).await;
     let made = names(&api, PODS);
     let owner = api.list(PODS)[0]["metadata"]["ownerReferences"][0].clone();
     assert_eq!((&owner["kind"], &owner["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
     made.iter().for_each(|pod| ready(&api, pod));
-    api.until("both are counted", |api| api.get(RC).is_some_and(|rc| rc["status"]["readyReplicas"] == 2)).await;
+    api.wait_until("both are counted", |api| api.get(RC).is_some_and(|rc| rc["status"]["readyReplicas"] == 2)).await;
     api.delete(&format!("{PODS}/{}", made[0]));
-    api.until("another is made", |api| names(api, PODS).len() == 2 && !names(api, PODS).contains(&made[0])).await;
+    api.wait_until("another is made", |api| names(api, PODS).len() == 2 && !names(api, PODS).contains(&made[0])).await;
     let events = api.list("api/v1/namespaces/x/events");
     assert!(events.iter().all(|event| event["source"]["component"] == "replication-controller"), "{events:?}");
 }

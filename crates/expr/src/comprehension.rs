@@ -164,7 +164,7 @@ impl Macro<'_> {
                 continue;
             }
             match evaluator.eval(body, &inner) {
-                Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
+                Err(EvalError::CostLimitExceeded) => return Err(EvalError::CostLimitExceeded),
                 Err(error) => first_error = first_error.or(Some(error)),
                 Ok(result) => results.push((key, result)),
             }

@@ -39,7 +39,7 @@ impl Evaluator {
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         let left = self.left.checked_sub(cost);
         self.left = left.unwrap_or(0);
-        left.map(drop).ok_or(EvalError::TooExpensive)
+        left.map(drop).ok_or(EvalError::CostLimitExceeded)
     }
 
     pub(crate) fn eval(&mut self, expr: &IdedExpr, scope: &Scope<'_>) -> Outcome {
@@ -102,7 +102,7 @@ impl Evaluator {
             let found = inner_value.as_ref().and_then(|v| field(v, &key));
             return Ok(if select.test { Value::Bool(found.is_some()) } else { optional(found) });
         }
-        if let Value::Asking(asking) = &operand
+        if let Value::Authorizer(asking) = &operand
             && asking.stage == "authorizer"
             && select.field == "requestResource"
         {
@@ -128,7 +128,7 @@ impl Evaluator {
                 _ => Err(EvalError::overload()),
             },
             (op::NOT_STRICTLY_FALSE, [one]) => match self.eval(one, scope) {
-                Err(EvalError::TooExpensive) => Err(EvalError::TooExpensive),
+                Err(EvalError::CostLimitExceeded) => Err(EvalError::CostLimitExceeded),
                 value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
             },
             (op::OPT_SELECT | op::OPT_INDEX, [operand, key]) => {
@@ -184,7 +184,7 @@ impl Evaluator {
                 Ok(Value::Bool(value)) if value == deciding => return Ok(Value::Bool(deciding)),
                 Ok(Value::Bool(_)) => {}
                 Ok(_) => first_error = first_error.or(Some(EvalError::overload())),
-                Err(EvalError::TooExpensive) => return Err(EvalError::TooExpensive),
+                Err(EvalError::CostLimitExceeded) => return Err(EvalError::CostLimitExceeded),
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
@@ -220,7 +220,7 @@ fn literal(literal: &LiteralValue) -> Value {
         LiteralValue::Double(d) => Value::Double(*d.inner()),
         LiteralValue::Int(i) => Value::Int(*i.inner()),
         LiteralValue::Null => Value::Null,
-        LiteralValue::String(s) => Value::text(s.inner()),
+        LiteralValue::String(s) => Value::string(s.inner()),
         LiteralValue::UInt(u) => Value::Uint(*u.inner()),
     }
 }

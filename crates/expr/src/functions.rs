@@ -12,8 +12,8 @@ mod strings;
 mod timestamp;
 mod url;
 
-pub use authorizer::{Asking, Authorize, Question, Verdict};
-pub(crate) use timestamp::duration;
+pub use authorizer::{AuthorizationAttributes, AuthorizationDecision, Authorizer, AuthorizerBuilder};
+pub(crate) use timestamp::parse_duration;
 
 use crate::{
     EvalError, Value,
@@ -225,7 +225,7 @@ pub(crate) fn apply(evaluator: &mut Evaluator, name: &str, target: Option<&Value
         Some(target @ (Value::Time(_) | Value::Duration(_))) => timestamp::call_method(name, target, args),
         Some(Value::Quantity(amount)) => quantity::call_method(name, *amount, args),
         Some(Value::Semver(version)) => semver::call_method(name, version, args),
-        Some(Value::Asking(asking)) => authorizer::call_method(evaluator, name, asking, args),
+        Some(Value::Authorizer(asking)) => authorizer::call_method(evaluator, name, asking, args),
         Some(Value::Verdict(verdict)) => authorizer::call_decision_method(name, verdict, args),
         Some(Value::Format(format)) => format::validate(name, format, args),
         Some(target @ (Value::Url(_) | Value::Ip(_) | Value::Cidr(..))) => net::call_method(name, target, args),

@@ -37,7 +37,7 @@ impl Value {
             | Self::Cidr(..)
             | Self::Format(_)
             | Self::Semver(_)
-            | Self::Asking(_)
+            | Self::Authorizer(_)
             | Self::Verdict(_) => return Err(none()),
         })
     }
@@ -54,7 +54,7 @@ impl From<&Json> for Value {
                 (None, Some(whole)) if whole.fract() == 0.0 && whole.abs() < 9e15 => Self::Int(whole as i64),
                 (None, number) => Self::Double(number.unwrap_or_default()),
             },
-            Json::String(text) => Self::text(text),
+            Json::String(text) => Self::string(text),
             Json::Array(items) => Self::List(Arc::new(items.iter().map(Self::from).collect())),
             Json::Object(fields) => {
                 let entries = fields.iter().map(|(name, field)| (Key::String(name.as_str().into()), Self::from(field)));

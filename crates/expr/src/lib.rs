@@ -19,7 +19,7 @@ mod type_check;
 mod types;
 mod value;
 
-pub use functions::{Asking, Authorize, Question, Verdict};
+pub use functions::{AuthorizationAttributes, AuthorizationDecision, Authorizer, AuthorizerBuilder};
 pub use types::Type;
 pub use value::{Key, Value};
 
@@ -51,8 +51,8 @@ pub const RESERVED: [&str; 18] = [
 
 /// Parses a duration with Go's syntax: `1h30m`.
 #[must_use]
-pub fn duration(text: &str) -> Option<jiff::SignedDuration> {
-    functions::duration(text)
+pub fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
+    functions::parse_duration(text)
 }
 
 /// Maximum nesting depth of an expression.
@@ -75,7 +75,7 @@ pub struct Budget {
 impl Budget {
     /// Returns the budget of match conditions (`RuntimeCELCostBudgetMatchConditions`).
     #[must_use]
-    pub fn of_conditions() -> Self {
+    pub fn for_match_conditions() -> Self {
         Self { left: 2_500_000 }
     }
 }
@@ -94,18 +94,18 @@ impl Default for Budget {
 pub enum EvalError {
     /// Evaluation error, with the message of `cel-go`.
     #[error("{0}")]
-    Wrong(String),
+    Failed(String),
     /// The cost limit of one evaluation is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
-    TooExpensive,
+    CostLimitExceeded,
     /// The budget is exhausted.
     #[error("operation cancelled: actual cost limit exceeded")]
-    Spent,
+    BudgetExhausted,
 }
 
 impl EvalError {
     pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self::Wrong(why.into())
+        Self::Failed(why.into())
     }
 
     pub(crate) fn overload() -> Self {
@@ -141,7 +141,7 @@ impl Program {
 
     /// Returns whether the expression refers to a variable.
     #[must_use]
-    pub fn mentions(&self, name: &str) -> bool {
+    pub fn uses_variable(&self, name: &str) -> bool {
         mentions(&self.expr, name)
     }
 
@@ -156,7 +156,7 @@ impl Program {
         let value = evaluator.eval(&self.expr, &scope);
         budget.left -= before - evaluator.left;
         match value {
-            Err(EvalError::TooExpensive) if before < PER_CALL_LIMIT => Err(EvalError::Spent),
+            Err(EvalError::CostLimitExceeded) if before < PER_CALL_LIMIT => Err(EvalError::BudgetExhausted),
             value => value,
         }
     }

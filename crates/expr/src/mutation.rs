@@ -51,7 +51,7 @@ fn check_type_path(path: &str, value_type: &Type) -> Result<(), String> {
 /// Escapes a key for a JSON pointer (`jsonpatch.escapeKey`).
 pub(crate) fn escape_key(args: &[Value]) -> Outcome {
     match args {
-        [Value::String(key)] => Ok(Value::text(&key.replace('~', "~0").replace('/', "~1"))),
+        [Value::String(key)] => Ok(Value::string(&key.replace('~', "~0").replace('/', "~1"))),
         _ => Err(EvalError::overload()),
     }
 }

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 fn object() -> (Type, Value) {
     let fields = [
-        ("name", Type::STRING, Value::text("web")),
+        ("name", Type::STRING, Value::string("web")),
         ("replicas", Type::INT, Value::Int(3)),
         ("ratio", Type::DOUBLE, Value::Double(0.5)),
-        ("tags", Type::list(Type::STRING), Value::list(vec![Value::text("a"), Value::text("b")])),
+        ("tags", Type::list(Type::STRING), Value::list(vec![Value::string("a"), Value::string("b")])),
         ("any", Type::Dyn, Value::Null),
-        ("cpu", Type::STRING, Value::text("1500m")),
+        ("cpu", Type::STRING, Value::string("1500m")),
     ];
     let (mut types, mut values) = (BTreeMap::new(), BTreeMap::new());
     for (name, of, value) in fields {
@@ -206,16 +206,22 @@ fn expensive_or_deep_expression_ends() {
 #[derive(Debug)]
 struct PodAuthorizer;
 
-impl crate::Authorize for PodAuthorizer {
-    fn decide(&self, question: &crate::Question) -> crate::Verdict {
-        let crate::Question { account, path, verb, group, resource, subresource, namespace, name, .. } = question;
+impl crate::Authorizer for PodAuthorizer {
+    fn authorize(&self, question: &crate::AuthorizationAttributes) -> crate::AuthorizationDecision {
+        let crate::AuthorizationAttributes {
+            account, path, verb, group, resource, subresource, namespace, name, ..
+        } = question;
         let subject = account.as_ref().map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name} "));
         let target = path.clone().unwrap_or_else(|| format!("{resource}.{group}/{subresource} {namespace}/{name}"));
-        crate::Verdict { allowed: resource == "pods", reason: format!("{subject}{verb} {target}") }
+        crate::AuthorizationDecision { allowed: resource == "pods", reason: format!("{subject}{verb} {target}") }
     }
 
-    fn request(&self) -> crate::Question {
-        crate::Question { resource: "pods".to_owned(), name: "own".to_owned(), ..crate::Question::default() }
+    fn request(&self) -> crate::AuthorizationAttributes {
+        crate::AuthorizationAttributes {
+            resource: "pods".to_owned(),
+            name: "own".to_owned(),
+            ..crate::AuthorizationAttributes::default()
+        }
     }
 }
 
@@ -223,7 +229,7 @@ impl crate::Authorize for PodAuthorizer {
 fn authorizer_check_is_built_from_method_calls() {
     let check = |source: &str, expected: &str| {
         let got = Program::compile(source, &[("authorizer", Type::AUTHORIZER)]).and_then(|program| {
-            let value = Value::Asking(Arc::new(crate::Asking::new(Arc::new(PodAuthorizer))));
+            let value = Value::Authorizer(Arc::new(crate::AuthorizerBuilder::new(Arc::new(PodAuthorizer))));
             program.evaluate(&[("authorizer", value)], &mut Budget::default()).map_err(|e| e.to_string())
         });
         let got = match got {
@@ -258,7 +264,7 @@ fn mutation_types_require_the_pseudo_variable() {
         Ok::<_, String>(format!("{} {json}", program.result()))
     };
     let known =
-        |source: &str| read(source, &[Type::CHANGES]).map_err(|why| why.lines().next().unwrap_or("").to_owned());
+        |source: &str| read(source, &[Type::MUTATION_TYPES]).map_err(|why| why.lines().next().unwrap_or("").to_owned());
     assert_eq!(
         known("Object{a: Object.a{b: [1, 2u, 'x', null, 1.5]}}").as_deref(),
         Ok(r#"Object {"a":{"b":[1,2,"x",null,1.5]}}"#)
@@ -297,8 +303,8 @@ fn cost_is_limited_per_evaluation_and_by_the_budget() {
     let mut budget = Budget::default();
     for _ in 0..10 {
         assert!(cheap.evaluate(&[], &mut Budget { ..budget }).is_ok());
-        assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::TooExpensive)));
+        assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::CostLimitExceeded)));
     }
-    assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::Spent)));
-    assert!(matches!(cheap.evaluate(&[], &mut budget), Err(EvalError::Spent)));
+    assert!(matches!(costly.evaluate(&[], &mut budget), Err(EvalError::BudgetExhausted)));
+    assert!(matches!(cheap.evaluate(&[], &mut budget), Err(EvalError::BudgetExhausted)));
 }

@@ -77,7 +77,9 @@ fn type_of(expr: &IdedExpr, scope: &TypeScope<'_>) -> TypeResult {
             }
             Ok(Type::Map(Box::new(Type::Dyn)))
         }
-        Expr::Struct(ty) if scope.get(Type::CHANGES.0).is_some() && mutation::is_mutation_type(&ty.type_name) => {
+        Expr::Struct(ty)
+            if scope.get(Type::MUTATION_TYPES.0).is_some() && mutation::is_mutation_type(&ty.type_name) =>
+        {
             for entry in &ty.entries {
                 if let EntryExpr::StructField(entry) = &entry.expr {
                     let value_type = type_of(&entry.value, scope)?;

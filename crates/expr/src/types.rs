@@ -41,7 +41,7 @@ impl Type {
     pub const AUTHORIZER: Self = Self::Named("authorizer");
 
     /// Pseudo variable that enables the mutation types `Object{...}` and `JSONPatch{...}` in an expression.
-    pub const CHANGES: (&'static str, Self) = ("@changes", Self::Dyn);
+    pub const MUTATION_TYPES: (&'static str, Self) = ("@changes", Self::Dyn);
 
     /// Returns the type of a list.
     #[must_use]

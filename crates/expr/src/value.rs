@@ -1,6 +1,6 @@
 //! CEL values.
 
-use crate::{Asking, EvalError, Verdict};
+use crate::{AuthorizationDecision, AuthorizerBuilder, EvalError};
 use api::quantity::Amount;
 use jiff::{SignedDuration, Timestamp};
 use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
@@ -47,9 +47,9 @@ pub enum Value {
     /// A semantic version.
     Semver(Arc<Semver>),
     /// An authorizer or a check that is being built.
-    Asking(Arc<Asking>),
+    Authorizer(Arc<AuthorizerBuilder>),
     /// The decision of an authorizer.
-    Verdict(Arc<Verdict>),
+    Verdict(Arc<AuthorizationDecision>),
 }
 
 /// The key of a map.
@@ -73,7 +73,7 @@ pub struct Semver {
 impl Value {
     /// Creates a string.
     #[must_use]
-    pub fn text(text: &str) -> Self {
+    pub fn string(text: &str) -> Self {
         Self::String(text.into())
     }
 
@@ -119,7 +119,7 @@ impl Value {
             Self::Url(_) => "kubernetes.URL",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Semver(_) => "kubernetes.Semver",
-            Self::Asking(_) => "kubernetes.authorization.Authorizer",
+            Self::Authorizer(_) => "kubernetes.authorization.Authorizer",
             Self::Verdict(_) => "kubernetes.authorization.Decision",
         }
     }

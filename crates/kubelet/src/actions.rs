@@ -17,7 +17,7 @@ pub(crate) use container::runtime_image;
 use crate::{Shared, pod_worker::PodMessage, status, volumes};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
-use lifecycle::{Action, ContainerFact, Event, Pod, SandboxFact, VolumesFact};
+use lifecycle::{Action, ContainerEvent, Pod, PodLifecycleEvent, SandboxEvent, VolumeEvent};
 use runtime::{ContainerId, SandboxId, StopSignal};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -58,20 +58,20 @@ async fn lock_volumes(shared: &Shared, pod: &Pod) -> Option<tokio::sync::OwnedMu
     Some(lock.lock_owned().await)
 }
 
-async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumesFact {
+async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumeEvent {
     let _guard = lock_volumes(shared, pod).await;
     match volumes::set_up(shared, pod).await {
-        Ok(()) => VolumesFact::Mounted,
-        Err(messages) => VolumesFact::Failed { messages },
+        Ok(()) => VolumeEvent::Mounted,
+        Err(messages) => VolumeEvent::Failed { messages },
     }
 }
 
-async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumesFact, String> {
+async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumeEvent, String> {
     let _guard = lock_volumes(shared, pod).await;
     volumes::tear_down(shared, pod).await?;
     shared.cgroups.remove(pod.object()).await?;
     update_burstable_shares(shared, Some(pod.uid()));
-    Ok(VolumesFact::Unmounted)
+    Ok(VolumeEvent::Unmounted)
 }
 
 /// Updates the CPU shares of the Burstable QoS cgroup from the requests of active Pods; `terminating` is terminating now.
@@ -87,30 +87,35 @@ pub(crate) async fn execute(
     pod: &Pod,
     action: Action,
     sender: &UnboundedSender<PodMessage>,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<PodLifecycleEvent>, String> {
     let key = action.key();
     match action {
-        Action::Admit => Ok(vec![Event::Admission(admit::admit(shared, pod).await)]),
-        Action::MountVolumes => Ok(vec![Event::Volumes(mount_volumes(shared, pod).await)]),
-        Action::UnmountVolumes => Ok(vec![Event::Volumes(unmount_volumes(shared, pod).await?)]),
-        Action::CreateSandbox { attempt } => Ok(vec![Event::Sandbox(sandbox::create(shared, pod, attempt).await)]),
+        Action::Admit => Ok(vec![PodLifecycleEvent::Admission(admit::admit(shared, pod).await)]),
+        Action::MountVolumes => Ok(vec![PodLifecycleEvent::Volumes(mount_volumes(shared, pod).await)]),
+        Action::UnmountVolumes => Ok(vec![PodLifecycleEvent::Volumes(unmount_volumes(shared, pod).await?)]),
+        Action::CreateSandbox { attempt } => {
+            Ok(vec![PodLifecycleEvent::Sandbox(sandbox::create(shared, pod, attempt).await)])
+        }
         Action::StopSandbox { id } => {
             shared.runtime.stop_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
-            Ok(vec![Event::Sandbox(SandboxFact::Stopped { id })])
+            Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Stopped { id })])
         }
         Action::RemoveSandbox { id } => {
             shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
             volumes::remove_pod_dirs(shared, pod).await?;
             shared.images.image_released.notify_one();
-            Ok(vec![Event::Sandbox(SandboxFact::Removed { id })])
+            Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id })])
         }
         Action::EnsureImage { container, pull, .. } => {
             let (image, fact) = image::ensure_image_exists(shared, pod, &container, pull, sender).await;
-            Ok(vec![Event::Image { container, image, fact }])
+            Ok(vec![PodLifecycleEvent::Image { container, image, fact }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
             let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;
-            Ok(facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect())
+            Ok(facts
+                .into_iter()
+                .map(|fact| PodLifecycleEvent::Container { container: container.clone(), fact })
+                .collect())
         }
         Action::StopContainer { id, grace, signal, .. } => {
             let signal = signal.as_deref().and_then(StopSignal::parse);
@@ -122,15 +127,15 @@ pub(crate) async fn execute(
             container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
             shared.images.image_released.notify_one();
-            Ok(vec![Event::Container { container, fact: ContainerFact::Removed { id } }])
+            Ok(vec![PodLifecycleEvent::Container { container, fact: ContainerEvent::Removed { id } }])
         }
         Action::DeleteFromApi if is_static(pod.object()) => {
             shared.mirror_pods.remove(pod.object());
-            Ok(vec![Event::Done(key), Event::Gone])
+            Ok(vec![PodLifecycleEvent::ActionSucceeded(key), PodLifecycleEvent::Removed])
         }
         Action::DeleteFromApi => {
             if status::delete(shared, pod).await {
-                Ok(vec![Event::Done(key)])
+                Ok(vec![PodLifecycleEvent::ActionSucceeded(key)])
             } else {
                 Err("API server did not accept the deletion".to_owned())
             }

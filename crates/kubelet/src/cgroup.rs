@@ -175,7 +175,7 @@ impl CgroupManager {
         let burstable = pods.filter_map(|p| p.spec.as_ref()).filter(|s| resources::qos_class(s) == QosClass::Burstable);
         let cpu = burstable
             .map(resource_config::requested_cpu)
-            .fold(api::quantity::Amount::ZERO, api::quantity::Amount::plus);
+            .fold(api::quantity::Amount::ZERO, api::quantity::Amount::saturating_add);
         let path = self.qos_cgroup(QosClass::Burstable);
         if let Err(error) = hierarchy.set(&path, &ResourceConfig::shares(cpu_conversion::shares(cpu))) {
             tracing::warn!(%error, "failed to set the CPU shares of Burstable Pods");

@@ -11,7 +11,7 @@ use crate::{
     Shared,
     logs::{self, KILLED},
 };
-use lifecycle::{ContainerExit, ContainerFact, Event, Pod};
+use lifecycle::{ContainerEvent, ContainerExit, Pod, PodLifecycleEvent};
 use runtime::Exit;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the event for a runtime's exit event, or `None` if only the runtime's container status has all facts.
-pub(crate) async fn early_exit(shared: &Shared, pod: &Pod, id: &str, exit: &Exit) -> Option<Event> {
+pub(crate) async fn early_exit(shared: &Shared, pod: &Pod, id: &str, exit: &Exit) -> Option<PodLifecycleEvent> {
     // A failed start reports its own exit, and the event may be about an earlier container.
     let started_at = pod.running_since(id)?;
     let container = pod.name_of(id)?;
@@ -40,7 +40,7 @@ pub(crate) async fn early_exit(shared: &Shared, pod: &Pod, id: &str, exit: &Exit
         started_at: Some(started_at),
         finished_at: exit.finished_at,
     };
-    Some(Event::Container { container, fact: ContainerFact::Reaped { id: id.to_owned(), exit } })
+    Some(PodLifecycleEvent::Container { container, fact: ContainerEvent::Reaped { id: id.to_owned(), exit } })
 }
 
 /// Returns whether all processes of a container end with its first one: the kernel ends a PID namespace as a whole.
@@ -72,7 +72,7 @@ pub(crate) fn has_memory_limit(pod: &Pod, container: &str) -> bool {
 pub(crate) async fn wait_log_complete(shared: &Shared, uid: &str, id: &str) {
     let Some(mut state) = shared.pods.by_uid(uid).map(|handle| handle.state) else { return };
     // The state of a removed Pod does not change any more: its log is as complete as it gets.
-    if tokio::time::timeout(LOG_TIMEOUT, state.wait_for(|pod| !pod.is_clearing(id))).await.is_err() {
+    if tokio::time::timeout(LOG_TIMEOUT, state.wait_for(|pod| !pod.is_cleaning_up(id))).await.is_err() {
         tracing::warn!(container = id, "runtime did not finish container cleanup, reading the log as it is");
     }
 }

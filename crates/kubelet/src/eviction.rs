@@ -3,8 +3,11 @@
 use crate::{Shared, blocking, images::gc, pod_stats, pod_worker::PodMessage, pods, system_stats::SystemStats};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use lifecycle::{
-    Event, EventKind, Eviction, Pod, Pressure,
-    eviction::{Candidate, EvictionPolicy, NodeFigures, Starved, Watch, has_limits, is_enough, over_limits, victim},
+    EventKind, Eviction, NodePressure, Pod, PodLifecycleEvent,
+    eviction::{
+        EvictionCandidate, EvictionManager, EvictionPolicy, MetThreshold, SignalObservations, has_local_storage_limits,
+        is_reclaimed, local_storage_eviction, select_victim,
+    },
 };
 use parking_lot::Mutex;
 use std::{
@@ -28,7 +31,7 @@ const POD_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Evictions {
     policy: EvictionPolicy,
     figures: SystemStats,
-    watch: Mutex<Watch>,
+    watch: Mutex<EvictionManager>,
     /// Next check of local storage limits.
     rest_until: Mutex<Option<Instant>>,
     /// Evictions by signal.
@@ -53,7 +56,7 @@ impl Evictions {
     }
 
     /// Returns the current pressure conditions.
-    pub(crate) fn pressures(&self) -> Vec<Pressure> {
+    pub(crate) fn pressures(&self) -> Vec<NodePressure> {
         self.watch.lock().pressures().to_vec()
     }
 
@@ -96,7 +99,7 @@ pub(crate) async fn run(shared: &Shared) {
 async fn wait_for_cleanup(shared: &Shared, uid: &str) {
     let Some(mut state) = shared.pods.by_uid(uid).map(|h| h.state) else { return };
     // An error means that the worker has ended.
-    let _ = state.wait_for(|pod| pod.has_made_room(shared.now())).await;
+    let _ = state.wait_for(|pod| pod.has_released_resources(shared.now())).await;
 }
 
 /// Observes the signals once and evicts Pods (upstream's `synchronize`). Returns the UIDs of the evicted Pods.
@@ -137,7 +140,7 @@ pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
     }
 }
 
-async fn node_figures(shared: &Shared, image_fs: PathBuf) -> NodeFigures {
+async fn node_figures(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
     let figures = shared.evictions.figures.clone();
     let pods = shared.cgroups.pods_memory();
     let read = blocking::run(move || Ok(figures.signal_observations(&image_fs, pods)));
@@ -146,7 +149,7 @@ async fn node_figures(shared: &Shared, image_fs: PathBuf) -> NodeFigures {
 
 fn candidates(shared: &Shared) -> Vec<Arc<Pod>> {
     let mut all = pod_stats::active(shared);
-    all.retain(|pod| !pod.is_ending(shared.now()) && !pod.awaits_list());
+    all.retain(|pod| !pod.is_ending(shared.now()) && !pod.awaits_relist());
     all
 }
 
@@ -156,11 +159,11 @@ async fn evict_over_local_storage_limits(shared: &Shared, split: bool) -> Vec<St
         return Vec::new();
     }
     let mut pods = candidates(shared);
-    pods.retain(|pod| has_limits(pods::spec(pod)));
+    pods.retain(|pod| has_local_storage_limits(pods::spec(pod)));
     let (mut evicted, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
     for stats in pod_stats::collect(shared, pods, true).await {
         counted &= stats.is_counted();
-        if let Some(eviction) = over_limits(&stats.pod, &stats.figures(), split) {
+        if let Some(eviction) = local_storage_eviction(&stats.pod, &stats.figures(), split) {
             evicted.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
@@ -169,17 +172,17 @@ async fn evict_over_local_storage_limits(shared: &Shared, split: bool) -> Vec<St
     evicted
 }
 
-async fn evict_one(shared: &Shared, starved: &Starved, split: bool, image_fs: PathBuf) -> Vec<String> {
+async fn evict_one(shared: &Shared, starved: &MetThreshold, split: bool, image_fs: PathBuf) -> Vec<String> {
     let message = format!("Attempting to reclaim {}", starved.resource());
     shared.recorder.record_node(EventKind::Warning, "EvictionThresholdMet", message);
-    if starved.takes_unused_first(split) && reclaim_node_level_resources(shared, image_fs).await {
+    if starved.reclaims_unused_first(split) && reclaim_node_level_resources(shared, image_fs).await {
         tracing::info!(resource = starved.resource(), "reclaimed enough unused resources, no Pod is evicted");
         return Vec::new();
     }
     let stats = pod_stats::collect(shared, candidates(shared), true).await;
-    let candidates: Vec<Candidate> =
-        stats.iter().map(|s| Candidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
-    let chosen = victim(starved, &candidates, split);
+    let candidates: Vec<EvictionCandidate> =
+        stats.iter().map(|s| EvictionCandidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
+    let chosen = select_victim(starved, &candidates, split);
     let evicted = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
     evicted.into_iter().collect()
 }
@@ -190,7 +193,7 @@ async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> boo
     let with_dead_containers =
         shared.pods.all().into_iter().filter(|handle| handle.state.borrow().keeps_dead_containers());
     let removals = with_dead_containers.map(|handle| async move {
-        let _ = handle.messages.send(PodMessage::Event(Event::DiskFull));
+        let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::DiskFull));
         let mut state = handle.state;
         let _ = state.wait_for(|pod| !pod.keeps_dead_containers()).await;
     });
@@ -200,7 +203,7 @@ async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> boo
     };
     // A hanging runtime must not block the eviction.
     let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
-    is_enough(&shared.evictions.policy, &node_figures(shared, image_fs).await)
+    is_reclaimed(&shared.evictions.policy, &node_figures(shared, image_fs).await)
 }
 
 /// Evicts a Pod by a message to its worker. Returns the Pod's UID.
@@ -208,7 +211,7 @@ fn evict(shared: &Shared, pod: &ApiPod, eviction: Eviction, signal: &'static str
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let handle = shared.pods.by_uid(&uid)?;
     tracing::info!(pod = pod.metadata.name, why = eviction.message, "evicting a Pod");
-    handle.messages.send(PodMessage::Event(Event::Evicted(eviction))).ok()?;
+    handle.messages.send(PodMessage::Event(PodLifecycleEvent::Evicted(eviction))).ok()?;
     shared.evictions.count(signal);
     Some(uid)
 }

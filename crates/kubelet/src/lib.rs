@@ -69,7 +69,7 @@ pub use config::{
 };
 pub use images::provider::{CredentialProviderError, CredentialProviders};
 pub use network_readiness::{NetworkReadiness, PodNetwork};
-pub use static_pods::PodRules;
+pub use static_pods::PodDefaulter;
 pub use volumes::remove_data;
 
 use cgroup::CgroupManager;
@@ -109,7 +109,7 @@ pub struct Options {
     /// Configuration file of the kubelet.
     pub config: KubeletConfiguration,
     /// Defaults and validation, which apply to static Pods as to Pods of the API.
-    pub pod_rules: PodRules,
+    pub pod_rules: PodDefaulter,
     /// Clock, replaceable in tests.
     pub clock: Clock,
     /// Random seed that spreads work that is due at start.

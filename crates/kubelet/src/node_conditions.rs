@@ -1,12 +1,12 @@
 //! Conditions of the Node object, with upstream's reasons and messages (`pkg/kubelet/nodestatus/setters.go`).
 
 use k8s_openapi::api::core::v1::NodeCondition;
-use lifecycle::Pressure;
+use lifecycle::NodePressure;
 use serde_json::{Value, json};
 
 /// Reasons, messages and Event reasons of a pressure condition: true and false.
 struct PressureTexts {
-    pressure: Pressure,
+    pressure: NodePressure,
     reasons: [&'static str; 2],
     messages: [&'static str; 2],
     events: [&'static str; 2],
@@ -14,19 +14,19 @@ struct PressureTexts {
 
 const PRESSURES: [PressureTexts; 3] = [
     PressureTexts {
-        pressure: Pressure::Memory,
+        pressure: NodePressure::Memory,
         reasons: ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"],
         messages: ["kubelet has insufficient memory available", "kubelet has sufficient memory available"],
         events: ["NodeHasInsufficientMemory", "NodeHasSufficientMemory"],
     },
     PressureTexts {
-        pressure: Pressure::Disk,
+        pressure: NodePressure::Disk,
         reasons: ["KubeletHasDiskPressure", "KubeletHasNoDiskPressure"],
         messages: ["kubelet has disk pressure", "kubelet has no disk pressure"],
         events: ["NodeHasDiskPressure", "NodeHasNoDiskPressure"],
     },
     PressureTexts {
-        pressure: Pressure::Pid,
+        pressure: NodePressure::Pid,
         reasons: ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"],
         messages: ["kubelet has insufficient PID available", "kubelet has sufficient PID available"],
         events: ["NodeHasInsufficientPID", "NodeHasSufficientPID"],
@@ -34,7 +34,7 @@ const PRESSURES: [PressureTexts; 3] = [
 ];
 
 /// Returns the conditions without timestamps, `Ready` last.
-pub(crate) fn conditions(pressures: &[Pressure], not_ready: Option<&str>) -> Vec<Value> {
+pub(crate) fn conditions(pressures: &[NodePressure], not_ready: Option<&str>) -> Vec<Value> {
     let condition = |kind: &str, holds: bool, reason: &str, message: &str| {
         let status = if holds { "True" } else { "False" };
         json!({"type": kind, "status": status, "reason": reason, "message": message})
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(pressures: &[Pressure], not_ready: Option<&str>, expected: [(&str, &str, &str); 4], told: &[&str]) {
+    fn check(pressures: &[NodePressure], not_ready: Option<&str>, expected: [(&str, &str, &str); 4], told: &[&str]) {
         let all = conditions(pressures, not_ready);
         let shown: Vec<_> = all
             .iter()
@@ -109,12 +109,12 @@ mod tests {
         let ready = ("Ready", "True", "KubeletReady");
         check(&[], None, [memory, disk, pid, ready], &[]);
         let no_memory = ("MemoryPressure", "True", "KubeletHasInsufficientMemory");
-        check(&[Pressure::Memory], None, [no_memory, disk, pid, ready], &["NodeHasInsufficientMemory"]);
+        check(&[NodePressure::Memory], None, [no_memory, disk, pid, ready], &["NodeHasInsufficientMemory"]);
         let (no_disk, no_pid) =
             (("DiskPressure", "True", "KubeletHasDiskPressure"), ("PIDPressure", "True", "KubeletHasInsufficientPID"));
         let not_ready = ("Ready", "False", "KubeletNotReady");
         check(
-            &[Pressure::Disk, Pressure::Pid],
+            &[NodePressure::Disk, NodePressure::Pid],
             Some("no runtime"),
             [memory, no_disk, no_pid, not_ready],
             &["NodeHasDiskPressure", "NodeHasInsufficientPID", "NodeNotReady"],

@@ -3,7 +3,7 @@
 use crate::config::KubeletConfiguration;
 use api::{
     quantity::Amount,
-    resources::{Amounts, add},
+    resources::{Amounts, add_resource_list},
 };
 use lifecycle::eviction::Signal;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -43,22 +43,22 @@ impl NodeResources {
             .chain(huge_pages.clone())
             .collect();
         // Memory in huge pages is not available as normal memory.
-        let huge = huge_pages.values().copied().fold(Amount::ZERO, Amount::plus);
+        let huge = huge_pages.values().copied().fold(Amount::ZERO, Amount::saturating_add);
         let mut reserved = Amounts::from([("memory".to_owned(), huge)]);
         for list in [&config.system_reserved, &config.kube_reserved] {
-            add(&mut reserved, &amounts(list));
+            add_resource_list(&mut reserved, &amounts(list));
         }
         let left = |(name, all): (&String, &Amount)| {
-            let left = all.minus(reserved.get(name).copied().unwrap_or_default());
+            let left = all.saturating_sub(reserved.get(name).copied().unwrap_or_default());
             (name.clone(), left.max(Amount::ZERO))
         };
         let unreserved: Amounts = capacity.iter().map(left).collect();
         let mut allocatable = unreserved.clone();
         let mut reservation = reserved;
         for (name, least) in hard_eviction_reservation(config, &capacity) {
-            add(&mut reservation, &Amounts::from([(name.to_owned(), least)]));
+            add_resource_list(&mut reservation, &Amounts::from([(name.to_owned(), least)]));
             if let Some(amount) = allocatable.get_mut(name) {
-                *amount = amount.minus(least).max(Amount::ZERO);
+                *amount = amount.saturating_sub(least).max(Amount::ZERO);
             }
         }
         Self { capacity, unreserved, allocatable, reservation }

@@ -7,7 +7,7 @@ mod logind;
 
 use crate::{Shared, pod_worker::PodMessage};
 use jiff::Timestamp;
-use lifecycle::{Event, EventKind, ShutdownGroup, ShutdownPod, ShutdownPolicy};
+use lifecycle::{EventKind, PodLifecycleEvent, ShutdownGroup, ShutdownPod, ShutdownPolicy};
 use logind::{Logind, LogindError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,8 @@ async fn handle_shutdown_event(shared: &Shared, policy: &ShutdownPolicy, on: boo
 async fn terminate_pods(shared: &Shared, policy: &ShutdownPolicy) {
     let admitted = shared.pods.admitted();
     let pod_state = admitted.iter().map(|handle| handle.state.borrow().clone());
-    let active: Vec<ShutdownPod> = pod_state.filter(|pod| !pod.has_left()).map(|pod| ShutdownPod::of(&pod)).collect();
+    let active: Vec<ShutdownPod> =
+        pod_state.filter(|pod| !pod.is_terminated_and_unmounted()).map(|pod| ShutdownPod::new(&pod)).collect();
     for group in policy.groups(&active) {
         let limit = group.limit;
         if tokio::time::timeout(limit, terminate_group(shared, group)).await.is_err() {
@@ -167,10 +168,10 @@ async fn terminate_group(shared: &Shared, group: ShutdownGroup) {
     let mut terminating = Vec::new();
     for (uid, eviction) in group.pods {
         let Some(handle) = shared.pods.by_uid(&uid) else { continue };
-        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(eviction)));
+        let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Evicted(eviction)));
         let mut pod_state = handle.state;
         // An error means that the worker has ended: the Pod has terminated, too.
-        terminating.push(async move { drop(pod_state.wait_for(|pod| pod.has_left()).await) });
+        terminating.push(async move { drop(pod_state.wait_for(|pod| pod.is_terminated_and_unmounted()).await) });
     }
     futures::future::join_all(terminating).await;
 }

@@ -10,7 +10,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use lifecycle::{EventKind, Pressure};
+use lifecycle::{EventKind, NodePressure};
 use runtime::Image;
 use serde_json::{Value, json};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -27,7 +27,7 @@ pub(crate) struct NodeState {
     not_ready: Option<String>,
     shutting_down: bool,
     /// Pressure conditions.
-    pressures: Vec<Pressure>,
+    pressures: Vec<NodePressure>,
     runtime_version: String,
     images: Value,
     /// Extended resources that other clients added to the node's capacity.

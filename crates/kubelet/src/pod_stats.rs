@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod as ApiPod};
 use lifecycle::{
     Pod,
-    eviction::{ContainerFigures, DiskUsage, PodFigures},
+    eviction::{ContainerUsage, DiskUsage, PodUsage},
 };
 use runtime::ContainerId;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -49,15 +49,15 @@ pub(crate) struct PodStats {
 
 impl PodStats {
     /// Returns the statistics for the eviction decision.
-    pub(crate) fn figures(&self) -> PodFigures {
+    pub(crate) fn figures(&self) -> PodUsage {
         let to_i64 = |n: Option<u64>| n.map(system_stats::saturating_i64);
-        let container = |c: &ContainerStats| ContainerFigures {
+        let container = |c: &ContainerStats| ContainerUsage {
             name: c.name.clone(),
             memory: to_i64(c.usage.working_set),
             rootfs: c.rootfs,
             logs: c.logs,
         };
-        PodFigures {
+        PodUsage {
             memory: to_i64(self.usage.working_set),
             processes: to_i64(self.usage.processes),
             containers: self.containers.iter().map(container).collect(),

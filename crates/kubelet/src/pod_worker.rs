@@ -6,7 +6,7 @@ use crate::{Shared, actions, checkpoint, status, status_reconciler::StatusReconc
 use api::{resources::Amounts, static_pod::is_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
-use lifecycle::{Action, ActionKey, Event, History, Pod, observe, plan, status as derive_status};
+use lifecycle::{Action, ActionKey, History, Pod, PodLifecycleEvent, observe, plan, status as derive_status};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -16,17 +16,17 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Message to a Pod worker.
 pub(crate) enum PodMessage {
     /// Event to apply to the Pod.
-    Event(Event),
+    Event(PodLifecycleEvent),
     /// State of the runtime, listed when the Pod had this durable revision.
-    Relisted(lifecycle::RuntimeView, u64),
+    Relisted(lifecycle::RuntimePodState, u64),
     /// An action failed and is retried after a back-off.
     BackedOff(ActionKey),
     /// An action completed, with its events or its error.
-    Completed(ActionKey, Result<Vec<Event>, String>),
+    Completed(ActionKey, Result<Vec<PodLifecycleEvent>, String>),
     /// A status write completed; the flag is false if the Pod no longer exists in the API.
     StatusWritten(Box<PodStatus>, bool),
     /// Request for the Pod's recent history.
-    GetHistory(oneshot::Sender<Vec<lifecycle::Line>>),
+    GetHistory(oneshot::Sender<Vec<lifecycle::HistoryRecord>>),
 }
 
 /// Handle of a Pod worker.
@@ -41,7 +41,7 @@ pub(crate) struct Handle {
 
 /// Starts the worker of a Pod.
 pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
-    let kubelet_started = Event::KubeletStarted { at: shared.started, random: shared.options.random };
+    let kubelet_started = PodLifecycleEvent::KubeletStarted { at: shared.started, random: shared.options.random };
     observe(&mut pod, kubelet_started, &shared.options.policy, shared.now());
     let (messages, inbox) = mpsc::unbounded_channel();
     let (publish, state) = watch::channel(Arc::new(pod.clone()));
@@ -130,7 +130,7 @@ impl PodWorker {
             PodMessage::Relisted(view, revision) => {
                 self.relist_needed = !self.no_runtime_change_in_flight() || self.pod.durable_revision() != revision;
                 if !self.relist_needed {
-                    self.observe(Event::Relisted(view), now);
+                    self.observe(PodLifecycleEvent::Relisted(view), now);
                 }
             }
             // During the back-off, a relist may show the cause. Persistent failures request relists exponentially less
@@ -148,7 +148,7 @@ impl PodWorker {
                 }
                 let events = result.unwrap_or_else(|message| {
                     tracing::warn!(pod = self.pod.name(), %key, %message, "failed to execute an action, retrying");
-                    vec![Event::Failed { key, message }]
+                    vec![PodLifecycleEvent::ActionFailed { key, message }]
                 });
                 for event in events {
                     self.observe(event, now);
@@ -157,7 +157,7 @@ impl PodWorker {
             PodMessage::StatusWritten(status, pod_exists) => {
                 self.status_write_in_flight = false;
                 if pod_exists {
-                    self.observe(Event::StatusWritten(status), now);
+                    self.observe(PodLifecycleEvent::StatusWritten(status), now);
                 }
             }
             PodMessage::GetHistory(reply) => {
@@ -167,7 +167,7 @@ impl PodWorker {
     }
 
     /// Records an event and applies it to the Pod.
-    fn observe(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: PodLifecycleEvent, now: Timestamp) {
         let policy = &self.shared.options.policy;
         self.history.push(&event, policy, now);
         observe(&mut self.pod, event, policy, now);
@@ -222,7 +222,7 @@ impl PodWorker {
         if !self.in_flight.keys().any(ActionKey::is_resize) {
             self.shared.pods.clear_accepted_resize(self.pod.uid());
         }
-        let requested = self.pod.footprint();
+        let requested = self.pod.requested_resources();
         let decreased =
             self.requested_resources.iter().any(|(name, before)| requested.get(name).is_none_or(|now| now < before));
         self.requested_resources = requested;
@@ -236,7 +236,7 @@ impl PodWorker {
         let starts = actions.iter().filter(|a| matches!(a, Action::StartContainer { .. })).map(Action::key);
         let new: Vec<_> = starts.filter(|key| !self.in_flight.contains_key(key)).collect();
         for key in new {
-            self.observe(Event::Begun(key), now);
+            self.observe(PodLifecycleEvent::ActionStarted(key), now);
         }
     }
 
@@ -279,7 +279,9 @@ impl PodWorker {
         self.in_flight.insert(key.clone(), changes);
         if let Action::Record(event) = &action {
             self.shared.recorder.record(self.pod.object(), event.clone());
-            let _ = self.messages.send(PodMessage::Completed(key.clone(), Ok(vec![Event::Done(key)])));
+            let _ = self
+                .messages
+                .send(PodMessage::Completed(key.clone(), Ok(vec![PodLifecycleEvent::ActionSucceeded(key)])));
             return;
         }
         let (shared, pod, messages) = (Arc::clone(&self.shared), self.pod.clone(), self.messages.clone());

@@ -6,13 +6,13 @@ use crate::{
     relist, runtime_events, static_pods,
 };
 use api::{
-    lean::Lean,
     static_pod::{CONFIG_SOURCE, is_mirror, is_static},
+    without_managed_fields::WithoutManagedFields,
 };
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use kube::{Api, runtime::watcher};
-use lifecycle::{Admission, Event, Pod, ResizeVerdict, Verdict};
+use lifecycle::{Admission, AdmissionDecision, Pod, PodLifecycleEvent, ResizeDecision};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -64,34 +64,38 @@ impl Pods {
 
     /// Whether any Pod has not been in a relist yet.
     pub(crate) fn awaits_relist(&self) -> bool {
-        self.all().iter().any(|handle| handle.state.borrow().awaits_list())
+        self.all().iter().any(|handle| handle.state.borrow().awaits_relist())
     }
 
     /// Waits until all Pods have been in a relist. Pods that ended while no kubelet ran must not count as active.
     pub(crate) async fn wait_relisted(&self) {
         for mut handle in self.all() {
             // An error means that the worker has ended: that Pod is not active either.
-            let _ = handle.state.wait_for(|pod| !pod.awaits_list()).await;
+            let _ = handle.state.wait_for(|pod| !pod.awaits_relist()).await;
         }
     }
 
     /// Admits a Pod by `decide`, which gets the other active Pods. A Pod that preempts others holds their resources
     /// from now
     /// on.
-    pub(crate) fn admit(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> Verdict) -> Verdict {
+    pub(crate) fn admit(
+        &self,
+        uid: &str,
+        decide: impl FnOnce(&[Arc<ApiPod>]) -> AdmissionDecision,
+    ) -> AdmissionDecision {
         let mut decisions = self.decisions.lock();
         let verdict = decide(&self.other_active_pods(uid, &decisions));
-        if !matches!(verdict, Verdict::Settled(Admission::Rejected { .. })) {
+        if !matches!(verdict, AdmissionDecision::Decided(Admission::Rejected { .. })) {
             decisions.admitted.insert(uid.to_owned());
         }
         verdict
     }
 
     /// Accepts or defers a resize by `decide`, which gets the other active Pods.
-    pub(crate) fn resize(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> ResizeVerdict) -> ResizeVerdict {
+    pub(crate) fn resize(&self, uid: &str, decide: impl FnOnce(&[Arc<ApiPod>]) -> ResizeDecision) -> ResizeDecision {
         let mut decisions = self.decisions.lock();
         let verdict = decide(&self.other_active_pods(uid, &decisions));
-        if verdict == ResizeVerdict::Fits {
+        if verdict == ResizeDecision::Fits {
             decisions.resized.insert(uid.to_owned());
         }
         verdict
@@ -110,7 +114,7 @@ impl Pods {
         let pods = self.all().into_iter().map(|h| h.state.borrow().clone());
         let active = pods.filter(|p| p.uid() != uid && !p.is_gone() && !p.has_ended());
         let admitted = active.filter(|p| p.is_admitted() || decisions.admitted.contains(p.uid()));
-        let objects = admitted.map(|p| p.in_use(decisions.resized.contains(p.uid())));
+        let objects = admitted.map(|p| p.with_max_resources(decisions.resized.contains(p.uid())));
         objects.filter(|object| !api::pod::is_terminal(object)).collect()
     }
 
@@ -132,10 +136,10 @@ impl Pods {
 
     /// Retries deferred resizes, in order of Pod priority.
     pub(crate) fn retry_deferred_resizes(&self) {
-        let mut deferred: Vec<_> = self.all().into_iter().filter(|h| h.state.borrow().waits_for_room()).collect();
+        let mut deferred: Vec<_> = self.all().into_iter().filter(|h| h.state.borrow().has_deferred_resize()).collect();
         deferred.sort_by_key(|h| std::cmp::Reverse(spec(&h.state.borrow()).priority.unwrap_or(0)));
         for handle in deferred {
-            let _ = handle.messages.send(PodMessage::Event(Event::RoomMade));
+            let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::ResourcesReleased));
         }
     }
 
@@ -211,14 +215,14 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 
 /// Watches the Pods that are bound to this node.
 async fn watch_api(shared: &Arc<Shared>) {
-    let api: Api<Lean<ApiPod>> = Api::all(shared.client.clone());
+    let api: Api<WithoutManagedFields<ApiPod>> = Api::all(shared.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
     let mut events = watcher(api, config).boxed();
     let mut listed: HashSet<String> = HashSet::new();
     while let Some(Some(event)) = shared.stop.run_until_cancelled(events.next()).await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
-            Ok(watcher::Event::InitApply(Lean(pod))) => {
+            Ok(watcher::Event::InitApply(WithoutManagedFields(pod))) => {
                 listed.insert(pod.metadata.uid.clone().unwrap_or_default());
                 add_or_update(shared, pod);
             }
@@ -228,15 +232,17 @@ async fn watch_api(shared: &Arc<Shared>) {
                 for handle in shared.pods.all() {
                     let pod = handle.state.borrow().clone();
                     if !listed.contains(pod.uid()) && !is_static(pod.object()) {
-                        let _ = handle.messages.send(PodMessage::Event(Event::Gone));
+                        let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Removed));
                     }
                 }
             }
-            Ok(watcher::Event::Apply(Lean(pod))) => add_or_update(shared, pod),
-            Ok(watcher::Event::Delete(Lean(pod))) if is_mirror(&pod) => shared.mirror_pods.observe_deleted(&pod),
-            Ok(watcher::Event::Delete(Lean(pod))) => {
+            Ok(watcher::Event::Apply(WithoutManagedFields(pod))) => add_or_update(shared, pod),
+            Ok(watcher::Event::Delete(WithoutManagedFields(pod))) if is_mirror(&pod) => {
+                shared.mirror_pods.observe_deleted(&pod)
+            }
+            Ok(watcher::Event::Delete(WithoutManagedFields(pod))) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
-                    let _ = handle.messages.send(PodMessage::Event(Event::Gone));
+                    let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Removed));
                 }
             }
             Err(error) => tracing::warn!(%error, "failed to watch Pods, retrying"),
@@ -254,7 +260,7 @@ fn add_or_update(shared: &Arc<Shared>, object: ApiPod) {
     let existing = shared.pods.by_uid(&uid);
     match existing {
         Some(handle) => {
-            let _ = handle.messages.send(PodMessage::Event(Event::Updated(object)));
+            let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Updated(object)));
         }
         None => start(shared, object),
     }

@@ -1,7 +1,7 @@
 //! Relist: lists all sandboxes and containers of the runtime, to recover from lost events (PLEG).
 
 use crate::{Shared, pod_worker::PodMessage};
-use lifecycle::{ContainerExit, ContainerView, ContainerViewState, RuntimeView, SandboxView};
+use lifecycle::{ContainerExit, RuntimeContainer, RuntimeContainerState, RuntimePodState, RuntimeSandbox};
 use runtime::{ContainerState, ContainerStatus, RuntimeError, SandboxId};
 use std::{collections::HashMap, time::Duration};
 
@@ -57,13 +57,13 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         })
         .collect();
     let (sandboxes, containers) = tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers())?;
-    let mut pod_states: HashMap<String, RuntimeView> = HashMap::new();
+    let mut pod_states: HashMap<String, RuntimePodState> = HashMap::new();
     for s in sandboxes {
         let ips = match s.ready {
             true => optional(shared.runtime.sandbox(&s.id).await)?.map(|s| s.ips).unwrap_or_default(),
             false => Vec::new(),
         };
-        let view = SandboxView { id: s.id.0, attempt: s.attempt, ready: s.ready, ips };
+        let view = RuntimeSandbox { id: s.id.0, attempt: s.attempt, ready: s.ready, ips };
         pod_states.entry(s.uid).or_default().sandboxes.push(view);
     }
     for c in containers {
@@ -97,14 +97,14 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> ContainerView {
+async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: String) -> RuntimeContainer {
     let pod = shared.pods.by_uid(&status.uid).map(|h| h.state.borrow().clone());
     let state = match status.state {
-        ContainerState::Created => ContainerViewState::Created,
+        ContainerState::Created => RuntimeContainerState::Created,
         ContainerState::Running => {
-            ContainerViewState::Running { started_at: status.started_at.unwrap_or(status.created_at) }
+            RuntimeContainerState::Running { started_at: status.started_at.unwrap_or(status.created_at) }
         }
-        ContainerState::Exited => ContainerViewState::Exited(match pod {
+        ContainerState::Exited => RuntimeContainerState::Exited(match pod {
             Some(pod) => crate::logs::container_exit(shared, &pod, &status).await,
             None => ContainerExit {
                 code: status.exit.as_ref().map_or(137, |e| e.code),
@@ -114,9 +114,9 @@ async fn container_view(shared: &Shared, status: ContainerStatus, sandbox: Strin
                 finished_at: status.created_at,
             },
         }),
-        ContainerState::Unknown => ContainerViewState::Unknown,
+        ContainerState::Unknown => RuntimeContainerState::Unknown,
     };
-    ContainerView {
+    RuntimeContainer {
         id: status.id.0.clone(),
         name: status.name.clone(),
         attempt: status.attempt,

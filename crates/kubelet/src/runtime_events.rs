@@ -6,7 +6,7 @@ use crate::{
     pod_worker::{Handle, PodMessage},
 };
 use futures::StreamExt;
-use lifecycle::{Event, Pod, SandboxFact};
+use lifecycle::{Pod, PodLifecycleEvent, SandboxEvent};
 use runtime::{ContainerId, ContainerState, ContainerStatus, Exit, RuntimeError, RuntimeEvent, SandboxId};
 use std::{sync::Arc, time::Duration};
 
@@ -71,8 +71,10 @@ async fn report_exit(shared: &Shared, id: ContainerId, exit: Option<Exit>) {
                 if exit.never_ran() {
                     return shared.pods.request_relist();
                 }
-                let fact = lifecycle::ContainerFact::Exited { id: id.0, exit };
-                let _ = handle.messages.send(PodMessage::Event(Event::Container { container: status.name, fact }));
+                let fact = lifecycle::ContainerEvent::Exited { id: id.0, exit };
+                let _ = handle
+                    .messages
+                    .send(PodMessage::Event(PodLifecycleEvent::Container { container: status.name, fact }));
                 return;
             }
             // A sandbox, or removed: a relist reports it.
@@ -99,7 +101,9 @@ fn report_sandbox_exit(shared: &Shared, id: &SandboxId) {
     if let Some(handle) =
         shared.pods.by_container_or_sandbox_id(&id.0).filter(|h| h.state.borrow().sandbox_id() == Some(&id.0))
     {
-        let _ = handle.messages.send(PodMessage::Event(Event::Sandbox(SandboxFact::Lost { id: id.0.clone() })));
+        let _ = handle
+            .messages
+            .send(PodMessage::Event(PodLifecycleEvent::Sandbox(SandboxEvent::Lost { id: id.0.clone() })));
     }
 }
 

@@ -7,13 +7,13 @@
 mod manifest;
 mod watch;
 
-pub use manifest::PodRules;
+pub use manifest::PodDefaulter;
 
 use crate::{Shared, blocking, pod_worker::PodMessage, pods};
 use api::static_pod::is_static;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
-use lifecycle::Event;
+use lifecycle::PodLifecycleEvent;
 use manifest::{Manifests, Rules};
 use std::{path::Path, sync::Arc};
 
@@ -70,9 +70,10 @@ fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
         let again = pod.is_shut_down() && shared.shutdown.is_over();
         if is_static(pod.object()) && (!is_desired || again) && pod.object().metadata.deletion_timestamp.is_none() {
             tracing::info!(pod = pod.name(), again, "terminating a static Pod");
-            let _ = handle
-                .messages
-                .send(PodMessage::Event(Event::Updated(Arc::new(mark_deleted(pod.object(), shared.now())))));
+            let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Updated(Arc::new(mark_deleted(
+                pod.object(),
+                shared.now(),
+            )))));
         }
     }
     for pod in desired {

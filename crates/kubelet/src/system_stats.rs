@@ -4,7 +4,7 @@ mod network;
 
 pub(crate) use network::{NetworkInterface, interfaces};
 
-use lifecycle::eviction::{DiskUsage, Figure, NodeFigures, Signal};
+use lifecycle::eviction::{DiskUsage, Signal, SignalObservation, SignalObservations};
 use std::{
     collections::HashSet,
     fs,
@@ -129,10 +129,13 @@ impl SystemStats {
     /// Returns the observations of all eviction signals. `image_fs` is the directory of images, `pods` the memory
     /// limit and
     /// usage of the cgroup of all Pods.
-    pub(crate) fn signal_observations(&self, image_fs: &Path, pods: Option<(i64, i64)>) -> NodeFigures {
-        let mut all = NodeFigures::new();
+    pub(crate) fn signal_observations(&self, image_fs: &Path, pods: Option<(i64, i64)>) -> SignalObservations {
+        let mut all = SignalObservations::new();
         let mut add = |signal, available: u64, capacity: u64| {
-            all.insert(signal, Figure { available: saturating_i64(available), capacity: saturating_i64(capacity) });
+            all.insert(
+                signal,
+                SignalObservation { available: saturating_i64(available), capacity: saturating_i64(capacity) },
+            );
         };
         if let Some(memory) = self.memory() {
             add(Signal::MemoryAvailable, memory.available, memory.total);
@@ -153,7 +156,7 @@ impl SystemStats {
             add(Signal::PidAvailable, processes.max.saturating_sub(processes.running), processes.max);
         }
         if let Some((limit, used)) = pods {
-            let figure = Figure { available: limit.saturating_sub(used), capacity: limit };
+            let figure = SignalObservation { available: limit.saturating_sub(used), capacity: limit };
             all.insert(Signal::AllocatableMemoryAvailable, figure);
         }
         all
@@ -253,9 +256,9 @@ mod tests {
         assert_eq!(figures.cpu(), Some(660_000_000));
         assert_eq!(figures.processes(), Some(Processes { max: 1150, running: 150 }));
         let all = figures.signal_observations(dir.path(), Some((100, 30)));
-        assert_eq!(all[&Signal::MemoryAvailable], Figure { available: 500 << 10, capacity: 1000 << 10 });
-        assert_eq!(all[&Signal::PidAvailable], Figure { available: 1000, capacity: 1150 });
-        assert_eq!(all[&Signal::AllocatableMemoryAvailable], Figure { available: 70, capacity: 100 });
+        assert_eq!(all[&Signal::MemoryAvailable], SignalObservation { available: 500 << 10, capacity: 1000 << 10 });
+        assert_eq!(all[&Signal::PidAvailable], SignalObservation { available: 1000, capacity: 1150 });
+        assert_eq!(all[&Signal::AllocatableMemoryAvailable], SignalObservation { available: 70, capacity: 100 });
         // Both are the same file system; its free space may change between the calls.
         assert_eq!(all[&Signal::NodeFsAvailable].capacity, all[&Signal::ImageFsAvailable].capacity);
         assert!(!figures.split_disks(dir.path()));
@@ -265,7 +268,7 @@ mod tests {
     fn missing_proc_files_give_no_observations() {
         let dir = tempfile::tempdir().unwrap();
         let figures = SystemStats { proc: dir.path().join("nothing"), node_fs: dir.path().join("nothing") };
-        assert_eq!(figures.signal_observations(&dir.path().join("nothing"), None), NodeFigures::new());
+        assert_eq!(figures.signal_observations(&dir.path().join("nothing"), None), SignalObservations::new());
         assert_eq!((figures.cpu(), figures.memory()), (None, None));
     }
 

@@ -21,7 +21,7 @@ pub(crate) use removal::unmount_below;
 pub(crate) use tokens::TokenCache;
 
 use crate::{Shared, blocking, object_cache::ObjectCache, os_error, pods::spec};
-use api::{quantity::Amount, resources::Side};
+use api::{quantity::Amount, resources::ResourceField};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
 use ownership::VolumeOwnership;
@@ -97,9 +97,9 @@ fn fs_group(pod: &Pod) -> Option<u32> {
 
 /// Returns the Pod's memory limit, by default the node's allocatable memory.
 fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
-    let limits = api::resources::pod(spec(pod), Side::Limits);
-    let every =
-        api::pod::containers(spec(pod)).all(|(_, c)| api::resources::container(c, Side::Limits).contains_key("memory"));
+    let limits = api::resources::pod_resources(spec(pod), ResourceField::Limits);
+    let every = api::pod::containers(spec(pod))
+        .all(|(_, c)| api::resources::container_resources(c, ResourceField::Limits).contains_key("memory"));
     let own = limits.get("memory").copied().filter(|_| every || spec(pod).resources.is_some());
     own.or_else(|| shared.node_resources.allocatable.get("memory").copied())
 }
@@ -161,7 +161,7 @@ async fn prepare(
     volume: &Volume,
     objects: &mut ObjectCache<'_>,
 ) -> Result<MountTask, String> {
-    if let Some(name) = api::claim::name_of(pod.name(), volume) {
+    if let Some(name) = api::persistent_volume_claim::claim_name(pod.name(), volume) {
         return Ok(claim::prepare(shared, pod, volume, &name)
             .await?
             .map_or(MountTask::Nothing, MountTask::ClaimVolume));

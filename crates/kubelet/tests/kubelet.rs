@@ -122,7 +122,7 @@ impl Node {
     }
 
     async fn until_status(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) {
-        self.api.until(&format!("{name}: {what}"), |_| condition(&self.status(name))).await;
+        self.api.wait_until(&format!("{name}: {what}"), |_| condition(&self.status(name))).await;
     }
 
     async fn until_running(&self, name: &str) {
@@ -156,10 +156,10 @@ async fn deleted_pod_is_stopped_and_cleaned_up() {
     node.pod("p", &json!({}));
     node.until_running("p").await;
     node.api.delete(&path("p"));
-    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none()).await;
     assert_eq!(node.api.removed(&path("p")).expect("it was")["status"]["phase"], "Failed");
     let runtime = &node.runtime;
-    node.api.until("its sandbox is gone", |_| runtime.sandbox_configs().is_empty()).await;
+    node.api.wait_until("its sandbox is gone", |_| runtime.sandbox_configs().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,13 +230,13 @@ async fn rejected_status_write_is_retried() {
     let node = Node::started("");
     let write = format!("PATCH {}/status", path("p"));
     for _ in 0..5 {
-        node.api.refuse(&write, 500);
+        node.api.refuse_next(&write, 500);
     }
     node.pod("p", &json!({"restartPolicy": "Never"}));
     node.until_running("p").await;
     // The latest status is correct even if earlier writes were lost.
     for _ in 0..5 {
-        node.api.refuse(&write, 503);
+        node.api.refuse_next(&write, 503);
     }
     node.runtime.exit("p", 4, true);
     node.until_status("p", "has failed", |s| s["phase"] == "Failed").await;
@@ -247,7 +247,7 @@ async fn rejected_status_write_is_retried() {
 async fn unanswered_api_request_is_retried() {
     let node = Node::started("");
     for request in [format!("PATCH {}/status", path("p")), format!("GET {}", "api/v1/nodes/n")] {
-        node.api.hang(&request);
+        node.api.hang_next(&request);
     }
     node.pod("p", &json!({}));
     let began = Instant::now();
@@ -359,10 +359,10 @@ async fn volumes_have_the_api_content_and_are_refreshed() {
     let mut pod = node.api.get(&path("p")).expect("a Pod");
     pod["metadata"]["labels"]["app"] = json!("q");
     node.api.put(&path("p"), pod);
-    node.api.until("the files follow", |_| read() == ["two", "two", "two", "app=\"q\""]).await;
+    node.api.wait_until("the files follow", |_| read() == ["two", "two", "two", "app=\"q\""]).await;
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     node.api.delete(&path("p"));
-    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none()).await;
     config_map("three");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!host("/cm").exists(), "nothing is written for a Pod that is gone");
@@ -397,7 +397,7 @@ async fn large_log_is_rotated_and_dead_container_log_removed() {
     let logs = config.log_directory.join("p");
     std::fs::write(logs.join("0.log"), "x".repeat(2048)).expect("a log");
     let count = || std::fs::read_dir(&logs).map(Iterator::count).unwrap_or_default();
-    node.api.until("the log is rotated", |_| node.runtime.reopened().len() == 1 && count() == 2).await;
+    node.api.wait_until("the log is rotated", |_| node.runtime.reopened().len() == 1 && count() == 2).await;
     for attempt in 0..3 {
         node.until_status("p", "runs", |s| {
             let container = &s["containerStatuses"][0];
@@ -407,7 +407,7 @@ async fn large_log_is_rotated_and_dead_container_log_removed() {
         std::fs::write(logs.join(format!("{attempt}.log")), "y").expect("a log");
         node.runtime.exit("p", 1, true);
     }
-    node.api.until("the first logs are gone", |_| !logs.join("0.log").exists()).await;
+    node.api.wait_until("the first logs are gone", |_| !logs.join("0.log").exists()).await;
     assert_eq!(std::fs::read_dir(&logs).map(Iterator::count).expect("a directory"), 2, "the last two attempts");
 }
 
@@ -440,10 +440,10 @@ async fn hanging_hook_ends_with_its_container() {
         pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T09:00:00Z");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(3600);
         node.api.put(&path("p"), pod);
-        node.api.until("the hook runs", |_| node.runtime.commands().len() == 1).await;
+        node.api.wait_until("the hook runs", |_| node.runtime.commands().len() == 1).await;
         let began = Instant::now();
         node.runtime.exit("p", 0, heard);
-        node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+        node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none()).await;
         let limit = if heard { 5 } else { 70 };
         assert!(began.elapsed() < Duration::from_secs(limit), "{:?}", began.elapsed());
     }

@@ -80,7 +80,7 @@ impl Node {
             "containers": [container], "volumes": [{"name": "t", "projected": {"sources": [token], "defaultMode": 0o644}}]}});
         spec.as_object().into_iter().flatten().for_each(|(k, v)| pod["spec"][k] = v.clone());
         self.api.put(POD, pod);
-        self.api.until("it runs", |api| api.get(POD).is_some_and(|p| p["status"]["phase"] == "Running")).await;
+        self.api.wait_until("it runs", |api| api.get(POD).is_some_and(|p| p["status"]["phase"] == "Running")).await;
         let made = self.runtime.made("c").remove(0);
         made.mounts.iter().find(|m| m.container_path == "/t").expect("a mount").host_path.join("token")
     }
@@ -99,10 +99,10 @@ async fn token_is_refreshed_before_expiry_until_the_pod_is_deleted() {
     assert_eq!(read(&file), "token-1");
     tokio::time::sleep(Duration::from_secs(470)).await;
     assert_eq!(read(&file), "token-1", "it is fresh for four fifths of its life");
-    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
-    node.api.until("it is exchanged again", |_| read(&file) == "token-3").await;
+    node.api.wait_until("it is exchanged", |_| read(&file) == "token-2").await;
+    node.api.wait_until("it is exchanged again", |_| read(&file) == "token-3").await;
     node.api.delete(POD);
-    node.api.until("the Pod is gone", |api| api.get(POD).is_none()).await;
+    node.api.wait_until("the Pod is gone", |api| api.get(POD).is_none()).await;
     tokio::time::sleep(Duration::from_secs(2000)).await;
     assert!(!file.exists(), "nothing is written for a Pod that is gone");
 }
@@ -111,7 +111,7 @@ async fn token_is_refreshed_before_expiry_until_the_pod_is_deleted() {
 async fn missing_service_account_is_awaited_without_an_event() {
     const ASK: &str = "POST api/v1/namespaces/x/serviceaccounts/default/token";
     let node = Node::new();
-    (0..5).for_each(|_| node.api.refuse(ASK, 404));
+    (0..5).for_each(|_| node.api.refuse_next(ASK, 404));
     let _kubelet = node.start();
     let file = node.pod(&json!({"serviceAccountName": "default"})).await;
     assert_eq!((node.api.refusals(ASK), read(&file)), (0, "token-1".to_owned()));
@@ -127,7 +127,7 @@ async fn token_of_an_earlier_kubelet_is_refreshed_at_once() {
     stop.cancel();
     task.await.expect("it stops in order");
     let _kubelet = node.start();
-    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
+    node.api.wait_until("it is exchanged", |_| read(&file) == "token-2").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,9 +136,9 @@ async fn failed_token_request_is_retried() {
     let _kubelet = node.start();
     let file = node.pod(&json!({})).await;
     for _ in 0..3 {
-        node.api.refuse("POST api/v1/namespaces/x/serviceaccounts", 500);
+        node.api.refuse_next("POST api/v1/namespaces/x/serviceaccounts", 500);
     }
-    node.api.until("it is exchanged", |_| read(&file) == "token-2").await;
+    node.api.wait_until("it is exchanged", |_| read(&file) == "token-2").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,26 +35,26 @@ impl std::fmt::Display for ActionKey {
 pub enum Action {
     /// Decide whether this node admits the Pod; answered by [`crate::Event::Admission`].
     Admit,
-    /// Create the Pod's directories, volumes and cgroup; answered by [`crate::VolumesFact`].
+    /// Create the Pod's directories, volumes and cgroup; answered by [`crate::VolumeEvent`].
     MountVolumes,
-    /// Remove them; answered by [`crate::VolumesFact::Unmounted`].
+    /// Remove them; answered by [`crate::VolumeEvent::Unmounted`].
     UnmountVolumes,
-    /// Create the sandbox; answered by [`crate::SandboxFact::Ready`] or `Failed`.
+    /// Create the sandbox; answered by [`crate::SandboxEvent::Ready`] or `Failed`.
     CreateSandbox {
         /// Attempt, from 0.
         attempt: u32,
     },
-    /// Stop a sandbox and release its network; answered by [`crate::SandboxFact::Stopped`].
+    /// Stop a sandbox and release its network; answered by [`crate::SandboxEvent::Stopped`].
     StopSandbox {
         /// The runtime's id.
         id: String,
     },
-    /// Remove a stopped sandbox, its containers and their logs; answered by [`crate::SandboxFact::Removed`].
+    /// Remove a stopped sandbox, its containers and their logs; answered by [`crate::SandboxEvent::Removed`].
     RemoveSandbox {
         /// The runtime's id.
         id: String,
     },
-    /// Ensure that the container's image is present; answered by [`crate::ImageFact`].
+    /// Ensure that the container's image is present; answered by [`crate::ImageEvent`].
     EnsureImage {
         /// The container's name.
         container: String,
@@ -63,18 +63,18 @@ pub enum Action {
         /// Whether it may be pulled; if not, only its presence is checked, because a pull is in backoff.
         pull: bool,
     },
-    /// Create and start a container; answered by [`crate::ContainerFact::Created`], then `Started`, or `StartFailed`.
+    /// Create and start a container; answered by [`crate::ContainerEvent::Created`], then `Started`, or `StartFailed`.
     StartContainer {
         /// The container's name.
         container: String,
         /// Its restart count, from 0.
         attempt: u32,
-        /// The image reference from [`crate::ImageFact`].
+        /// The image reference from [`crate::ImageEvent`].
         image_ref: String,
         /// The sandbox to start it in.
         sandbox: String,
     },
-    /// Send the stop signal, and SIGKILL after the grace period; answered by [`crate::ContainerFact::Exited`].
+    /// Send the stop signal, and SIGKILL after the grace period; answered by [`crate::ContainerEvent::Exited`].
     StopContainer {
         /// The container's name.
         container: String,
@@ -87,7 +87,7 @@ pub enum Action {
         /// `lifecycle.stopSignal` of the spec (KEP-4960); `None` for the signal of the image or runtime.
         signal: Option<String>,
     },
-    /// Remove a dead container; answered by [`crate::ContainerFact::Removed`].
+    /// Remove a dead container; answered by [`crate::ContainerEvent::Removed`].
     RemoveContainer {
         /// The container's name.
         container: String,
@@ -131,10 +131,10 @@ pub enum Action {
         /// Number of earlier attempts.
         tries: u32,
     },
-    /// Record a Kubernetes Event about the Pod; answered by [`crate::Event::Done`].
+    /// Record a Kubernetes Event about the Pod; answered by [`crate::PodLifecycleEvent::ActionSucceeded`].
     Record(PodEvent),
     /// Delete the Pod from the API (grace period 0, UID precondition), once it is terminal in the API and cleaned up
-    /// here; answered by [`crate::Event::Gone`].
+    /// here; answered by [`crate::PodLifecycleEvent::Removed`].
     DeleteFromApi,
     /// Drop all state of the Pod. Always the last action.
     Forget,

@@ -11,7 +11,7 @@ use api::{
     host_port::host_ports,
     pod::is_critical,
     quantity::Amount,
-    resources::{self, Amounts, QosClass, Side},
+    resources::{self, Amounts, QosClass, ResourceField},
     static_pod::is_static,
     taint,
 };
@@ -25,7 +25,7 @@ const OS_LABEL: &str = "kubernetes.io/os";
 
 /// Resource pressure on the node, reported as a condition of its status (`pkg/kubelet/eviction`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Pressure {
+pub enum NodePressure {
     /// Disk space or inodes.
     Disk,
     /// Memory.
@@ -34,7 +34,7 @@ pub enum Pressure {
     Pid,
 }
 
-impl Pressure {
+impl NodePressure {
     /// Returns the type of the node condition.
     #[must_use]
     pub fn condition(self) -> &'static str {
@@ -48,7 +48,7 @@ impl Pressure {
 
 /// Node state that admission depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct NodeView<'a> {
+pub struct AdmissionNodeInfo<'a> {
     /// The node's name.
     pub name: &'a str,
     /// The node's object; `None` if the API is unavailable: then predicates that need it are skipped.
@@ -58,7 +58,7 @@ pub struct NodeView<'a> {
     /// The other admitted, non-terminal Pods.
     pub others: &'a [Arc<Pod>],
     /// The pressure conditions that are true.
-    pub pressures: &'a [Pressure],
+    pub pressures: &'a [NodePressure],
     /// Whether it is shutting down.
     pub shutting_down: bool,
     /// Allowed unsafe sysctls (`allowedUnsafeSysctls`).
@@ -69,9 +69,9 @@ pub struct NodeView<'a> {
 
 /// Result of [`admit`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum AdmissionDecision {
     /// Admitted or rejected.
-    Settled(Admission),
+    Decided(Admission),
     /// Admitted once the victims have terminated.
     Preempts(Preemption),
 }
@@ -87,7 +87,7 @@ impl crate::Pod {
 
 /// Decides whether the node admits a Pod. A critical Pod preempts others if only resources are missing.
 #[must_use]
-pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
+pub fn admit(pod: &Pod, view: &AdmissionNodeInfo<'_>) -> AdmissionDecision {
     let nothing = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&nothing);
     let insufficient = insufficient_resources(spec, view);
@@ -101,16 +101,16 @@ pub fn admit(pod: &Pod, view: &NodeView<'_>) -> Verdict {
         .or_else(|| apparmor::rejection(spec, view.apparmor))
         .or_else(|| rejection(shutdown::REJECTION.0, shutdown::REJECTION.1).filter(|_| view.shutting_down));
     match rejection_reason {
-        Some(rejection_reason) => Verdict::Settled(rejected(rejection_reason)),
-        None if insufficient.is_empty() => Verdict::Settled(Admission::Admitted),
+        Some(rejection_reason) => AdmissionDecision::Decided(rejected(rejection_reason)),
+        None if insufficient.is_empty() => AdmissionDecision::Decided(Admission::Admitted),
         None => preemption::select_victims(pod, &insufficient, view.others).map_or_else(
             |why| {
                 let message = format!(
                     "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: {why}"
                 );
-                Verdict::Settled(rejected(("UnexpectedAdmissionError".to_owned(), message)))
+                AdmissionDecision::Decided(rejected(("UnexpectedAdmissionError".to_owned(), message)))
             },
-            Verdict::Preempts,
+            AdmissionDecision::Preempts,
         ),
     }
 }
@@ -127,11 +127,11 @@ fn rejection(reason: &str, message: &str) -> Option<Rejection> {
 }
 
 /// Rejects BestEffort Pods under memory pressure, and all Pods under any other pressure.
-fn check_pressure(pod: &Pod, spec: &PodSpec, pressures: &[Pressure]) -> Option<Rejection> {
+fn check_pressure(pod: &Pod, spec: &PodSpec, pressures: &[NodePressure]) -> Option<Rejection> {
     if pressures.is_empty() || is_critical(pod) {
         return None;
     }
-    if pressures == [Pressure::Memory] {
+    if pressures == [NodePressure::Memory] {
         let taint = Taint {
             key: "node.kubernetes.io/memory-pressure".to_owned(),
             effect: "NoSchedule".to_owned(),
@@ -178,7 +178,7 @@ fn out_of_resource(insufficient_resource: &InsufficientResource) -> Rejection {
 }
 
 /// Returns the insufficient resources of the node.
-fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<InsufficientResource> {
+fn insufficient_resources(spec: &PodSpec, view: &AdmissionNodeInfo<'_>) -> Vec<InsufficientResource> {
     let insufficient_resource = |name: &str, requested: i64, used: i64, capacity: i64| InsufficientResource {
         resource: name.to_owned(),
         requested,
@@ -193,11 +193,11 @@ fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Insufficie
     }
     let mut used = Amounts::new();
     for spec in view.others.iter().filter_map(|p| p.spec.as_ref()) {
-        resources::add(&mut used, &resources::pod(spec, Side::Requests));
+        resources::add_resource_list(&mut used, &resources::pod_resources(spec, ResourceField::Requests));
     }
     let status = view.node.and_then(|n| n.status.as_ref());
     let extended = resources::amounts(status.and_then(|s| s.allocatable.as_ref()));
-    let requests = resources::pod(spec, Side::Requests);
+    let requests = resources::pod_resources(spec, ResourceField::Requests);
     // Upstream checks these three first, and all others in no order.
     let first = ["cpu", "memory", "ephemeral-storage"];
     let rest = requests.keys().map(String::as_str).filter(|name| !first.contains(name));
@@ -209,7 +209,7 @@ fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Insufficie
             continue;
         }
         let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
-        if used.plus(wanted) > capacity {
+        if used.saturating_add(wanted) > capacity {
             // Upstream prints millicores and bytes.
             let units = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
             insufficient.push(insufficient_resource(name, units(wanted), units(used), units(capacity)));
@@ -219,7 +219,7 @@ fn insufficient_resources(spec: &PodSpec, view: &NodeView<'_>) -> Vec<Insufficie
 }
 
 /// Checks node affinity, node name, host ports and NoExecute taints.
-fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Rejection> {
+fn check_predicates(pod: &Pod, spec: &PodSpec, view: &AdmissionNodeInfo<'_>) -> Option<Rejection> {
     let failed = |name: &str, reason: &str| rejection(name, &format!("Predicate {name} failed: {reason}"));
     if view.node.is_some_and(|node| !affinity::matches_node(spec, node)) {
         return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
@@ -234,7 +234,7 @@ fn check_predicates(pod: &Pod, spec: &PodSpec, view: &NodeView<'_>) -> Option<Re
     }
     let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    if !is_static(pod) && taint::untolerated(taints, tolerations, &["NoExecute"]).is_some() {
+    if !is_static(pod) && taint::find_untolerated_taint(taints, tolerations, &["NoExecute"]).is_some() {
         return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
     }
     None

@@ -1,7 +1,7 @@
 //! State of one container of the spec.
 
 use crate::{
-    BackoffPolicy, ContainerExit, RuntimeImage, StartStage,
+    BackoffPolicy, ContainerExit, RuntimeImage, StartFailureStage,
     container_kill::{ContainerKill, KillCause},
     hooks::Hooks,
     probes::Probes,
@@ -149,7 +149,7 @@ pub(crate) enum ImageState {
 pub(crate) struct StartFailure {
     /// Attempt of the container that was created before its start failed, if any.
     pub(crate) attempt: Option<u32>,
-    pub(crate) stage: StartStage,
+    pub(crate) stage: StartFailureStage,
     pub(crate) message: String,
     pub(crate) at: Timestamp,
     pub(crate) delay: Duration,

@@ -1,7 +1,7 @@
 //! Cleanup of a container in the runtime after its process exited.
 //!
-//! [`crate::ContainerFact::Reaped`] reports the exit at once, because it is final. The runtime still writes the end of
-//! the log and removes the process's resources. Until [`crate::ContainerFact::Exited`] the container is not restarted,
+//! [`crate::ContainerEvent::Reaped`] reports the exit at once, because it is final. The runtime still writes the end of
+//! the log and removes the process's resources. Until [`crate::ContainerEvent::Exited`] the container is not restarted,
 //! and neither it nor its sandbox or volumes are removed. Other containers start and stop normally.
 
 use crate::{
@@ -27,7 +27,7 @@ impl Pod {
     /// Returns whether the process of the container with this id exited and the runtime is still cleaning up; its log
     /// may grow.
     #[must_use]
-    pub fn is_clearing(&self, id: &str) -> bool {
+    pub fn is_cleaning_up(&self, id: &str) -> bool {
         self.newest(id).is_some_and(|i| i.cleaning_up)
     }
 

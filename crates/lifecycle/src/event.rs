@@ -3,7 +3,7 @@
 //! The kubelet reports each change as an event to [`crate::observe`]. Events may arrive late, twice or out of order:
 //! container events carry the container's id, and events of any but the newest container are ignored.
 
-use crate::{ActionKey, Allocation, ProbeKind, ResizeVerdict};
+use crate::{ActionKey, Allocation, ProbeKind, ResizeDecision};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use serde::{Deserialize, Serialize};
@@ -11,19 +11,20 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 /// Pod lifecycle event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Event {
+pub enum PodLifecycleEvent {
     /// The newest version of the Pod's object: spec, metadata, deletion, and the conditions that others write.
     Updated(Arc<ApiPod>),
     /// The object was removed from the API (forced deletion, or the last step of an ordinary one).
-    Gone,
+    #[serde(rename = "Gone")]
+    Removed,
     /// The admission decision of the node, which is final.
     Admission(Admission),
     /// The node terminates the Pod: eviction, preemption, shutdown.
     Evicted(Eviction),
     /// Volume event.
-    Volumes(VolumesFact),
+    Volumes(VolumeEvent),
     /// Sandbox event.
-    Sandbox(SandboxFact),
+    Sandbox(SandboxEvent),
     /// Event about an image that a container requires.
     Image {
         /// The container's name.
@@ -31,14 +32,14 @@ pub enum Event {
         /// The image in the spec at the time of the request.
         image: String,
         /// What happened.
-        fact: ImageFact,
+        fact: ImageEvent,
     },
     /// Container event.
     Container {
         /// The container's name in the spec.
         container: String,
         /// What happened.
-        fact: ContainerFact,
+        fact: ContainerEvent,
     },
     /// Result of one probe. A result without a pending [`crate::Action::Probe`] is ignored.
     Probed {
@@ -63,10 +64,11 @@ pub enum Event {
         /// `metadata.generation` of the request.
         generation: i64,
         /// The decision.
-        verdict: ResizeVerdict,
+        verdict: ResizeDecision,
     },
     /// Another Pod released resources: a deferred resize may fit now.
-    RoomMade,
+    #[serde(rename = "RoomMade")]
+    ResourcesReleased,
     /// The node's disk is full: dead containers of terminated Pods are removed.
     DiskFull,
     /// The Pod's cgroup and these containers were updated to the allocated resources.
@@ -85,12 +87,15 @@ pub enum Event {
     StatusWritten(Box<PodStatus>),
     /// An action starts. Reported for [`crate::Action::StartContainer`], so that the termination of a Pod waits for a
     /// container that is being started.
-    Begun(ActionKey),
+    #[serde(rename = "Begun")]
+    ActionStarted(ActionKey),
     /// An action without an event of its own succeeded (an Event was recorded, an object was deleted).
-    Done(ActionKey),
+    #[serde(rename = "Done")]
+    ActionSucceeded(ActionKey),
     /// An action without an event of its own failed. It is retried with backoff; its partial effects are unknown until
     /// the next relist.
-    Failed {
+    #[serde(rename = "Failed")]
+    ActionFailed {
         /// The action.
         key: ActionKey,
         /// Human-readable message.
@@ -98,7 +103,7 @@ pub enum Event {
     },
     /// Relist: all sandboxes and containers of this Pod in the runtime, after a kubelet start and after events may have
     /// been lost. What is missing in it is lost.
-    Relisted(RuntimeView),
+    Relisted(RuntimePodState),
     /// A kubelet started, or sees the Pod for the first time.
     KubeletStarted {
         /// When it was started.
@@ -143,7 +148,7 @@ pub struct Eviction {
 
 /// Volume event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum VolumesFact {
+pub enum VolumeEvent {
     /// All volumes are mounted.
     Mounted,
     /// A volume could not be mounted; retried with backoff.
@@ -157,7 +162,7 @@ pub enum VolumesFact {
 
 /// Sandbox event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SandboxFact {
+pub enum SandboxEvent {
     /// The sandbox is ready.
     Ready {
         /// The runtime's id.
@@ -191,7 +196,7 @@ pub enum SandboxFact {
 
 /// Image event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ImageFact {
+pub enum ImageEvent {
     /// A pull started.
     Pulling,
     /// The image was present.
@@ -233,7 +238,7 @@ pub enum ImageFact {
 
 /// Container event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContainerFact {
+pub enum ContainerEvent {
     /// The container was created.
     Created {
         /// The runtime's id, without a scheme.
@@ -255,7 +260,7 @@ pub enum ContainerFact {
     /// It could not be created or started.
     StartFailed {
         /// Stage of the failure.
-        stage: StartStage,
+        stage: StartFailureStage,
         /// Error message.
         message: String,
     },
@@ -288,7 +293,7 @@ pub enum ContainerFact {
 
 /// Stage at which a start failed (`pkg/kubelet/images`, `kuberuntime_container.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StartStage {
+pub enum StartFailureStage {
     /// Invalid configuration: `CreateContainerConfigError` (a missing ConfigMap or Secret, an invalid user).
     Config,
     /// Creation failed: `CreateContainerError`.
@@ -364,16 +369,16 @@ pub enum HookOutcome {
 
 /// The sandboxes and containers that the runtime lists for one Pod.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RuntimeView {
+pub struct RuntimePodState {
     /// Sandboxes.
-    pub sandboxes: Vec<SandboxView>,
+    pub sandboxes: Vec<RuntimeSandbox>,
     /// Containers of all attempts.
-    pub containers: Vec<ContainerView>,
+    pub containers: Vec<RuntimeContainer>,
 }
 
 /// A sandbox in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxView {
+pub struct RuntimeSandbox {
     /// The runtime's id.
     pub id: String,
     /// Attempt.
@@ -386,7 +391,7 @@ pub struct SandboxView {
 
 /// A container in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerView {
+pub struct RuntimeContainer {
     /// The runtime's id.
     pub id: String,
     /// The container's name.
@@ -398,7 +403,7 @@ pub struct ContainerView {
     /// Image of the container.
     pub image: RuntimeImage,
     /// Its state.
-    pub state: ContainerViewState,
+    pub state: RuntimeContainerState,
 }
 
 /// Image of a container, as the runtime reports it and the API shows it.
@@ -414,7 +419,7 @@ pub struct RuntimeImage {
 
 /// State of a container in the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContainerViewState {
+pub enum RuntimeContainerState {
     /// Created, not started.
     Created,
     /// Running.

@@ -8,11 +8,11 @@ mod message;
 mod ranking;
 mod synchronize;
 
-pub use local_storage::{has_limits, over_limits};
-pub use ranking::victim;
-pub use synchronize::{Starved, Watch, is_enough};
+pub use local_storage::{has_local_storage_limits, local_storage_eviction};
+pub use ranking::select_victim;
+pub use synchronize::{EvictionManager, MetThreshold, is_reclaimed};
 
-use crate::Pressure;
+use crate::NodePressure;
 use api::quantity::{Amount, QuantityError};
 use k8s_openapi::api::core::v1::Pod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ pub enum Signal {
     PidAvailable,
 }
 
-/// Starved resource, as messages name it.
+/// Scarce resource, as messages name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
     Memory,
@@ -88,11 +88,11 @@ impl Signal {
         }
     }
 
-    fn pressure(self) -> Pressure {
+    fn pressure(self) -> NodePressure {
         match self.resource() {
-            Resource::Memory => Pressure::Memory,
-            Resource::EphemeralStorage | Resource::Inodes => Pressure::Disk,
-            Resource::Pids => Pressure::Pid,
+            Resource::Memory => NodePressure::Memory,
+            Resource::EphemeralStorage | Resource::Inodes => NodePressure::Disk,
+            Resource::Pids => NodePressure::Pid,
         }
     }
 
@@ -108,7 +108,7 @@ impl Signal {
 
 /// Value of a threshold: a quantity or a percentage (`ThresholdValue`).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Level {
+pub enum ThresholdValue {
     /// Quantity.
     Quantity {
         /// Parsed amount.
@@ -120,7 +120,7 @@ pub enum Level {
     Share(f64),
 }
 
-impl Level {
+impl ThresholdValue {
     /// Parses a quantity.
     ///
     /// # Errors
@@ -153,11 +153,11 @@ pub struct Threshold {
     /// Signal.
     pub signal: Signal,
     /// Minimum available amount.
-    pub level: Level,
+    pub level: ThresholdValue,
     /// Grace period; zero for a hard threshold.
     pub grace: Duration,
     /// Additional amount to reclaim once the threshold was met (`evictionMinimumReclaim`).
-    pub min_reclaim: Option<Level>,
+    pub min_reclaim: Option<ThresholdValue>,
 }
 
 impl Threshold {
@@ -179,7 +179,7 @@ pub struct EvictionPolicy {
 
 /// Observation of a signal: bytes, inodes or processes (`signalObservation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Figure {
+pub struct SignalObservation {
     /// Available amount.
     pub available: i64,
     /// Capacity.
@@ -187,7 +187,7 @@ pub struct Figure {
 }
 
 /// Observed signals of the node; a signal that could not be measured is missing.
-pub type NodeFigures = BTreeMap<Signal, Figure>;
+pub type SignalObservations = BTreeMap<Signal, SignalObservation>;
 
 /// Disk usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -208,7 +208,7 @@ impl DiskUsage {
 
 /// Usage of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ContainerFigures {
+pub struct ContainerUsage {
     /// Container name.
     pub name: String,
     /// Working set, in bytes.
@@ -221,22 +221,22 @@ pub struct ContainerFigures {
 
 /// Usage of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodFigures {
+pub struct PodUsage {
     /// Working set, in bytes.
     pub memory: Option<i64>,
     /// Number of processes.
     pub processes: Option<i64>,
     /// Containers.
-    pub containers: Vec<ContainerFigures>,
+    pub containers: Vec<ContainerUsage>,
     /// Local volumes, by name.
     pub volumes: BTreeMap<String, DiskUsage>,
 }
 
 /// A Pod that may be evicted.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub struct EvictionCandidate {
     /// The Pod.
     pub pod: Arc<Pod>,
     /// Its usage, if measured.
-    pub figures: Option<PodFigures>,
+    pub figures: Option<PodUsage>,
 }

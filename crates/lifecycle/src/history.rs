@@ -3,7 +3,7 @@
 //! A dump is JSON lines, each a [`Line`]: the initial state, the events, and the resulting plan and status. The same
 //! events give the same plan and status, so [`replay`] reproduces on any machine what a node did.
 
-use crate::{Event, NodePolicy, Plan, Pod, observe, plan, status};
+use crate::{NodePolicy, Plan, Pod, PodLifecycleEvent, observe, plan, status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct History {
 /// Line of a dump.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Line {
+pub enum HistoryRecord {
     /// State before the first event, and the node's settings.
     Before {
         /// State of the Pod.
@@ -36,11 +36,12 @@ pub enum Line {
         policy: NodePolicy,
     },
     /// Event passed to [`observe`].
-    Fact {
+    #[serde(rename = "fact")]
+    Event {
         /// Time of the event.
         at: Timestamp,
         /// The event.
-        event: Event,
+        event: PodLifecycleEvent,
     },
     /// Result of all events.
     After {
@@ -55,13 +56,13 @@ pub enum Line {
 
 /// The recorded and the replayed result of a dump.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// Plan and status recorded in the dump.
-    pub told: (Plan, PodStatus),
+    pub recorded: (Plan, PodStatus),
     /// Plan and status computed from its events.
-    pub again: (Plan, PodStatus),
+    pub replayed: (Plan, PodStatus),
     /// Number of events.
-    pub facts: usize,
+    pub events: usize,
 }
 
 /// Error of [`replay`].
@@ -83,7 +84,7 @@ impl History {
     }
 
     /// Appends an event that is observed now. Events beyond the limits are applied to the initial state.
-    pub fn push(&mut self, event: &Event, policy: &NodePolicy, now: Timestamp) {
+    pub fn push(&mut self, event: &PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
         // The kubelet creates no event that fails to serialize.
         let Ok(text) = serde_json::to_string(event) else { return };
         self.size += text.len();
@@ -99,13 +100,14 @@ impl History {
 
     /// Returns the lines of a dump, oldest first; `pod` is the state after all events.
     #[must_use]
-    pub fn lines(&self, pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Vec<Line> {
-        let line =
-            |(at, text): &(Timestamp, Box<str>)| Some(Line::Fact { at: *at, event: serde_json::from_str(text).ok()? });
-        let mut lines = vec![Line::Before { pod: Box::new(self.before.clone()), policy: policy.clone() }];
+    pub fn lines(&self, pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Vec<HistoryRecord> {
+        let line = |(at, text): &(Timestamp, Box<str>)| {
+            Some(HistoryRecord::Event { at: *at, event: serde_json::from_str(text).ok()? })
+        };
+        let mut lines = vec![HistoryRecord::Before { pod: Box::new(self.before.clone()), policy: policy.clone() }];
         lines.extend(self.events.iter().filter_map(line));
         let (plan, status) = (plan(pod, policy, now), Box::new(status(pod, policy, now)));
-        lines.push(Line::After { at: now, plan, status });
+        lines.push(HistoryRecord::After { at: now, plan, status });
         lines
     }
 }
@@ -114,19 +116,23 @@ impl History {
 ///
 /// # Errors
 /// Fails if the text is not a dump.
-pub fn replay(dump: &str) -> Result<Replayed, ReplayError> {
+pub fn replay(dump: &str) -> Result<ReplayResult, ReplayError> {
     let mut known = None;
     let mut facts = 0;
     for (n, line) in dump.lines().enumerate() {
         match (serde_json::from_str(line).map_err(|e| ReplayError::Line(n + 1, e))?, &mut known) {
-            (Line::Before { pod, policy }, None) => known = Some((pod, policy)),
-            (Line::Fact { at, event }, Some((pod, policy))) => {
+            (HistoryRecord::Before { pod, policy }, None) => known = Some((pod, policy)),
+            (HistoryRecord::Event { at, event }, Some((pod, policy))) => {
                 observe(pod, event, policy, at);
                 facts += 1;
             }
-            (Line::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
+            (HistoryRecord::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
                 let again = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
-                return Ok(Replayed { told: (recorded_plan, *recorded_status), again, facts });
+                return Ok(ReplayResult {
+                    recorded: (recorded_plan, *recorded_status),
+                    replayed: again,
+                    events: facts,
+                });
             }
             _ => return Err(ReplayError::Incomplete),
         }

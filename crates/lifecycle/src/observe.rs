@@ -9,7 +9,7 @@ mod relist;
 mod sandbox_events;
 
 use crate::{
-    Admission, Event, EventKind, Eviction, NodePolicy, Pod, PodEvent, VolumesFact,
+    Admission, EventKind, Eviction, NodePolicy, Pod, PodEvent, PodLifecycleEvent, VolumeEvent,
     container::{Container, ImageState},
     phase::{DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE, phase},
     pod::{FailedAttempt, PodOutcome, Volumes},
@@ -25,42 +25,46 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Applies one event to the state of a Pod.
-pub fn observe(pod: &mut Pod, event: Event, policy: &NodePolicy, now: Timestamp) {
+pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
     // First apply what the time alone has decided since the last event.
     store_terminal_phase(pod, now);
     match event {
-        Event::Updated(object) => updated(pod, object, now),
-        Event::Gone => {
+        PodLifecycleEvent::Updated(object) => updated(pod, object, now),
+        PodLifecycleEvent::Removed => {
             pod.gone_at.get_or_insert(now);
             pod.durable += 1;
         }
-        Event::Admission(admission) => admitted(pod, admission),
-        Event::Begun(key) => start_action(pod, &key),
-        Event::Evicted(eviction) => evicted(pod, eviction, now),
-        Event::Volumes(fact) => volumes(pod, fact, policy, now),
-        Event::Sandbox(fact) => sandbox_events::observe(pod, fact, policy, now),
-        Event::Image { container, image, fact } => {
+        PodLifecycleEvent::Admission(admission) => admitted(pod, admission),
+        PodLifecycleEvent::ActionStarted(key) => start_action(pod, &key),
+        PodLifecycleEvent::Evicted(eviction) => evicted(pod, eviction, now),
+        PodLifecycleEvent::Volumes(fact) => volumes(pod, fact, policy, now),
+        PodLifecycleEvent::Sandbox(fact) => sandbox_events::observe(pod, fact, policy, now),
+        PodLifecycleEvent::Image { container, image, fact } => {
             image_events::observe(pod, &container, &image, fact, policy, now);
         }
-        Event::Container { container, fact } => container_events::observe(pod, &container, fact, policy, now),
-        Event::StatusWritten(status) => {
+        PodLifecycleEvent::Container { container, fact } => {
+            container_events::observe(pod, &container, fact, policy, now)
+        }
+        PodLifecycleEvent::StatusWritten(status) => {
             pod.written = Some(status);
             pod.durable += 1;
             record_terminal_phase(pod, now);
         }
-        Event::Done(key) => complete_action(pod, &key),
-        Event::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
-        Event::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
-        Event::ResizeDecided { generation, verdict } => resize::apply_decision(pod, generation, verdict, now),
-        Event::DiskFull => reclaim_dead_containers(pod),
-        Event::RoomMade => resize::retry_pending(pod, now),
-        Event::ResourcesActuated { ids, allocation } => resize::record_actuated(pod, &ids, allocation),
-        Event::ResourcesFailed { message } => resize::record_failure(pod, message, policy, now),
+        PodLifecycleEvent::ActionSucceeded(key) => complete_action(pod, &key),
+        PodLifecycleEvent::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
+        PodLifecycleEvent::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
+        PodLifecycleEvent::ResizeDecided { generation, verdict } => {
+            resize::apply_decision(pod, generation, verdict, now)
+        }
+        PodLifecycleEvent::DiskFull => reclaim_dead_containers(pod),
+        PodLifecycleEvent::ResourcesReleased => resize::retry_pending(pod, now),
+        PodLifecycleEvent::ResourcesActuated { ids, allocation } => resize::record_actuated(pod, &ids, allocation),
+        PodLifecycleEvent::ResourcesFailed { message } => resize::record_failure(pod, message, policy, now),
         // The result of a failed action is only known after the next relist.
-        Event::Failed { .. } => {}
-        Event::Relisted(view) => relist::observe(pod, view, policy, now),
-        Event::KubeletStarted { at, random } => {
+        PodLifecycleEvent::ActionFailed { .. } => {}
+        PodLifecycleEvent::Relisted(view) => relist::observe(pod, view, policy, now),
+        PodLifecycleEvent::KubeletStarted { at, random } => {
             pod.kubelet = Some((at, random));
             pod.unlisted = pod.is_admitted();
         }
@@ -123,7 +127,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let object = resize::updated(pod, object);
     let before = std::mem::replace(&mut pod.object, object);
-    pod.ephemeral = api::pod::ephemeral(pod.spec());
+    pod.ephemeral = api::pod::ephemeral_containers(pod.spec());
     let old = before.spec.as_ref();
     let containers_in_spec: Vec<_> =
         pod.all_containers().map(|(_, spec)| (spec.name.clone(), spec.image.clone())).collect();
@@ -180,7 +184,7 @@ fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
 
 /// Marks all containers of a terminated Pod for removal, with their logs; their status is kept.
 fn reclaim_dead_containers(pod: &mut Pod) {
-    if !pod.has_left() || pod.emptied {
+    if !pod.is_terminated_and_unmounted() || pod.emptied {
         return;
     }
     for container in pod.containers.values_mut() {
@@ -201,15 +205,15 @@ fn failed_attempt(
     FailedAttempt { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
 }
 
-fn volumes(pod: &mut Pod, fact: VolumesFact, policy: &NodePolicy, now: Timestamp) {
+fn volumes(pod: &mut Pod, fact: VolumeEvent, policy: &NodePolicy, now: Timestamp) {
     if pod.volumes == Volumes::Removed {
         return;
     }
     pod.volumes = match fact {
-        VolumesFact::Mounted => Volumes::Mounted,
-        VolumesFact::Unmounted => Volumes::Removed,
-        VolumesFact::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
-        VolumesFact::Failed { messages } => {
+        VolumeEvent::Mounted => Volumes::Mounted,
+        VolumeEvent::Unmounted => Volumes::Removed,
+        VolumeEvent::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
+        VolumeEvent::Failed { messages } => {
             for message in &messages {
                 record(pod, EventKind::Warning, "FailedMount", message.clone(), None);
             }

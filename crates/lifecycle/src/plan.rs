@@ -3,7 +3,7 @@
 mod kill_pod;
 
 use crate::{
-    Action, ActionKey, Hook, NodePolicy, Pod, StartStage,
+    Action, ActionKey, Hook, NodePolicy, Pod, StartFailureStage,
     container::{Container, ImageState, Instance, InstanceState},
     container_kill::KillCause,
     hooks::{self, PostStart},
@@ -329,10 +329,10 @@ fn sync_terminated_pod(pod: &Pod, plan: &mut Plan) {
 }
 
 /// Returns the waiting reason for a failed start (`pkg/kubelet/events`).
-pub(crate) fn start_failure_reason(stage: StartStage) -> &'static str {
+pub(crate) fn start_failure_reason(stage: StartFailureStage) -> &'static str {
     match stage {
-        StartStage::Config => "CreateContainerConfigError",
-        StartStage::Create => "CreateContainerError",
-        StartStage::Start => "RunContainerError",
+        StartFailureStage::Config => "CreateContainerConfigError",
+        StartFailureStage::Create => "CreateContainerError",
+        StartFailureStage::Start => "RunContainerError",
     }
 }

@@ -229,13 +229,13 @@ impl Pod {
     /// Returns whether the runtime was not listed since the kubelet started. The Pod may have ended, so its resource
     /// usage must not be used for decisions.
     #[must_use]
-    pub const fn awaits_list(&self) -> bool {
+    pub const fn awaits_relist(&self) -> bool {
         self.unseen || self.unlisted
     }
 
     /// Returns whether it is terminating and has released the node's resources.
     #[must_use]
-    pub fn has_made_room(&self, now: Timestamp) -> bool {
+    pub fn has_released_resources(&self, now: Timestamp) -> bool {
         self.is_ending(now) && !self.any_may_run() && self.is_settled()
     }
 

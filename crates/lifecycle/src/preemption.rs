@@ -6,7 +6,7 @@
 use crate::Eviction;
 use api::{
     pod::is_critical,
-    resources::{self, Amounts, QosClass, Side},
+    resources::{self, Amounts, QosClass, ResourceField},
 };
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ fn request(pod: &Pod, resource: &str) -> i64 {
     if resource == "pods" {
         return 1;
     }
-    let all = pod.spec.as_ref().map_or_else(Amounts::new, |spec| resources::pod(spec, Side::Requests));
+    let all =
+        pod.spec.as_ref().map_or_else(Amounts::new, |spec| resources::pod_resources(spec, ResourceField::Requests));
     all.get(resource).map_or(0, |amount| if resource == "cpu" { amount.milli() } else { amount.value() })
 }
 

@@ -6,7 +6,7 @@
 mod events;
 mod verdict;
 
-pub use verdict::{ResizeVerdict, decide};
+pub use verdict::{ResizeDecision, decide};
 
 use crate::{
     Action, EventKind, NodePolicy, Pod,
@@ -19,7 +19,7 @@ use crate::{
 };
 use api::{
     pod::{ContainerKind, containers},
-    resources::{self, Amounts, Side},
+    resources::{self, Amounts, ResourceField},
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -144,14 +144,14 @@ impl Pod {
 
     /// Returns whether the Pod has a deferred resize.
     #[must_use]
-    pub fn waits_for_room(&self) -> bool {
+    pub fn has_deferred_resize(&self) -> bool {
         self.resize.pending.as_ref().is_some_and(|p| p.reason == PendingReason::Deferred)
     }
 
     /// Returns the Pod with the maximum of allocated and actual resources of each container, and of the desired ones if
     /// they were `granted`.
     #[must_use]
-    pub fn in_use(&self, granted: bool) -> Arc<ApiPod> {
+    pub fn with_max_resources(&self, granted: bool) -> Arc<ApiPod> {
         let desired = self.resize.desired.as_ref().filter(|_| granted);
         if self.resize.progress.is_none() && desired.is_none() {
             return Arc::clone(&self.object);
@@ -162,9 +162,9 @@ impl Pod {
             let mut requests = resources::amounts(resources.requests.as_ref());
             [has, desired_requests]
                 .into_iter()
-                .for_each(|list| resources::raise(&mut requests, &resources::amounts(list)));
+                .for_each(|list| resources::max_resource_list(&mut requests, &resources::amounts(list)));
             resources.requests =
-                Some(requests.into_iter().map(|(n, a)| (n.clone(), resources::shown(&n, a))).collect());
+                Some(requests.into_iter().map(|(n, a)| (n.clone(), resources::format_amount(&n, a))).collect());
             (name, resources)
         });
         Arc::new(self.with_allocation(&most.collect()))
@@ -172,11 +172,15 @@ impl Pod {
 
     /// Returns the Pod's resource requests on the node; empty unless it is admitted and not terminal.
     #[must_use]
-    pub fn footprint(&self) -> Amounts {
+    pub fn requested_resources(&self) -> Amounts {
         if !self.is_admitted() || self.has_ended() || self.is_gone() {
             return Amounts::new();
         }
-        self.in_use(false).spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()
+        self.with_max_resources(false)
+            .spec
+            .as_ref()
+            .map(|spec| resources::pod_resources(spec, ResourceField::Requests))
+            .unwrap_or_default()
     }
 
     /// Returns names and ids of running containers whose resources differ from the allocated ones and can be updated
@@ -295,7 +299,7 @@ pub(crate) fn blocks_container_starts(pod: &Pod) -> bool {
 }
 
 /// Applies the node's decision on a resize.
-pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeVerdict, now: Timestamp) {
+pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeDecision, now: Timestamp) {
     // The decision on an older generation is stale.
     let Some(desired) =
         pod.resize.desired.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
@@ -304,9 +308,9 @@ pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeVerd
     };
     pod.durable += 1;
     let (reason, message) = match verdict {
-        ResizeVerdict::Fits => return allocate(pod, &desired, generation),
-        ResizeVerdict::Deferred { message } => (PendingReason::Deferred, message),
-        ResizeVerdict::Infeasible { message } => (PendingReason::Infeasible, message),
+        ResizeDecision::Fits => return allocate(pod, &desired, generation),
+        ResizeDecision::Deferred { message } => (PendingReason::Deferred, message),
+        ResizeDecision::Infeasible { message } => (PendingReason::Infeasible, message),
     };
     let before = pod.resize.pending.take();
     let recorded =

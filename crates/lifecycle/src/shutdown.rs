@@ -52,7 +52,7 @@ impl ShutdownPolicy {
     /// Creates the policy from `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`: critical Pods get the
     /// latter, all others the rest of the former. Empty if both are zero.
     #[must_use]
-    pub fn of_two(total: Duration, critical: Duration) -> Self {
+    pub fn from_grace_periods(total: Duration, critical: Duration) -> Self {
         let Some(others) = total.checked_sub(critical).filter(|_| !total.is_zero()) else { return Self::default() };
         let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
         Self::by_priority(vec![
@@ -117,7 +117,7 @@ pub(crate) const REJECTION: (&str, &str) = ("NodeShutdown", "Pod was rejected as
 impl ShutdownPod {
     /// Creates the shutdown data of a Pod.
     #[must_use]
-    pub fn of(pod: &Pod) -> Self {
+    pub fn new(pod: &Pod) -> Self {
         Self {
             uid: pod.uid().to_owned(),
             priority: priority(pod.object()),
@@ -135,14 +135,14 @@ impl Pod {
 
     /// Returns whether the Pod is terminal and its volumes are unmounted.
     #[must_use]
-    pub fn has_left(&self) -> bool {
+    pub fn is_terminated_and_unmounted(&self) -> bool {
         self.ended.is_some() && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
     /// Returns whether the runtime keeps dead containers of a terminated Pod, for their logs.
     #[must_use]
     pub fn keeps_dead_containers(&self) -> bool {
-        self.has_left() && (!self.emptied || self.containers.values().any(|c| !c.dead.is_empty()))
+        self.is_terminated_and_unmounted() && (!self.emptied || self.containers.values().any(|c| !c.dead.is_empty()))
     }
 
     /// Returns whether the Pod was terminated or rejected only because of a node shutdown. A static Pod runs again

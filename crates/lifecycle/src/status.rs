@@ -1,7 +1,7 @@
 //! Computes `PodStatus` (`generateAPIPodStatus`).
 
 use crate::{
-    Admission, ContainerExit, NodePolicy, Pod, StartStage,
+    Admission, ContainerExit, NodePolicy, Pod, StartFailureStage,
     conditions::conditions,
     container::{Container, ImageState, Instance, InstanceState, elapsed},
     hooks::PostStart,
@@ -109,7 +109,7 @@ fn container_status(
             exit_code: exit.code,
             reason: Some(exit.reason.clone()),
             message: (!exit.message.is_empty())
-                .then(|| api::text::beginning(&exit.message, max_message_bytes).to_owned()),
+                .then(|| api::text::truncate(&exit.message, max_message_bytes).to_owned()),
             // Upstream shows CRI's zero time for a container that never started.
             started_at: exit.started_at.or(exit.failed_to_start().then_some(Timestamp::UNIX_EPOCH)).map(Time),
             finished_at: Some(Time(exit.finished_at)),
@@ -310,7 +310,7 @@ fn crash_loop_state(pod: &Pod, spec: &Spec, exit: &ContainerExit, at: Timestamp)
 /// Returns `RunContainerError` for a failed start, which upstream shows until its next sync.
 fn run_container_error_state(exit: &ContainerExit, now: Timestamp) -> Option<ContainerState> {
     let is_recent = exit.failed_to_start() && elapsed(exit.finished_at, now) < RUN_CONTAINER_ERROR_SHOWN;
-    is_recent.then(|| waiting_state(start_failure_reason(StartStage::Start), Some(exit.message.clone())))
+    is_recent.then(|| waiting_state(start_failure_reason(StartFailureStage::Start), Some(exit.message.clone())))
 }
 
 /// Returns the waiting state of a failed start or pull, if any.
@@ -332,7 +332,7 @@ fn start_failure_state(pod: &Pod, spec: &Spec, container: &Container, now: Times
 
 /// Formats a duration as Go does, in milliseconds: `345ms`, `1.5s`, `1m20s`, `1h0m3.2s`.
 pub(crate) fn format_duration(d: Duration) -> String {
-    api::duration::written(Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
+    api::duration::format_duration(Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

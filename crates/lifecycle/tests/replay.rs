@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use k8s_openapi::api::core::v1::PodStatus;
-use lifecycle::{Line, Plan, ReplayError, replay};
+use lifecycle::{HistoryRecord, Plan, ReplayError, replay};
 use std::{fs, path::PathBuf};
 
 /// Returns the replayed plan and status.
@@ -16,16 +16,16 @@ fn check(name: &str, events: usize) -> (Plan, PodStatus) {
     let dump = fs::read_to_string(&path).unwrap();
     let replayed = replay(&dump).unwrap();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        let (plan, status) = replayed.again.clone();
+        let (plan, status) = replayed.replayed.clone();
         let (before, last) = dump.trim_end().rsplit_once('\n').unwrap();
-        let Line::After { at, .. } = serde_json::from_str(last).unwrap() else { unreachable!() };
-        let last = serde_json::to_string(&Line::After { at, plan, status: Box::new(status) }).unwrap();
+        let HistoryRecord::After { at, .. } = serde_json::from_str(last).unwrap() else { unreachable!() };
+        let last = serde_json::to_string(&HistoryRecord::After { at, plan, status: Box::new(status) }).unwrap();
         fs::write(path, format!("{before}\n{last}\n")).unwrap();
     } else {
-        assert_eq!(replayed.again, replayed.told, "{name}");
+        assert_eq!(replayed.replayed, replayed.recorded, "{name}");
     }
-    assert_eq!(replayed.facts, events, "{name}");
-    replayed.again
+    assert_eq!(replayed.events, events, "{name}");
+    replayed.replayed
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Informers: reflectors with change notifications. Services and EndpointSlices are watched once, for the proxy and
 //! for DNS.
 
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::TryStreamExt;
 use futures::stream::{self, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Service;
@@ -83,7 +83,10 @@ impl ChangeNotifier {
 }
 
 /// Starts a reflector: returns a store of objects, reduced by `trim`, and a stream of changes.
-pub(crate) fn start_reflector<K>(api: Api<Lean<K>>, trim: fn(&mut K)) -> (Store<K>, impl Stream<Item = ()> + Send)
+pub(crate) fn start_reflector<K>(
+    api: Api<WithoutManagedFields<K>>,
+    trim: fn(&mut K),
+) -> (Store<K>, impl Stream<Item = ()> + Send)
 where
     K: k8s_openapi::Metadata<Ty = ObjectMeta> + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     <K as Lookup>::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
@@ -106,9 +109,9 @@ where
     (reader, changes)
 }
 
-fn trim_event<K>(event: watcher::Event<Lean<K>>, trim: fn(&mut K)) -> watcher::Event<K> {
+fn trim_event<K>(event: watcher::Event<WithoutManagedFields<K>>, trim: fn(&mut K)) -> watcher::Event<K> {
     use watcher::Event;
-    let trimmed = |Lean(mut object)| {
+    let trimmed = |WithoutManagedFields(mut object)| {
         trim(&mut object);
         object
     };

@@ -86,12 +86,12 @@ pub struct Network {
     /// Address of the bridge, the Pods' default gateway.
     pub gateway: Ipv4Addr,
     /// Whether the Service proxy can run: it needs nftables.
-    pub leads_services: bool,
+    pub proxies_services: bool,
     /// Whether connection tracking sees bridged traffic (br_netfilter): then Pods see their clients' own addresses
     /// behind a Service.
-    pub sees_bridge: bool,
+    pub filters_bridged_traffic: bool,
     /// Whether anti-spoofing rules are installed.
-    pub checks_senders: bool,
+    pub has_anti_spoofing: bool,
 }
 
 impl Network {
@@ -131,17 +131,17 @@ impl Network {
     ///
     /// # Errors
     /// When no port can be bound.
-    pub async fn name_server(&self) -> Result<NameServer, Error> {
+    pub async fn bind_dns(&self) -> Result<DnsListener, Error> {
         let listener = dns::Listener::bind(self.gateway).await.map_err(Error::NameServer)?;
-        Ok(NameServer(listener))
+        Ok(DnsListener(listener))
     }
 
     /// Runs the Service proxy, cluster DNS and NetworkPolicies until `stop` is cancelled; the rules stay. `gate` opens
     /// for Pods whose rules are installed.
     pub fn serve(
         self,
-        clients: &Clients,
-        options: ServiceOptions,
+        clients: &ApiClients,
+        options: NetworkServeOptions,
         gate: PodGate,
         stop: CancellationToken,
     ) -> BoxFuture<'_, ()> {
@@ -149,20 +149,26 @@ impl Network {
         self.serve_all(clients, options, gate, stop).boxed()
     }
 
-    async fn serve_all(self, clients: &Clients, options: ServiceOptions, gate: PodGate, stop: CancellationToken) {
+    async fn serve_all(
+        self,
+        clients: &ApiClients,
+        options: NetworkServeOptions,
+        gate: PodGate,
+        stop: CancellationToken,
+    ) {
         let informer = informer::ServiceInformer::start(&clients.services, &stop);
         let policy_config = policies::PolicyConfig {
             node: options.node_name.clone(),
             bridge: self.bridge.clone(),
             pods: self.cidr,
-            sees_bridge: self.sees_bridge,
+            sees_bridge: self.filters_bridged_traffic,
         };
         let proxy_config = services::ProxyConfig {
             bridge: self.bridge.clone(),
             pods: self.cidr,
             services: options.service_cidr,
             load_balancers: options.load_balancer_cidr,
-            sees_bridge: self.sees_bridge,
+            sees_bridge: self.filters_bridged_traffic,
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
         let names = dns::serve(options.name_server.0, self.peers(), informer.clone(), options.cluster_domain, forward);
@@ -174,9 +180,9 @@ impl Network {
 
 /// Listener of the cluster DNS server.
 #[derive(Debug)]
-pub struct NameServer(dns::Listener);
+pub struct DnsListener(dns::Listener);
 
-impl NameServer {
+impl DnsListener {
     /// Returns the port, which is the same for UDP and TCP.
     #[must_use]
     pub fn port(&self) -> u16 {
@@ -186,7 +192,7 @@ impl NameServer {
 
 /// API clients of [`Network::serve`], by identity.
 #[derive(Clone)]
-pub struct Clients {
+pub struct ApiClients {
     /// Lists and watches Services and EndpointSlices (`system:node-proxier`).
     pub services: Client,
     /// Lists and watches NetworkPolicies, Pods and Namespaces.
@@ -195,7 +201,7 @@ pub struct Clients {
 
 /// Cluster configuration of [`Network::serve`].
 #[derive(Debug)]
-pub struct ServiceOptions {
+pub struct NetworkServeOptions {
     /// Name of the node, whose endpoints are local.
     pub node_name: String,
     /// Service CIDR.
@@ -209,7 +215,7 @@ pub struct ServiceOptions {
     /// The node's `resolv.conf`, whose servers resolve other names.
     pub resolv_conf: PathBuf,
     /// Listener of the DNS server.
-    pub name_server: NameServer,
+    pub name_server: DnsListener,
 }
 
 /// Error of setup or removal of a network.

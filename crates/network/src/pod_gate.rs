@@ -22,7 +22,7 @@ impl PodGate {
     #[must_use]
     pub fn new(network: &Network, client: Client) -> Self {
         let anti_spoof = AntiSpoof::new(&network.bridge, CniPaths::default().cni_cache);
-        Self { client, policies: PolicyGate::default(), anti_spoof: network.checks_senders.then_some(anti_spoof) }
+        Self { client, policies: PolicyGate::default(), anti_spoof: network.has_anti_spoofing.then_some(anti_spoof) }
     }
 
     /// Waits until the rules for a Pod in this sandbox, at these addresses, are installed.

@@ -37,7 +37,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let file = names.conf_dir().join("10-podium.conflist");
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
     let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
-    let leads_services = has_nftables;
+    let proxies_services = has_nftables;
     let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &CniPaths::default().cni_cache).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
@@ -48,9 +48,9 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
         bridge: names.bridge,
         cidr,
         gateway,
-        leads_services,
-        sees_bridge,
-        checks_senders,
+        proxies_services,
+        filters_bridged_traffic: sees_bridge,
+        has_anti_spoofing: checks_senders,
     })
 }
 

@@ -13,7 +13,7 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
-use runtime::{CriRuntime, Runtime, containerd::OwnContainerd};
+use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
 use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     pub(crate) node: String,
     stop: CancellationToken,
     tasks: TaskTracker,
-    containerd: Option<Arc<OwnContainerd>>,
+    containerd: Option<Arc<ManagedContainerd>>,
     kubelet: Kubelet,
     audit: Option<Arc<AuditLog>>,
     _control_plane: ControlPlaneRuntime,
@@ -101,7 +101,7 @@ impl Cluster {
         let NodeRuntime { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
-        let services = match network.filter(|network| network.leads_services) {
+        let services = match network.filter(|network| network.proxies_services) {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
@@ -124,7 +124,7 @@ impl Cluster {
         server.bootstrap_service(service_endpoint).await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         // The API server serves meanwhile; clients that need the RBAC roles wait for them.
-        tasks.spawn(server.bootstrap_access());
+        tasks.spawn(server.bootstrap_rbac());
         let bootstrapped = server.clone();
         tasks.spawn(async move {
             bootstrapped.bootstrap_addresses().await;
@@ -188,7 +188,7 @@ impl Cluster {
             provisioner: Some(provisioner),
             load_balancer_pool,
             root_ca_pem: Some(pki.ca_pem().to_owned()),
-            token_maker: Some(legacy_token_maker(&pki)?),
+            token_issuer: Some(legacy_token_maker(&pki)?),
             signer: Some(signer(&pki)?),
             gates,
             ..controllers::Options::default()
@@ -243,7 +243,7 @@ impl Cluster {
             audit.flush().await;
         }
         if let Some(containerd) = self.containerd {
-            containerd.leave();
+            containerd.detach();
         }
     }
 }
@@ -277,7 +277,7 @@ fn configure_api_server(
         server = server.with_audit(log);
     }
     Ok(match options.max_inflight {
-        Some(total) => server.with_requests_at_a_time(total),
+        Some(total) => server.with_max_requests_inflight(total),
         None => server,
     })
 }
@@ -285,7 +285,7 @@ fn configure_api_server(
 /// Registers a component status, which is healthy while its task runs.
 fn register_component(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
     let task = task.abort_handle();
-    server.note_component(name, move || if task.is_finished() { Err("task has ended".to_owned()) } else { Ok(()) });
+    server.register_component(name, move || if task.is_finished() { Err("task has ended".to_owned()) } else { Ok(()) });
 }
 
 /// Returns the CA signer for the certificate controllers.
@@ -298,9 +298,9 @@ fn signer(pki: &Pki) -> Result<controllers::Signer> {
 }
 
 /// Returns the signer of legacy service account tokens, for the token controller.
-fn legacy_token_maker(pki: &Pki) -> Result<controllers::TokenMaker> {
+fn legacy_token_maker(pki: &Pki) -> Result<controllers::TokenIssuer> {
     let key = pki.signing_key()?;
-    Ok(controllers::TokenMaker::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
+    Ok(controllers::TokenIssuer::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
 }
 
 /// Returns the clients of the controllers: one for shared watches, and one per controller, with the service account of its
@@ -312,7 +312,7 @@ fn controller_clients(server: &ApiServer) -> controllers::Clients {
     controllers::Clients::new(Client::new(manager, "default"), account)
 }
 
-async fn wait_containerd_ready(containerd: Option<&OwnContainerd>) -> Result<()> {
+async fn wait_containerd_ready(containerd: Option<&ManagedContainerd>) -> Result<()> {
     match containerd {
         Some(containerd) => Ok(containerd.wait_ready(CONTAINERD_READY_TIMEOUT).await?),
         None => Ok(()),
@@ -323,7 +323,7 @@ async fn wait_containerd_ready(containerd: Option<&OwnContainerd>) -> Result<()>
 struct NodeRuntime {
     /// CRI endpoint.
     runtime: String,
-    containerd: Option<OwnContainerd>,
+    containerd: Option<ManagedContainerd>,
     network: Option<Network>,
     load_balancer_pool: Option<Ipv4Net>,
 }
@@ -355,7 +355,7 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<NodeRuntime> {
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
     let own: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
-    let load_balancer_pool = match network.leads_services {
+    let load_balancer_pool = match network.proxies_services {
         true => {
             let gateways = Network::gateways().await?;
             load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &own, &gateways)?
@@ -363,7 +363,7 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<NodeRuntime> {
         false => None,
     };
     let containerd =
-        OwnContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
+        ManagedContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
     let (runtime, containerd, network) = (containerd.endpoint(), Some(containerd), Some(network));
     Ok(NodeRuntime { runtime, containerd, network, load_balancer_pool })
 }

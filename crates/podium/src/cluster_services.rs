@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use futures::FutureExt;
 use kube::Client;
 use kubelet::{KubeletConfiguration, NetworkReadiness};
-use network::{Clients, Ipv4Net, NameServer, Network, PodGate, ServiceOptions};
+use network::{ApiClients, DnsListener, Ipv4Net, Network, NetworkServeOptions, PodGate};
 use server::{ApiServer, ListenOptions, UserInfo};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use tokio::net::TcpListener;
@@ -18,7 +18,7 @@ const DEFAULT_CLUSTER_DOMAIN: &str = "cluster.local";
 pub(crate) struct Services {
     network: Network,
     load_balancer_pool: Option<Ipv4Net>,
-    names: NameServer,
+    names: DnsListener,
     /// Listener of the API server at the Pod gateway, unless Pods can reach the main listener.
     api: Option<TcpListener>,
     listen: ListenOptions,
@@ -34,7 +34,7 @@ impl Services {
         config: &mut KubeletConfiguration,
         listen: &ListenOptions,
     ) -> Result<Self> {
-        let names = network.name_server().await?;
+        let names = network.bind_dns().await?;
         if config.cluster_dns.is_empty() {
             config.cluster_dns.push(server::DNS_IP.to_string());
         }
@@ -77,7 +77,7 @@ impl Services {
         }
         let (ip, prefix) = server::SERVICE_RANGE;
         let dns_address = SocketAddrV4::new(self.network.gateway, self.names.port());
-        let options = ServiceOptions {
+        let options = NetworkServeOptions {
             node_name: node.to_owned(),
             service_cidr: Ipv4Net::new_assert(ip, prefix),
             load_balancer_cidr: self.load_balancer_pool,
@@ -90,7 +90,7 @@ impl Services {
         // Upstream has no role for network policies alone; the controller manager may watch all that they need.
         let policies = client("system:kube-controller-manager");
         let gate = PodGate::new(&self.network, policies.clone());
-        let clients = Clients { services: client("system:kube-proxy"), policies };
+        let clients = ApiClients { services: client("system:kube-proxy"), policies };
         let opened = gate.clone();
         let (network, server, stop) = (self.network, server.clone(), stop.clone());
         // In a task: the start of the API server does not wait for it.

@@ -2,7 +2,7 @@
 
 use crate::data_dir::DataDir;
 use anyhow::{Context, Result};
-use controllers::{Directories, Provisioner};
+use controllers::{Provisioner, VolumeDirectories};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client, api::ListParams};
 use server::ApiServer;
@@ -19,10 +19,10 @@ const PROVISIONER: &str = "podium/local";
 const STORAGE_CLASS: &str = "standard";
 
 /// One directory per volume, named as the PersistentVolume. Names are valid API names, so they have no path separators.
-struct VolumeDirectories(PathBuf);
+struct LocalDirectories(PathBuf);
 
-impl Directories for VolumeDirectories {
-    fn make(&self, volume: &str) -> io::Result<PathBuf> {
+impl VolumeDirectories for LocalDirectories {
+    fn create(&self, volume: &str) -> io::Result<PathBuf> {
         let path = self.0.join(volume);
         match fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -56,7 +56,7 @@ pub(crate) async fn provisioner(dir: &DataDir, node: &str, server: &ApiServer) -
         let made = fs::DirBuilder::new().mode(0o700).create(&root);
         made.with_context(|| format!("failed to create {}", root.display()))?;
     }
-    Ok(Provisioner::new(PROVISIONER, node, VolumeDirectories(root)))
+    Ok(Provisioner::new(PROVISIONER, node, LocalDirectories(root)))
 }
 
 /// Logs volume directories without a PersistentVolume, for example because its finalizer was removed. Only the user may
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn volume_creation_and_removal_are_idempotent() {
         let dir = tempfile::tempdir().unwrap();
-        let volumes = VolumeDirectories(dir.path().join("volumes"));
+        let volumes = LocalDirectories(dir.path().join("volumes"));
         fs::create_dir(&volumes.0).unwrap();
         for _ in 0..2 {
-            let path = volumes.make("pvc-1").unwrap();
+            let path = volumes.create("pvc-1").unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o777);
             fs::write(path.join("f"), "kept").unwrap();
         }
@@ -149,7 +149,7 @@ mod tests {
         let mode = || fs::metadata(dir.path()).unwrap().permissions().mode();
         let before = mode();
         std::os::unix::fs::symlink(dir.path(), &path).unwrap();
-        volumes.make("pvc-1").unwrap_err();
+        volumes.create("pvc-1").unwrap_err();
         assert_eq!(mode(), before, "a link is not followed");
     }
 }

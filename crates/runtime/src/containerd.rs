@@ -82,14 +82,14 @@ impl ContainerdError {
 /// Running containerd of a data directory. Dropping it leaves containerd running, but stops the supervision: the cleanup
 /// after a failed start must not race with a restart.
 #[derive(Debug)]
-pub struct OwnContainerd {
+pub struct ManagedContainerd {
     paths: Paths,
     stop: CancellationToken,
     supervisor: JoinHandle<()>,
     ready: OnceCell<()>,
 }
 
-impl OwnContainerd {
+impl ManagedContainerd {
     /// Starts containerd, or adopts the one left running by an earlier Podium process. Restarts a containerd with another
     /// configuration. Returns before the CRI is ready.
     ///
@@ -159,7 +159,7 @@ impl OwnContainerd {
     }
 
     /// Stops the supervision and leaves containerd running for the next Podium process.
-    pub fn leave(&self) {
+    pub fn detach(&self) {
         self.supervisor.abort();
     }
 
@@ -170,9 +170,9 @@ impl OwnContainerd {
     }
 }
 
-impl Drop for OwnContainerd {
+impl Drop for ManagedContainerd {
     fn drop(&mut self) {
-        self.leave();
+        self.detach();
     }
 }
 

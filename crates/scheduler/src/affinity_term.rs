@@ -2,7 +2,7 @@
 
 use crate::namespace_labels::NamespaceLabels;
 use crate::pod_index::PodInfo;
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
@@ -27,9 +27,9 @@ pub(crate) struct AffinityTerm {
     pub(crate) topology_key: Box<str>,
     namespaces: Box<[String]>,
     /// Selects further namespaces by their labels.
-    namespace_selector: Option<Selector>,
+    namespace_selector: Option<LabelRequirements>,
     /// Selects Pods; `None` matches no Pod.
-    selector: Option<Selector>,
+    selector: Option<LabelRequirements>,
 }
 
 impl AffinityTerms {
@@ -88,14 +88,14 @@ impl AffinityTerm {
         Self {
             topology_key: term.topology_key.as_str().into(),
             namespaces: namespaces.into(),
-            namespace_selector: term.namespace_selector.as_ref().and_then(|s| Selector::from_object(s).ok()),
+            namespace_selector: term.namespace_selector.as_ref().and_then(|s| LabelRequirements::from_object(s).ok()),
             selector: selector_with_requirements(term.label_selector.as_ref(), matching.chain(mismatching)),
         }
     }
 
     /// Returns whether the term matches this Pod.
     pub(crate) fn matches(&self, other: &PodInfo, namespaces: &NamespaceLabels) -> bool {
-        let by_label = |selector: &Selector| selector.matches(|key| namespaces.label(&other.namespace, key));
+        let by_label = |selector: &LabelRequirements| selector.matches(|key| namespaces.label(&other.namespace, key));
         let is_there = self.namespaces.iter().any(|name| **name == *other.namespace)
             || self.namespace_selector.as_ref().is_some_and(by_label);
         is_there && self.selector.as_ref().is_some_and(|selector| other.is_selected_by(selector))
@@ -122,8 +122,8 @@ pub(crate) fn label_key_requirements<'a>(
 pub(crate) fn selector_with_requirements(
     selector: Option<&LabelSelector>,
     by: impl Iterator<Item = LabelSelectorRequirement>,
-) -> Option<Selector> {
+) -> Option<LabelRequirements> {
     let mut selector = selector?.clone();
     selector.match_expressions.get_or_insert_default().extend(by);
-    Selector::from_object(&selector).ok()
+    LabelRequirements::from_object(&selector).ok()
 }

@@ -6,7 +6,7 @@ use crate::pod_index::{PodIndex, PodInfo};
 use crate::volume_binding::{self, VolumeCache};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
-use api::resources::{self, Amounts, Side};
+use api::resources::{self, Amounts, ResourceField};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -132,7 +132,7 @@ impl NodeInfo {
 
 impl NodeUsage {
     pub(crate) fn add(&mut self, assigned: &AssignedPod) {
-        resources::add(&mut self.requests, &assigned.requests);
+        resources::add_resource_list(&mut self.requests, &assigned.requests);
         self.ports.extend(assigned.ports.iter().cloned());
         self.pods += 1;
     }
@@ -140,7 +140,7 @@ impl NodeUsage {
     pub(crate) fn subtract(&mut self, assigned: &AssignedPod) {
         for (name, amount) in &assigned.requests {
             if let Some(sum) = self.requests.get_mut(name) {
-                *sum = sum.minus(*amount);
+                *sum = sum.saturating_sub(*amount);
             }
         }
         self.requests.retain(|_, sum| *sum != Amount::ZERO);
@@ -198,7 +198,7 @@ impl Cache {
     /// Assumes a Pod on a node while its binding is in flight.
     pub fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
         if let Some(spec) = &pod.spec {
-            self.assign(uid, pod, spec, resources::pod(spec, Side::Requests), node, true);
+            self.assign(uid, pod, spec, resources::pod_resources(spec, ResourceField::Requests), node, true);
         }
     }
 
@@ -209,7 +209,7 @@ impl Cache {
         else {
             return false;
         };
-        self.assign(uid, pod, spec, resources::pod_in_use(pod), node, false)
+        self.assign(uid, pod, spec, resources::pod_requests_during_resize(pod), node, false)
     }
 
     fn assign(&mut self, uid: &str, pod: &Pod, spec: &PodSpec, requests: Amounts, node: &str, assumed: bool) -> bool {

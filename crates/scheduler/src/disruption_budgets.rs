@@ -3,22 +3,24 @@
 use crate::cache::AssignedPod;
 use crate::reflector::relisting_watch;
 use crate::victims::Pods;
-use api::lean::Lean;
-use api::selector::Selector;
+use api::selector::LabelRequirements;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::BoxStream;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::{Error, Event};
 use kube::{Api, Client};
 use std::collections::BTreeMap;
 
-pub(crate) fn watch(client: &Client) -> BoxStream<'static, Result<Event<Lean<PodDisruptionBudget>>, Error>> {
+pub(crate) fn watch(
+    client: &Client,
+) -> BoxStream<'static, Result<Event<WithoutManagedFields<PodDisruptionBudget>>, Error>> {
     relisting_watch(Api::all(client.clone()))
 }
 
 /// PodDisruptionBudget with its remaining disruptions.
 struct BudgetState<'a> {
     pdb: &'a PodDisruptionBudget,
-    selector: Selector,
+    selector: LabelRequirements,
     disruptions_left: i32,
 }
 
@@ -42,7 +44,7 @@ pub(crate) fn split_by_pdb_violation<'a>(
 impl<'a> BudgetState<'a> {
     /// Parses a budget; `None` if its selector is empty or invalid.
     fn of(pdb: &'a PodDisruptionBudget) -> Option<Self> {
-        let selector = Selector::from_object(pdb.spec.as_ref()?.selector.as_ref()?).ok()?;
+        let selector = LabelRequirements::from_object(pdb.spec.as_ref()?.selector.as_ref()?).ok()?;
         let disruptions_left = pdb.status.as_ref().map_or(0, |status| status.disruptions_allowed);
         (!selector.is_empty()).then_some(Self { pdb, selector, disruptions_left })
     }

@@ -10,7 +10,7 @@ use crate::volume_binding::{PodClaims, PodVolumes};
 use api::affinity::{matches_node, matches_term};
 use api::host_port::{HostPort, host_ports};
 use api::quantity::Amount;
-use api::resources::{self, Amounts, Side};
+use api::resources::{self, Amounts, ResourceField};
 use api::taint;
 use k8s_openapi::api::core::v1::{PodSpec, Taint, Toleration};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ impl<'a> CycleState<'a> {
         claim_in_use: bool,
         constraints: PodConstraints<'a>,
     ) -> Self {
-        let mut requests = resources::pod(spec, Side::Requests);
+        let mut requests = resources::pod_resources(spec, ResourceField::Requests);
         requests.retain(|_, amount| *amount > Amount::ZERO);
         Self {
             requests,
@@ -150,7 +150,7 @@ impl<'a> CycleState<'a> {
             return Some(fit_error::UNSCHEDULABLE_NODE);
         }
         let taints = spec.and_then(|s| s.taints.as_deref()).unwrap_or_default();
-        if taint::untolerated(taints, self.tolerations, &["NoSchedule", "NoExecute"]).is_some() {
+        if taint::find_untolerated_taint(taints, self.tolerations, &["NoSchedule", "NoExecute"]).is_some() {
             return Some(fit_error::UNTOLERATED_TAINT);
         }
         (!matches_node(self.spec, &node_info.node)).then_some(fit_error::NODE_AFFINITY)
@@ -165,7 +165,7 @@ impl<'a> CycleState<'a> {
         for (resource, request) in &self.requests {
             let allocatable = node_info.allocatable.get(resource).copied().unwrap_or_default();
             let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
-            if *request > allocatable.minus(taken) {
+            if *request > allocatable.saturating_sub(taken) {
                 reasons.push(fit_error::insufficient(resource));
                 // Not even an empty node has enough.
                 resolvable &= *request <= allocatable;
@@ -191,7 +191,7 @@ impl<'a> CycleState<'a> {
                 let has = node_info.allocatable.get(resource).copied().unwrap_or_default().milli();
                 let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
                 let wanted = self.requests.get(resource).copied().unwrap_or(least);
-                let left = has.saturating_sub(taken.plus(wanted).milli()).max(0);
+                let left = has.saturating_sub(taken.saturating_add(wanted).milli()).max(0);
                 i64::try_from(i128::from(left) * 1000 / i128::from(has.max(1))).unwrap_or(0)
             })
             .iter()

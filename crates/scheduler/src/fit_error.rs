@@ -98,7 +98,7 @@ pub(crate) fn truncate_note(message: &str) -> String {
     if message.len() <= MAX_NOTE_LENGTH {
         return message.to_owned();
     }
-    format!("{}{ELLIPSIS}", api::text::beginning(message, MAX_NOTE_LENGTH - ELLIPSIS.len()))
+    format!("{}{ELLIPSIS}", api::text::truncate(message, MAX_NOTE_LENGTH - ELLIPSIS.len()))
 }
 
 #[cfg(test)]

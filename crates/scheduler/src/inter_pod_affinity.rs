@@ -134,5 +134,4 @@ fn add_to_domains<'a>(
 }
 
 #[cfg(test)]
-#[path = "inter_pod_affinity_tests.rs"]
 mod tests;

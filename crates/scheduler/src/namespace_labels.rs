@@ -1,7 +1,7 @@
 //! Labels of namespaces, for `namespaceSelector`.
 
 use crate::reflector::ListState;
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::watcher::Event;
 use std::collections::BTreeMap;
@@ -17,7 +17,11 @@ impl NamespaceLabels {
     }
 
     /// Applies a watch event; returns the name of a namespace whose labels have changed.
-    pub(crate) fn apply_event(&mut self, list: &mut ListState, event: Event<Lean<Namespace>>) -> Option<String> {
+    pub(crate) fn apply_event(
+        &mut self,
+        list: &mut ListState,
+        event: Event<WithoutManagedFields<Namespace>>,
+    ) -> Option<String> {
         list.apply_event(&mut self.0, event, |namespace| namespace.metadata.labels.unwrap_or_default())
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::cache::{AssignedPod, Cache, Uid};
 use crate::pod_index::PodInfo;
-use api::resources::{self, Side};
+use api::resources::{self, ResourceField};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ impl Cache {
 
     fn insert_nominated_pod(&mut self, uid: &str, pod: &Pod, node: &str, is_reported: bool) {
         if let Some(spec) = &pod.spec {
-            let (requests, info) = (resources::pod(spec, Side::Requests), Arc::new(PodInfo::of(pod)));
+            let (requests, info) =
+                (resources::pod_resources(spec, ResourceField::Requests), Arc::new(PodInfo::of(pod)));
             let assigned = AssignedPod::of(pod, spec, requests, node, info);
             self.nominator.0.insert(uid.to_owned(), Nomination { assigned, is_reported });
         }
@@ -114,5 +115,4 @@ impl Cache {
 }
 
 #[cfg(test)]
-#[path = "nominator_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 //! and matched once.
 
 use crate::affinity_term::AffinityTerms;
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -67,7 +67,7 @@ impl PodInfo {
         Some(&*self.labels[at].1)
     }
 
-    pub(crate) fn is_selected_by(&self, selector: &Selector) -> bool {
+    pub(crate) fn is_selected_by(&self, selector: &LabelRequirements) -> bool {
         selector.matches(|key| self.label(key))
     }
 }

@@ -6,7 +6,7 @@ use crate::filter_and_score::FilterStatus;
 use crate::fit_error;
 use crate::pod_index::{PodInfo, PodsPerNode};
 use api::affinity::matches_node;
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use api::taint;
 use k8s_openapi::api::core::v1::{Node, PodSpec, TopologySpreadConstraint};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(crate) struct PodTopologySpread<'a> {
 
 struct ConstraintState<'a> {
     constraint: &'a TopologySpreadConstraint,
-    selector: Option<Selector>,
+    selector: Option<LabelRequirements>,
     /// Eligible nodes by name, each with its topology domain.
     nodes: HashMap<&'a str, &'a str>,
     /// Number of matching Pods by topology domain.
@@ -148,9 +148,8 @@ fn is_node_counted(constraint: &TopologySpreadConstraint, spec: &PodSpec, node_i
     let taints = node_info.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     constraint.node_taints_policy.as_deref() != Some("Honor")
-        || taint::untolerated(taints, tolerations, &["NoSchedule", "NoExecute"]).is_none()
+        || taint::find_untolerated_taint(taints, tolerations, &["NoSchedule", "NoExecute"]).is_none()
 }
 
 #[cfg(test)]
-#[path = "pod_topology_spread_tests.rs"]
 mod tests;

@@ -208,5 +208,4 @@ impl NodeSimulation for DryRun<'_, '_> {
 }
 
 #[cfg(test)]
-#[path = "preemption_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! Reflector: a watch that relists periodically, and the state of its list.
 
-use api::key::key;
-use api::lean::Lean;
+use api::object_key::object_key;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,7 +30,7 @@ impl ListState {
     pub(crate) fn apply_event<K: Metadata<Ty = ObjectMeta>, T: PartialEq>(
         &mut self,
         store: &mut BTreeMap<String, T>,
-        event: Event<Lean<K>>,
+        event: Event<WithoutManagedFields<K>>,
         transform: impl Fn(K) -> T,
     ) -> Option<String> {
         let object = match event {
@@ -44,17 +44,17 @@ impl ListState {
                 self.synced = true;
                 return None;
             }
-            Event::Delete(Lean(object)) => {
-                store.remove(&key(object.metadata()));
+            Event::Delete(WithoutManagedFields(object)) => {
+                store.remove(&object_key(object.metadata()));
                 return None;
             }
-            Event::InitApply(Lean(object)) => {
-                self.seen.insert(key(object.metadata()));
+            Event::InitApply(WithoutManagedFields(object)) => {
+                self.seen.insert(object_key(object.metadata()));
                 object
             }
-            Event::Apply(Lean(object)) => object,
+            Event::Apply(WithoutManagedFields(object)) => object,
         };
-        let (key, transformed) = (key(object.metadata()), transform(object));
+        let (key, transformed) = (object_key(object.metadata()), transform(object));
         let is_changed = store.get(&key) != Some(&transformed);
         store.insert(key.clone(), transformed);
         is_changed.then_some(key)

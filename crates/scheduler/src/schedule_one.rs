@@ -85,5 +85,4 @@ fn claims_unschedulable(spec: &PodSpec, nodes: usize, message: &str) -> Decision
 }
 
 #[cfg(test)]
-#[path = "schedule_one_tests.rs"]
 mod tests;

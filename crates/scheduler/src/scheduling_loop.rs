@@ -11,8 +11,8 @@ use crate::schedule_one::{Decision, schedule_pod};
 use crate::volume_reflector::{self, VolumeEvent, VolumeListStates};
 use crate::writer::{WriteOutcome, Writer};
 use crate::{DEFAULT_SCHEDULER, Options};
-use api::lean::Lean;
 use api::pod::{is_terminal, node_name};
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -62,9 +62,9 @@ impl SchedulingLoop {
         let mut nodes = relisting_watch::<Node>(Api::all(self.client.clone()));
         // No field selector on `status.phase`: the server would decode every Pod to apply it, and this watch decodes
         // it anyway.
-        let mut pods = relisting_watch::<Lean<Pod>>(Api::all(self.client.clone()));
+        let mut pods = relisting_watch::<WithoutManagedFields<Pod>>(Api::all(self.client.clone()));
         let mut storage = volume_reflector::watch(&self.client);
-        let mut namespaces = relisting_watch::<Lean<Namespace>>(Api::all(self.client.clone()));
+        let mut namespaces = relisting_watch::<WithoutManagedFields<Namespace>>(Api::all(self.client.clone()));
         let mut budgets = disruption_budgets::watch(&self.client);
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
@@ -237,10 +237,10 @@ impl SchedulingLoop {
         }
     }
 
-    fn on_pod(&mut self, event: Result<Event<Lean<Pod>>, Error>) {
+    fn on_pod(&mut self, event: Result<Event<WithoutManagedFields<Pod>>, Error>) {
         match event {
             Ok(Event::Init) => self.pods.seen.clear(),
-            Ok(Event::InitApply(Lean(pod))) => {
+            Ok(Event::InitApply(WithoutManagedFields(pod))) => {
                 self.pods.seen.extend(pod.metadata.uid.clone());
                 self.set_pod(pod);
             }
@@ -254,8 +254,10 @@ impl SchedulingLoop {
                 }
                 self.pods.synced = true;
             }
-            Ok(Event::Apply(Lean(pod))) => self.set_pod(pod),
-            Ok(Event::Delete(Lean(pod))) => self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+            Ok(Event::Apply(WithoutManagedFields(pod))) => self.set_pod(pod),
+            Ok(Event::Delete(WithoutManagedFields(pod))) => {
+                self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default())
+            }
             Err(e) => tracing::warn!(error = %e, "failed to watch pods"),
         }
     }
@@ -271,7 +273,7 @@ impl SchedulingLoop {
         }
     }
 
-    fn on_namespace(&mut self, event: Result<Event<Lean<Namespace>>, Error>) {
+    fn on_namespace(&mut self, event: Result<Event<WithoutManagedFields<Namespace>>, Error>) {
         match event {
             Ok(event) => {
                 if let Some(name) = self.cache.namespaces.apply_event(&mut self.namespaces, event) {
@@ -285,7 +287,7 @@ impl SchedulingLoop {
         }
     }
 
-    fn on_budget(&mut self, event: Result<Event<Lean<PodDisruptionBudget>>, Error>) {
+    fn on_budget(&mut self, event: Result<Event<WithoutManagedFields<PodDisruptionBudget>>, Error>) {
         match event {
             // A changed budget makes no Pod schedulable.
             Ok(event) => drop(self.budgets.apply_event(&mut self.cache.budgets, event, |budget| budget)),

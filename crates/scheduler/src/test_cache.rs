@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::reflector::ListState;
 use crate::schedule_one::{Decision, schedule_pod};
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -19,7 +19,9 @@ pub(crate) fn cache(nodes: &[&str], assigned: &[(&str, Value)]) -> Cache {
     }
     for team in ["red", "blue"] {
         let labels = json!({ "metadata": { "name": format!("{team}-team"), "labels": { "team": team } } });
-        cache.namespaces.apply_event(&mut ListState::default(), Event::Apply(Lean(read::<Namespace>(labels))));
+        cache
+            .namespaces
+            .apply_event(&mut ListState::default(), Event::Apply(WithoutManagedFields(read::<Namespace>(labels))));
     }
     for (i, (node, pod)) in assigned.iter().enumerate() {
         let mut pod = pod.clone();

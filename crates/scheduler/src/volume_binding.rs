@@ -1,11 +1,12 @@
 //! PersistentVolumes and claims in scheduling: pure (plugins `VolumeBinding` and `VolumeRestrictions`).
 
 use crate::fit_error;
-use api::claim::{
-    NO_PROVISIONER, SELECTED_NODE, annotation, bind, check_made_for, class_of_claim, find, is_bound, is_for, name_of,
-    reaches, reference, requested, volume_name,
+use api::object_key::object_key;
+use api::persistent_volume_claim::{
+    NO_PROVISIONER, SELECTED_NODE, annotation, bind_volume_to_claim, check_owned_by_pod, claim_name, claim_ref,
+    claim_storage_class, find_matching_volume, is_bound, is_volume_bound_to_claim, node_affinity_matches,
+    requested_storage, volume_name,
 };
-use api::key::key;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -45,7 +46,7 @@ pub(crate) struct PodClaims<'a> {
 pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let names = volumes.filter_map(move |volume| name_of(name.unwrap_or_default(), volume));
+    let names = volumes.filter_map(move |volume| claim_name(name.unwrap_or_default(), volume));
     names.map(move |claim| format!("{}/{claim}", namespace.unwrap_or_default()))
 }
 
@@ -70,24 +71,24 @@ impl VolumeCache {
     /// Assumes the writes in the cache (`AssumePodVolumes`).
     pub(crate) fn assume(&mut self, pod_volumes: &PodVolumes) {
         for (_, volume) in &pod_volumes.bindings {
-            self.volumes.insert(key(&volume.metadata), volume.clone());
+            self.volumes.insert(object_key(&volume.metadata), volume.clone());
         }
         for (_, claim) in &pod_volumes.provisions {
-            self.claims.insert(key(&claim.metadata), claim.clone());
+            self.claims.insert(object_key(&claim.metadata), claim.clone());
         }
     }
 
     /// Reverts assumed writes that failed, unless the object has changed since (`RevertAssumedPodVolumes`).
     pub(crate) fn revert(&mut self, pod_volumes: PodVolumes) {
         for (original, _) in pod_volumes.bindings {
-            if let Some(current) = self.volumes.get_mut(&key(&original.metadata))
+            if let Some(current) = self.volumes.get_mut(&object_key(&original.metadata))
                 && is_same_version(&current.metadata, &original.metadata)
             {
                 *current = original;
             }
         }
         for (original, _) in pod_volumes.provisions {
-            if let Some(current) = self.claims.get_mut(&key(&original.metadata))
+            if let Some(current) = self.claims.get_mut(&object_key(&original.metadata))
                 && is_same_version(&current.metadata, &original.metadata)
             {
                 *current = original;
@@ -103,13 +104,13 @@ impl VolumeCache {
         let mut all = PodClaims { storage: self, bound: vec![], delayed: vec![] };
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-            let Some(name) = name_of(name.unwrap_or_default(), volume) else { continue };
+            let Some(name) = claim_name(name.unwrap_or_default(), volume) else { continue };
             let is_ephemeral = volume.ephemeral.is_some();
             let claim = self.claims.get(&format!("{}/{name}", namespace.unwrap_or_default()));
             let Some(claim) = claim else { return Err(fit_error::missing_claim(&name, is_ephemeral)) };
             check_claim(claim, &name)?;
             if is_ephemeral {
-                check_made_for(claim, pod)?;
+                check_owned_by_pod(claim, pod)?;
             }
             if is_bound(claim) {
                 all.bound.push(claim);
@@ -119,18 +120,18 @@ impl VolumeCache {
                 return Err(fit_error::UNBOUND_IMMEDIATE_CLAIMS.to_owned());
             }
         }
-        all.delayed.sort_by_key(|claim| requested(claim));
+        all.delayed.sort_by_key(|claim| requested_storage(claim));
         Ok(all)
     }
 
     fn is_delayed_binding(&self, claim: &PersistentVolumeClaim) -> bool {
-        let class = self.classes.get(class_of_claim(claim));
+        let class = self.classes.get(claim_storage_class(claim));
         class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
     }
 
     /// Returns whether the claim's class can provision a volume for the node.
     fn can_provision(&self, claim: &PersistentVolumeClaim, node: &Node) -> bool {
-        let Some(class) = self.classes.get(class_of_claim(claim)) else { return false };
+        let Some(class) = self.classes.get(claim_storage_class(claim)) else { return false };
         let labels = node.metadata.labels.as_ref();
         let label = |key: &str| labels.and_then(|labels| labels.get(key));
         let topologies = class.allowed_topologies.as_deref().unwrap_or_default();
@@ -166,7 +167,7 @@ impl PodClaims<'_> {
             let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_ref());
             modes.into_iter().flatten().any(|mode| mode == "ReadWriteOncePod")
         });
-        read_write_once_pod.map(|claim| key(&claim.metadata))
+        read_write_once_pod.map(|claim| object_key(&claim.metadata))
     }
 
     /// Returns the writes that precede a binding to this node (`FindPodVolumes`).
@@ -177,7 +178,7 @@ impl PodClaims<'_> {
         let mut reasons = Vec::new();
         let volumes: Vec<_> = self.bound.iter().filter_map(|claim| volume_name(claim)).collect();
         let volumes: Vec<_> = volumes.into_iter().map(|name| self.storage.volumes.get(name)).collect();
-        if volumes.iter().flatten().any(|volume| !reaches(volume, node)) {
+        if volumes.iter().flatten().any(|volume| !node_affinity_matches(volume, node)) {
             reasons.push(fit_error::VOLUME_NODE_AFFINITY.to_owned());
         }
         let pod_volumes = self.find_bindings(node);
@@ -201,10 +202,10 @@ impl PodClaims<'_> {
                 continue;
             }
             let free = self.storage.volumes.iter().filter(|(name, _)| !chosen.contains(name.as_str()));
-            match find(claim, free.map(|(_, volume)| volume), Some(node), true) {
+            match find_matching_volume(claim, free.map(|(_, volume)| volume), Some(node), true) {
                 Some(volume) => {
                     chosen.extend(volume.metadata.name.as_deref());
-                    match bind(volume, claim) {
+                    match bind_volume_to_claim(volume, claim) {
                         Some(bound) => pod_volumes.bindings.push((volume.clone(), bound)),
                         None => pod_volumes.pending = true,
                     }
@@ -223,10 +224,12 @@ impl PodClaims<'_> {
     }
 
     fn has_reserved_volume(&self, claim: &PersistentVolumeClaim) -> bool {
-        self.storage.volumes.values().any(|volume| reference(volume).is_some() && is_for(volume, claim))
+        self.storage
+            .volumes
+            .values()
+            .any(|volume| claim_ref(volume).is_some() && is_volume_bound_to_claim(volume, claim))
     }
 }
 
 #[cfg(test)]
-#[path = "volume_binding_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::reflector::{ListState, relisting_watch};
 use crate::volume_binding::{VolumeCache, claims};
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{BoxStream, StreamExt, select_all};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -11,9 +11,9 @@ use kube::{Api, Client};
 
 /// Event of one of the watches.
 pub(crate) enum VolumeEvent {
-    Claim(Box<Event<Lean<PersistentVolumeClaim>>>),
-    Volume(Box<Event<Lean<PersistentVolume>>>),
-    Class(Box<Event<Lean<StorageClass>>>),
+    Claim(Box<Event<WithoutManagedFields<PersistentVolumeClaim>>>),
+    Volume(Box<Event<WithoutManagedFields<PersistentVolume>>>),
+    Class(Box<Event<WithoutManagedFields<StorageClass>>>),
 }
 
 /// Pods that an event may make schedulable.

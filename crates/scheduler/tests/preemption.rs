@@ -76,13 +76,13 @@ fn events(api: &FakeApi, reason: &str) -> Vec<Value> {
 
 async fn bound(api: &FakeApi, name: &str) -> String {
     let node_of = |api: &FakeApi| Some(api.get(&path(name))?["spec"]["nodeName"].as_str()?.to_owned());
-    api.until(&format!("{name} is bound"), |api| node_of(api).is_some()).await;
+    api.wait_until(&format!("{name} is bound"), |api| node_of(api).is_some()).await;
     node_of(api).expect("it is bound")
 }
 
 async fn refused(api: &FakeApi, name: &str) -> String {
     let reason = |api: &FakeApi| condition(api, name, "PodScheduled")["reason"] == "Unschedulable";
-    api.until(&format!("{name} is refused"), reason).await;
+    api.wait_until(&format!("{name} is refused"), reason).await;
     condition(api, name, "PodScheduled")["message"].as_str().expect("a message").to_owned()
 }
 
@@ -91,7 +91,7 @@ async fn preemptor_is_bound_after_victim_terminates() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "2", |_| {});
-    api.until("it leaves, and an event says why", |api| !events(api, "Preempted").is_empty()).await;
+    api.wait_until("it leaves, and an event says why", |api| !events(api, "Preempted").is_empty()).await;
 
     assert!(leaves(&api, "low"));
     let target = condition(&api, "low", "DisruptionTarget");
@@ -121,13 +121,13 @@ async fn preemptor_waits_for_victims_without_new_ones() {
     let first = schedule(&api);
     running(&api, "low", 5, "4", "n1");
     pod(&api, "high", 10, "4", |_| {});
-    api.until("it leaves", |api| leaves(api, "low")).await;
+    api.wait_until("it leaves", |api| leaves(api, "low")).await;
     // A node with less important victims.
     running(&api, "lowest", 1, "4", "n2");
     node(&api, "n2");
     let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: \
                    not eligible due to a terminating pod on the nominated node.";
-    api.until("it says so", |api| condition(api, "high", "PodScheduled")["message"] == message).await;
+    api.wait_until("it says so", |api| condition(api, "high", "PodScheduled")["message"] == message).await;
     // A restart of the scheduler does not change that.
     first.cancel();
     schedule(&api);
@@ -164,7 +164,7 @@ async fn pod_with_budget_is_spared_if_another_victim_fits() {
     running(&api, "free", 5, "4", "n2");
     schedule(&api);
     pod(&api, "high", 10, "4", |_| {});
-    api.until("it leaves", |api| leaves(api, "free")).await;
+    api.wait_until("it leaves", |api| leaves(api, "free")).await;
     assert!(!leaves(&api, "guarded"));
     assert_eq!(nominated(&api, "high").as_deref(), Some("n2"));
 }
@@ -174,7 +174,7 @@ async fn freed_resources_are_reserved_for_nominated_pod() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "4", |_| {});
-    api.until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
+    api.wait_until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
     pod(&api, "quick", 9, "1", |_| {});
     assert!(refused(&api, "quick").await.starts_with("0/1 nodes are available: 1 Insufficient cpu."));
     api.remove(&path("low"));
@@ -188,7 +188,7 @@ async fn nomination_is_removed_with_its_pod() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "4", |_| {});
-    api.until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
+    api.wait_until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
     // Two CPUs are free, but reserved for the nominated Pod.
     pod(&api, "quick", 9, "1", |_| {});
     refused(&api, "quick").await;
@@ -204,14 +204,14 @@ async fn higher_priority_pod_replaces_lower_nomination() {
         let api = start(&["n1"]);
         running(&api, "low", 1, "4", "n1");
         pod(&api, "high", 10, "4", |_| {});
-        api.until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
+        api.wait_until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
         if !is_written_at_once {
-            api.refuse(&format!("PATCH {}/status", path("high")), 500);
+            api.refuse_next(&format!("PATCH {}/status", path("high")), 500);
         }
         let since = Instant::now();
         pod(&api, "higher", 11, "4", |_| {});
-        api.until("it is nominated", |api| nominated(api, "higher").is_some()).await;
-        api.until("the other one is not", |api| nominated(api, "high").is_none()).await;
+        api.wait_until("it is nominated", |api| nominated(api, "higher").is_some()).await;
+        api.wait_until("the other one is not", |api| nominated(api, "high").is_none()).await;
         assert_eq!(since.elapsed() < Duration::from_millis(500), is_written_at_once, "{:?}", since.elapsed());
         api.remove(&path("low"));
         assert_eq!(bound(&api, "higher").await, "n1");
@@ -225,17 +225,17 @@ async fn higher_priority_pod_replaces_lower_nomination() {
 #[tokio::test(start_paused = true)]
 async fn nomination_survives_a_failed_status_patch() {
     let api = start(&["n1"]);
-    api.refuse(&format!("PATCH {}/status", path("high")), 500);
+    api.refuse_next(&format!("PATCH {}/status", path("high")), 500);
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "3", |_| {});
-    api.until("it leaves", |api| leaves(api, "low")).await;
+    api.wait_until("it leaves", |api| leaves(api, "low")).await;
     assert_eq!(nominated(&api, "high"), None);
     pod(&api, "quick", 9, "1500m", |_| {});
     pod(&api, "slim", 9, "1", |_| {});
     refused(&api, "quick").await;
     refused(&api, "slim").await;
     // The Pod is bound; its nomination ends.
-    api.hang(&format!("POST {}/binding", path("high")));
+    api.hang_next(&format!("POST {}/binding", path("high")));
     api.remove(&path("low"));
     let since = Instant::now();
     assert_eq!(bound(&api, "slim").await, "n1");
@@ -247,10 +247,10 @@ async fn nomination_survives_a_failed_status_patch() {
 async fn failed_victim_deletion_is_retried() {
     for write in [format!("PATCH {}/status", path("low")), format!("DELETE {}", path("low"))] {
         let api = start(&["n1"]);
-        api.refuse(&write, 500);
+        api.refuse_next(&write, 500);
         running(&api, "low", 1, "4", "n1");
         pod(&api, "high", 10, "4", |_| {});
-        api.until("it leaves", |api| leaves(api, "low")).await;
+        api.wait_until("it leaves", |api| leaves(api, "low")).await;
         api.remove(&path("low"));
         assert_eq!(bound(&api, "high").await, "n1");
     }
@@ -261,7 +261,7 @@ async fn nominated_pod_binds_elsewhere_and_frees_its_node() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "2", "n1");
     pod(&api, "high", 10, "4", |_| {});
-    api.until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
+    api.wait_until("it leaves", |api| leaves(api, "low") && nominated(api, "high").is_some()).await;
     pod(&api, "quick", 9, "2", |_| {});
     refused(&api, "quick").await;
     node(&api, "n2");

@@ -38,7 +38,7 @@ fn node_of(api: &FakeApi, name: &str) -> Option<String> {
 }
 
 async fn bound(api: &FakeApi, name: &str) -> String {
-    api.until(&format!("{name} is bound"), |api| node_of(api, name).is_some()).await;
+    api.wait_until(&format!("{name} is bound"), |api| node_of(api, name).is_some()).await;
     node_of(api, name).expect("it is bound")
 }
 
@@ -60,7 +60,7 @@ async fn pod_is_bound_with_scheduled_event() {
     node(&api, "n1", "4");
     pod(&api, "a", "1", |_| {});
     assert_eq!(bound(&api, "a").await, "n1");
-    api.until("an event", |api| !events(api, "Scheduled").is_empty()).await;
+    api.wait_until("an event", |api| !events(api, "Scheduled").is_empty()).await;
     assert_eq!(events(&api, "Scheduled"), ["Successfully assigned default/a to n1"]);
     let event = &api.list("apis/events.k8s.io/v1/events")[0];
     assert_eq!((&event["action"], &event["type"]), (&json!("Binding"), &json!("Normal")));
@@ -93,7 +93,7 @@ async fn unschedulable_pod_is_bound_once_resources_are_freed() {
     pod(&api, "b", "1", |_| {});
     let message = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
                    1 No preemption victims found for incoming pod.";
-    api.until("a condition", |api| condition(api, "b")["reason"] == "Unschedulable").await;
+    api.wait_until("a condition", |api| condition(api, "b")["reason"] == "Unschedulable").await;
     assert_eq!(condition(&api, "b")["message"], message);
     assert_eq!(condition(&api, "b")["status"], "False");
     assert_eq!(events(&api, "FailedScheduling"), [message]);
@@ -111,7 +111,7 @@ async fn unschedulable_pod_is_bound_once_resources_are_freed() {
 async fn first_node_schedules_pending_pod_without_backoff() {
     let api = start();
     pod(&api, "a", "1", |_| {});
-    api.until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
+    api.wait_until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
     assert_eq!(condition(&api, "a")["message"], "no nodes available to schedule pods");
     let came = tokio::time::Instant::now();
     node(&api, "n1", "4");
@@ -125,7 +125,7 @@ async fn gated_pod_is_scheduled_once_gates_are_removed() {
     node(&api, "n1", "4");
     let gated = |gates: Value| pod(&api, "a", "1", move |pod| pod["spec"]["schedulingGates"] = gates);
     gated(json!([{ "name": "quota" }, { "name": "more" }]));
-    api.until("a condition", |api| condition(api, "a")["reason"] == "SchedulingGated").await;
+    api.wait_until("a condition", |api| condition(api, "a")["reason"] == "SchedulingGated").await;
     assert_eq!(condition(&api, "a")["message"], "Scheduling is blocked due to non-empty scheduling gates");
     assert!(events(&api, "FailedScheduling").is_empty());
     gated(json!([{ "name": "quota" }]));
@@ -152,7 +152,7 @@ async fn failed_binding_is_retried() {
     let api = start();
     node(&api, "n1", "1");
     for code in [500, 409] {
-        api.refuse(&format!("POST {}/binding", path("a")), code);
+        api.refuse_next(&format!("POST {}/binding", path("a")), code);
     }
     pod(&api, "a", "1", |_| {});
     assert_eq!(bound(&api, "a").await, "n1");
@@ -184,7 +184,7 @@ fn is_asked_for(api: &FakeApi) -> bool {
 async fn provisioning_precedes_binding_without_backoff() {
     let api = start();
     with_claim(&api);
-    api.until("a volume is asked for", is_asked_for).await;
+    api.wait_until("a volume is asked for", is_asked_for).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!((node_of(&api, "a"), condition(&api, "a")), (None, Value::Null));
     let mut bound = api.get(CLAIM).expect("a claim");
@@ -199,17 +199,17 @@ async fn provisioning_precedes_binding_without_backoff() {
 async fn failed_provisioning_is_reported_and_retried() {
     let api = start();
     with_claim(&api);
-    api.until("a volume is asked for", is_asked_for).await;
+    api.wait_until("a volume is asked for", is_asked_for).await;
     let mut given_up = api.get(CLAIM).expect("a claim");
     given_up["metadata"]["annotations"] = json!({});
     api.put(CLAIM, given_up);
-    api.until("the condition is reported", |api| condition(api, "a")["reason"] == "Unschedulable").await;
+    api.wait_until("the condition is reported", |api| condition(api, "a")["reason"] == "Unschedulable").await;
     let why = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
     assert_eq!(
         (&condition(&api, "a")["message"], events(&api, "FailedScheduling")),
         (&json!(why), vec![why.to_owned()])
     );
-    api.until("a volume is asked for again", is_asked_for).await;
+    api.wait_until("a volume is asked for again", is_asked_for).await;
 }
 
 /// Asserts that the Pod is bound without a backoff.
@@ -246,7 +246,7 @@ fn host(api: &FakeApi, name: &str) {
 
 /// Waits until the Pod is reported as unschedulable and its backoff is over.
 async fn waits(api: &FakeApi, name: &str) {
-    api.until("a condition", |api| condition(api, name)["reason"] == "Unschedulable").await;
+    api.wait_until("a condition", |api| condition(api, name)["reason"] == "Unschedulable").await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
 }
 

@@ -39,7 +39,7 @@ impl Schema {
     }
 
     fn is_reordered(&self, old: &Value, items: &[Value]) -> bool {
-        let (ListType::Map(_), Some(item_schema)) = (&self.list, &self.items) else { return false };
+        let (ListType::Map(_), Some(item_schema)) = (&self.list_type, &self.items) else { return false };
         let old_items = OldItems::of(self, Some(old));
         items.iter().all(|item| old_items.find(item).is_some_and(|old_item| item_schema.unchanged(old_item, item)))
     }
@@ -68,7 +68,7 @@ pub(crate) struct OldItems<'a> {
 
 impl<'a> OldItems<'a> {
     pub(crate) fn of(list: &'a Schema, old: Option<&'a Value>) -> Self {
-        let keys: &[Box<str>] = if let ListType::Map(keys) = &list.list { keys } else { &[] };
+        let keys: &[Box<str>] = if let ListType::Map(keys) = &list.list_type { keys } else { &[] };
         let mut items = HashMap::new();
         if !keys.is_empty() {
             // The first of several items with the same key is used.

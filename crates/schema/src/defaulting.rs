@@ -5,12 +5,12 @@ use serde_json::Value;
 
 impl Schema {
     /// Applies defaults and removes nulls of non-nullable fields without defaults.
-    pub fn fill_in(&self, value: &mut Value) {
-        self.apply_defaults(value);
+    pub fn apply_defaults(&self, value: &mut Value) {
+        self.fill_defaults(value);
         self.prune_nulls(value);
     }
 
-    fn apply_defaults(&self, value: &mut Value) {
+    fn fill_defaults(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 for (name, property) in &self.properties {
@@ -24,14 +24,14 @@ impl Schema {
                     let declared = self.properties.get(name.as_str());
                     let Some(schema) = declared.or(self.additional.schema()) else { continue };
                     schema.replace_null(value);
-                    schema.apply_defaults(value);
+                    schema.fill_defaults(value);
                 }
             }
             Value::Array(items) => {
                 let Some(schema) = &self.items else { return };
                 for item in items {
                     schema.replace_null(item);
-                    schema.apply_defaults(item);
+                    schema.fill_defaults(item);
                 }
             }
             _ => {}

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Location of an embedded resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct EmbeddedResource {
     /// JSON pointer for [`Value::pointer`].
     pub pointer: String,
     /// Field path for messages.
@@ -16,21 +16,25 @@ pub struct Place {
 impl Schema {
     /// Returns the locations of all embedded resources, outer ones first, without the resource itself.
     #[must_use]
-    pub fn embedded_in(&self, resource: &Value) -> Vec<Place> {
+    pub fn embedded_resources(&self, resource: &Value) -> Vec<EmbeddedResource> {
         let mut found = Vec::new();
         if self.has_embedded {
-            self.find_embedded(resource, &Place { pointer: String::new(), path: FieldPath::default() }, &mut found);
+            self.find_embedded(
+                resource,
+                &EmbeddedResource { pointer: String::new(), path: FieldPath::default() },
+                &mut found,
+            );
         }
         found
     }
 
-    fn find_embedded(&self, value: &Value, location: &Place, found: &mut Vec<Place>) {
+    fn find_embedded(&self, value: &Value, location: &EmbeddedResource, found: &mut Vec<EmbeddedResource>) {
         if self.embedded && value.is_object() {
             found.push(location.clone());
         }
         let nested = |name: &str, path| {
             let name = name.replace('~', "~0").replace('/', "~1");
-            Place { pointer: format!("{}/{name}", location.pointer), path }
+            EmbeddedResource { pointer: format!("{}/{name}", location.pointer), path }
         };
         match value {
             Value::Object(fields) => {

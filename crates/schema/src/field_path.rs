@@ -10,7 +10,7 @@ const DELIMITERS: [char; 3] = ['.', '[', ']'];
 
 /// Result of resolving a field path.
 #[derive(Debug, Default)]
-pub struct Found<'a> {
+pub struct ResolvedFieldPath<'a> {
     /// The path as in error messages.
     pub path: FieldPath,
     /// The first field name.
@@ -24,8 +24,8 @@ impl Schema {
     ///
     /// # Errors
     /// For a syntax error, or a field that does not exist.
-    pub fn at_path(&self, path: &str, brackets: bool) -> Result<Found<'_>, String> {
-        let mut found = Found { schema: Some(self), ..Found::default() };
+    pub fn resolve_field_path(&self, path: &str, brackets: bool) -> Result<ResolvedFieldPath<'_>, String> {
+        let mut found = ResolvedFieldPath { schema: Some(self), ..ResolvedFieldPath::default() };
         let mut rest = path;
         while let Some(token) = next_token(&mut rest) {
             match token {
@@ -48,14 +48,14 @@ impl Schema {
     }
 }
 
-impl Found<'_> {
+impl ResolvedFieldPath<'_> {
     fn descend(&mut self, name: &str) -> Result<(), String> {
         let schema = self.schema.ok_or(INVALID_FIELD)?;
         let is_first = self.first.is_empty();
         if !schema.properties.is_empty() {
             self.schema = Some(schema.properties.get(name).ok_or(INVALID_FIELD)?);
             self.path = self.path.child(name);
-        } else if schema.additional.is_said() {
+        } else if schema.additional.is_specified() {
             self.schema = schema.additional.schema();
             self.path = self.path.key(name);
         } else {
@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     fn schema() -> Schema {
-        Schema::read(&json!({"type": "object", "properties": {
+        Schema::parse(&json!({"type": "object", "properties": {
             "foo": {"type": "object", "properties": {"bar": {"type": "string"}, "a.b": {"type": "string"},
                 "c\nd": {"type": "string"}}},
             "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"x": {"type": "string"}}}},
@@ -138,7 +138,11 @@ mod tests {
             (".list", "list"),
         ] {
             let schema = schema();
-            assert_eq!(schema.at_path(path, true).map(|f| f.path.to_string()).as_deref(), Ok(expected), "{path}");
+            assert_eq!(
+                schema.resolve_field_path(path, true).map(|f| f.path.to_string()).as_deref(),
+                Ok(expected),
+                "{path}"
+            );
         }
     }
 
@@ -159,9 +163,12 @@ mod tests {
             (".foo[\"bar\"]", "expected single quoted string but got \"bar\""),
         ] {
             let schema = schema();
-            assert_eq!(schema.at_path(path, true).err().unwrap_or_default(), why, "{path}");
+            assert_eq!(schema.resolve_field_path(path, true).err().unwrap_or_default(), why, "{path}");
         }
         let schema = schema();
-        assert_eq!(schema.at_path(".foo['bar']", false).err().as_deref(), Some("array notation is not allowed"));
+        assert_eq!(
+            schema.resolve_field_path(".foo['bar']", false).err().as_deref(),
+            Some("array notation is not allowed")
+        );
     }
 }

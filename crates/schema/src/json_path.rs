@@ -10,7 +10,7 @@ pub struct JsonPath(Vec<Step>);
 
 /// Error for an invalid JSONPath.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub enum JsonPathError {
     /// The path does not start with a dot.
     #[error("must be a json path starting with .")]
     Start,
@@ -65,9 +65,9 @@ impl JsonPath {
     ///
     /// # Errors
     /// When the path is not in the supported subset.
-    pub fn parse(text: &str) -> Result<Self, PathError> {
+    pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         if !text.starts_with('.') {
-            return Err(PathError::Start);
+            return Err(JsonPathError::Start);
         }
         parse_steps(text)
     }
@@ -154,7 +154,7 @@ impl Filter {
     }
 }
 
-fn parse_steps(text: &str) -> Result<JsonPath, PathError> {
+fn parse_steps(text: &str) -> Result<JsonPath, JsonPathError> {
     let mut steps = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -165,18 +165,18 @@ fn parse_steps(text: &str) -> Result<JsonPath, PathError> {
             }
             '.' => parse_field(&rest[1..], &mut steps),
             '[' if rest.starts_with("[?(") => {
-                let end = closing_bracket(rest).ok_or(PathError::Unterminated)?;
+                let end = closing_bracket(rest).ok_or(JsonPathError::Unterminated)?;
                 steps.push(parse_filter_step(&rest[1..end])?);
                 &rest[end + 1..]
             }
             '[' => {
-                let end = rest.find(']').ok_or(PathError::Unterminated)?;
+                let end = rest.find(']').ok_or(JsonPathError::Unterminated)?;
                 steps.extend(parse_brackets(&rest[1..end])?);
                 &rest[end + 1..]
             }
             // Spaces and references to the root object are ignored.
             ' ' | '@' | '$' => &rest[1..],
-            other => return Err(PathError::Unexpected(other)),
+            other => return Err(JsonPathError::Unexpected(other)),
         };
     }
     Ok(JsonPath(steps))
@@ -232,13 +232,13 @@ fn closing_bracket(text: &str) -> Option<usize> {
     None
 }
 
-fn parse_filter_step(inner: &str) -> Result<Step, PathError> {
+fn parse_filter_step(inner: &str) -> Result<Step, JsonPathError> {
     let text = inner.strip_prefix("?(").and_then(|i| i.strip_suffix(')')).unwrap_or(inner);
-    parse_filter(text.trim()).map(Step::Filter).ok_or_else(|| PathError::Filter(text.to_owned()))
+    parse_filter(text.trim()).map(Step::Filter).ok_or_else(|| JsonPathError::Filter(text.to_owned()))
 }
 
 /// Parses the content of brackets: a union, a quoted name, an index, or a slice.
-fn parse_brackets(inner: &str) -> Result<Vec<Step>, PathError> {
+fn parse_brackets(inner: &str) -> Result<Vec<Step>, JsonPathError> {
     if inner.contains(',') {
         let each = inner.split(',').map(|part| parse_brackets(part.trim_matches(' ')).map(JsonPath));
         return Ok(vec![Step::Union(each.collect::<Result<_, _>>()?)]);
@@ -248,7 +248,7 @@ fn parse_brackets(inner: &str) -> Result<Vec<Step>, PathError> {
         // Upstream parses a quoted name like one after a dot, so an unescaped dot ends it.
         return parse_steps(&format!(".{name}")).map(|path| path.0);
     }
-    let bad = || PathError::Index(inner.to_owned());
+    let bad = || JsonPathError::Index(inner.to_owned());
     let number = |text: &str| if text.is_empty() { Ok(None) } else { text.parse::<i64>().map(Some).map_err(|_| bad()) };
     let parts: Vec<&str> = inner.split(':').collect();
     Ok(vec![match parts.as_slice() {

@@ -1,7 +1,7 @@
 //! Structural schemas of custom resources: pruning, defaulting and validation.
 //!
-//! A [`Schema`] is parsed from the `openAPIV3Schema` of a CustomResourceDefinition that [`structural`] has validated.
-//! [`Schema::prune`] removes unknown fields, [`Schema::fill_in`] applies defaults, [`Schema::validate_values`] and
+//! A [`Schema`] is parsed from the `openAPIV3Schema` of a CustomResourceDefinition that [`validate_structural`] has validated.
+//! [`Schema::prune`] removes unknown fields, [`Schema::apply_defaults`] applies defaults, [`Schema::validate_values`] and
 //! [`Schema::validate_lists`] return upstream's validation errors, and [`Schema::ask_rules`] evaluates validation rules in
 //! CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
 //!
@@ -22,12 +22,12 @@ mod validate;
 mod validation_rules;
 mod value_validation;
 
-pub use embedded_resources::Place;
-pub use field_path::Found;
+pub use embedded_resources::EmbeddedResource;
+pub use field_path::ResolvedFieldPath;
 pub use format::unrecognized_formats;
-pub use json_path::{JsonPath, PathError};
-pub use pruning::Unknown;
-pub use structural::structural;
+pub use json_path::{JsonPath, JsonPathError};
+pub use pruning::UnknownFields;
+pub use structural::validate_structural;
 
 use expr::go_regexp::GoRegexp;
 use serde_json::Value;
@@ -45,11 +45,11 @@ pub(crate) fn compile_pattern(pattern: &str) -> Result<GoRegexp, String> {
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
     /// `type`; `None` allows any value or, with `int_or_string`, integers and strings.
-    pub kind: Option<Kind>,
+    pub kind: Option<JsonType>,
     /// `nullable`.
     pub nullable: bool,
     /// `x-kubernetes-preserve-unknown-fields`.
-    pub preserve: bool,
+    pub preserve_unknown_fields: bool,
     /// `x-kubernetes-embedded-resource`.
     pub embedded: bool,
     /// `x-kubernetes-int-or-string`.
@@ -57,17 +57,17 @@ pub struct Schema {
     /// `properties`.
     pub properties: BTreeMap<Box<str>, Schema>,
     /// `additionalProperties`.
-    pub additional: Additional,
+    pub additional: AdditionalProperties,
     /// `items`.
     pub items: Option<Box<Schema>>,
     /// `default`.
     pub default: Option<Value>,
     /// `x-kubernetes-list-type`.
-    pub list: ListType,
+    pub list_type: ListType,
     /// `x-kubernetes-map-type: atomic`.
     pub atomic: bool,
     /// Value validation.
-    pub checks: Checks,
+    pub value_validation: ValueValidation,
     /// `x-kubernetes-validations`.
     pub(crate) rules: Arc<[validation_rules::Rule]>,
     /// Whether the schema or a nested schema has validation rules.
@@ -79,11 +79,11 @@ pub struct Schema {
 impl Schema {
     /// Returns the schema of an object with only this field.
     #[must_use]
-    pub fn only(&self, name: &str) -> Option<Self> {
+    pub fn with_only_field(&self, name: &str) -> Option<Self> {
         let property = self.properties.get(name)?;
         let properties = BTreeMap::from([(name.into(), property.clone())]);
         let has_rules = property.has_rules;
-        Some(Self { kind: Some(Kind::Object), properties, has_rules, ..Self::default() })
+        Some(Self { kind: Some(JsonType::Object), properties, has_rules, ..Self::default() })
     }
 
     /// Returns the CEL type of a resource of this schema; its metadata has only `name` and `generateName`.
@@ -95,38 +95,38 @@ impl Schema {
 
 /// `additionalProperties`.
 #[derive(Debug, Clone, Default)]
-pub enum Additional {
+pub enum AdditionalProperties {
     /// Not specified.
     #[default]
-    Unsaid,
+    Unspecified,
     /// `false`: additional fields are forbidden.
     Forbidden,
     /// `true`: any additional fields are allowed.
     Allowed,
     /// The schema of additional fields.
-    Like(Box<Schema>),
+    Schema(Box<Schema>),
 }
 
-impl Additional {
+impl AdditionalProperties {
     /// Returns the schema of additional fields.
     #[must_use]
     pub fn schema(&self) -> Option<&Schema> {
         match self {
-            Self::Like(schema) => Some(schema),
+            Self::Schema(schema) => Some(schema),
             _ => None,
         }
     }
 
     /// Returns whether `additionalProperties` is specified.
     #[must_use]
-    pub fn is_said(&self) -> bool {
-        !matches!(self, Self::Unsaid)
+    pub fn is_specified(&self) -> bool {
+        !matches!(self, Self::Unspecified)
     }
 }
 
 /// `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonType {
     /// A JSON object.
     Object,
     /// A list.
@@ -141,7 +141,7 @@ pub enum Kind {
     Boolean,
 }
 
-impl Kind {
+impl JsonType {
     /// Returns the name of the type in schemas.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -175,7 +175,7 @@ pub enum ListType {
 
 /// Value validation of a schema (`ValueValidation`).
 #[derive(Debug, Clone, Default)]
-pub struct Checks {
+pub struct ValueValidation {
     pub(crate) format: Option<Box<str>>,
     pub(crate) maximum: Option<Bound>,
     pub(crate) minimum: Option<Bound>,

@@ -35,7 +35,7 @@ impl Schema {
     fn find_duplicates(&self, items: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
         let mut seen: HashMap<String, usize> = HashMap::new();
         for (i, item) in items.iter().enumerate() {
-            let key = match &self.list {
+            let key = match &self.list_type {
                 ListType::Atomic => return,
                 ListType::Set => item.clone(),
                 ListType::Map(keys) => {

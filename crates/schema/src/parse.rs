@@ -1,13 +1,15 @@
 //! Parsing of schemas. Invalid fields count as unspecified, because [`crate::structural`] has validated the schema.
 
-use crate::{Additional, Bound, Checks, Kind, ListType, Schema, compile_pattern, validation_rules::Rule};
+use crate::{
+    AdditionalProperties, Bound, JsonType, ListType, Schema, ValueValidation, compile_pattern, validation_rules::Rule,
+};
 use serde_json::Value;
 use std::sync::Arc;
 
 impl Schema {
     /// Parses an `openAPIV3Schema`.
     #[must_use]
-    pub fn read(json: &Value) -> Self {
+    pub fn parse(json: &Value) -> Self {
         let mut schema = Self::parse_without_rules(json);
         schema.parse_rules(json, true);
         schema
@@ -28,7 +30,7 @@ impl Schema {
             items.parse_rules(&json["items"], false);
             self.has_rules |= items.has_rules;
         }
-        if let Additional::Like(additional) = &mut self.additional {
+        if let AdditionalProperties::Schema(additional) = &mut self.additional {
             additional.parse_rules(&json["additionalProperties"], false);
             self.has_rules |= additional.has_rules;
         }
@@ -38,9 +40,9 @@ impl Schema {
     pub(crate) fn parse_without_rules(json: &Value) -> Self {
         let is = |key: &str| json[key] == true;
         let mut schema = Self {
-            kind: json["type"].as_str().and_then(Kind::parse),
+            kind: json["type"].as_str().and_then(JsonType::parse),
             nullable: is("nullable"),
-            preserve: is("x-kubernetes-preserve-unknown-fields"),
+            preserve_unknown_fields: is("x-kubernetes-preserve-unknown-fields"),
             embedded: is("x-kubernetes-embedded-resource"),
             int_or_string: is("x-kubernetes-int-or-string"),
             properties: json["properties"]
@@ -50,16 +52,18 @@ impl Schema {
                 .map(|(name, property)| (name.as_str().into(), Self::parse_without_rules(property)))
                 .collect(),
             additional: match &json["additionalProperties"] {
-                Value::Bool(true) => Additional::Allowed,
-                Value::Bool(false) => Additional::Forbidden,
-                additional @ Value::Object(_) => Additional::Like(Box::new(Self::parse_without_rules(additional))),
-                _ => Additional::Unsaid,
+                Value::Bool(true) => AdditionalProperties::Allowed,
+                Value::Bool(false) => AdditionalProperties::Forbidden,
+                additional @ Value::Object(_) => {
+                    AdditionalProperties::Schema(Box::new(Self::parse_without_rules(additional)))
+                }
+                _ => AdditionalProperties::Unspecified,
             },
             items: json["items"].is_object().then(|| Box::new(Self::parse_without_rules(&json["items"]))),
             default: json.get("default").cloned(),
-            list: list_type(json),
+            list_type: list_type(json),
             atomic: json["x-kubernetes-map-type"] == "atomic",
-            checks: Checks::read(json),
+            value_validation: ValueValidation::read(json),
             rules: Arc::default(),
             has_rules: false,
             has_embedded: false,
@@ -80,7 +84,7 @@ fn list_type(json: &Value) -> ListType {
     }
 }
 
-impl Checks {
+impl ValueValidation {
     fn read(json: &Value) -> Self {
         let count = |key: &str| json[key].as_u64();
         let number = |key: &str| json[key].as_f64();

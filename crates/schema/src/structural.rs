@@ -18,7 +18,7 @@ enum Level {
 }
 
 /// Validates the `openAPIV3Schema` of a custom resource.
-pub fn structural(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn validate_structural(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut structural_errors = FieldErrors::default();
     validate_invariants(schema, Level::Root, path, &mut structural_errors);
     completeness::validate(schema, path, &mut structural_errors);

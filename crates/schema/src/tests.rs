@@ -1,12 +1,12 @@
 //! Table tests of pruning, defaulting, validation and JSONPath.
 
-use crate::{JsonPath, Schema, structural};
+use crate::{JsonPath, Schema, validate_structural};
 use api::field::{FieldErrors, FieldPath};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn root(properties: &Value) -> Schema {
-    Schema::read(&json!({"type": "object", "properties": properties}))
+    Schema::parse(&json!({"type": "object", "properties": properties}))
 }
 
 #[track_caller]
@@ -44,7 +44,7 @@ fn undeclared_fields_are_pruned() {
 #[track_caller]
 fn check_defaulted(properties: Value, given: Value, filled: Value) {
     let mut value = given;
-    root(&properties).fill_in(&mut value);
+    root(&properties).apply_defaults(&mut value);
     assert_eq!(value, filled);
 }
 
@@ -64,8 +64,8 @@ fn missing_fields_get_defaults_and_nulls_are_pruned() {
 
 fn validate_all(schema: &Schema, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     schema.validate_values(new, old, errors);
-    schema.validate_lists(new, old, errors);
-    schema.ask_rules(new, old, errors);
+    schema.validate_list_sets_and_maps(new, old, errors);
+    schema.validate_rules(new, old, errors);
 }
 
 #[track_caller]
@@ -169,7 +169,7 @@ fn reordered_list_map_is_unchanged() {
         json!({"type": "object", "required": ["k"], "properties": {"k": text, "v": {"type": "array", "items": text}}});
     let list = |kind: &str| {
         let keys = if kind == "map" { json!(["k"]) } else { Value::Null };
-        Schema::read(
+        Schema::parse(
             &json!({"type": "array", "x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": keys, "items": item}),
         )
     };
@@ -188,7 +188,7 @@ fn reordered_list_map_is_unchanged() {
         assert_eq!(list(kind).unchanged(&old, new), unchanged, "{kind} {new}");
     }
     // The same applies to nested lists.
-    let around = Schema::read(&json!({"type": "object", "additionalProperties": {"type": "object",
+    let around = Schema::parse(&json!({"type": "object", "additionalProperties": {"type": "object",
         "x-kubernetes-preserve-unknown-fields": true, "properties": {"l": {"type": "array",
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item}}}}));
     let value = |list: &Value, other: u8| json!({"x": {"l": list, "other": [other]}});
@@ -202,7 +202,7 @@ fn duplicates_in_the_old_object_allow_duplicates() {
     let schema = root(&json!({"s": set, "t": set}));
     let duplicate_fields = |old: Value| {
         let mut errors = FieldErrors::default();
-        schema.validate_lists(&json!({"s": ["a", "a"], "t": ["b", "b"]}), Some(&old), &mut errors);
+        schema.validate_list_sets_and_maps(&json!({"s": ["a", "a"], "t": ["b", "b"]}), Some(&old), &mut errors);
         errors.0.iter().map(|e| e.field.clone()).collect::<Vec<_>>()
     };
     assert_eq!(duplicate_fields(json!({"s": ["a"]})), ["s[1]", "t[1]"]);
@@ -212,7 +212,7 @@ fn duplicates_in_the_old_object_allow_duplicates() {
 #[track_caller]
 fn check_structural_errors(schema: Value, expected: &[&str]) {
     let mut errors = FieldErrors::default();
-    structural(&schema, &FieldPath::new("s"), &mut errors);
+    validate_structural(&schema, &FieldPath::new("s"), &mut errors);
     let got: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
     assert_eq!(got, expected, "{schema}");
 }

@@ -3,7 +3,7 @@
 //! Unchanged values of an update are not validated (ratcheting, KEP-4008).
 
 use crate::{
-    Additional, Kind, RESOURCE_FIELDS, Schema,
+    AdditionalProperties, JsonType, RESOURCE_FIELDS, Schema,
     correlation::{OldItems, are_equal},
 };
 use api::field::{FieldErrors, FieldPath};
@@ -19,7 +19,7 @@ impl Schema {
     }
 
     /// Finds duplicate list items. If the old resource has duplicates, none are reported.
-    pub fn validate_lists(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    pub fn validate_list_sets_and_maps(&self, resource: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         let find_duplicates = |resource: &Value| {
             let mut errors = FieldErrors::default();
             self.validate_list_sets(resource, &FieldPath::default(), &mut errors);
@@ -69,20 +69,20 @@ impl Validator<'_> {
             (Value::Number(_), _) if schema.int_or_string => is_integer(value),
             (Value::String(_), _) | (_, None) if schema.int_or_string => value.is_string(),
             (_, None) => true,
-            (Value::Number(_), Some(Kind::Integer)) => is_integer(value),
+            (Value::Number(_), Some(JsonType::Integer)) => is_integer(value),
             (value, Some(kind)) => matches!(
                 (value, kind),
-                (Value::Object(_), Kind::Object)
-                    | (Value::Array(_), Kind::Array)
-                    | (Value::String(_), Kind::String)
-                    | (Value::Number(_), Kind::Number)
-                    | (Value::Bool(_), Kind::Boolean)
+                (Value::Object(_), JsonType::Object)
+                    | (Value::Array(_), JsonType::Array)
+                    | (Value::String(_), JsonType::String)
+                    | (Value::Number(_), JsonType::Number)
+                    | (Value::Bool(_), JsonType::Boolean)
             ),
         };
         if !matches {
-            let expected = if schema.int_or_string { "integer,string" } else { schema.kind.map_or("", Kind::name) };
+            let expected = if schema.int_or_string { "integer,string" } else { schema.kind.map_or("", JsonType::name) };
             // For numbers, upstream reports the format instead of the type.
-            let (expected, actual) = match (&schema.checks.format, value) {
+            let (expected, actual) = match (&schema.value_validation.format, value) {
                 (Some(format), Value::Number(n)) => (&**format, if n.is_i64() { "int64" } else { "double" }),
                 _ => (expected, type_name(value)),
             };
@@ -92,7 +92,7 @@ impl Validator<'_> {
 
     /// Validates `allOf`, `anyOf`, `oneOf` and `not`.
     fn validate_logical_junctors(&mut self, schema: &Schema, value: &Value, path: &str) {
-        let checks = &schema.checks;
+        let checks = &schema.value_validation;
         let failures = |parts: &[Schema]| -> Vec<FieldErrors> {
             let validate_part = |part: &Schema| {
                 let mut errors = FieldErrors::default();
@@ -128,7 +128,7 @@ impl Validator<'_> {
     }
 
     fn validate_enum(&mut self, schema: &Schema, value: &Value, path: &str) {
-        let allowed = &schema.checks.allowed;
+        let allowed = &schema.value_validation.allowed;
         if allowed.is_empty() || allowed.iter().any(|a| are_equal(a, value)) {
             return;
         }
@@ -148,7 +148,7 @@ impl Validator<'_> {
     }
 
     fn validate_object(&mut self, schema: &Schema, fields: &Map<String, Value>, old: Option<&Value>, path: &str) {
-        let checks = &schema.checks;
+        let checks = &schema.value_validation;
         let count = fields.len() as u64;
         if let Some(min) = checks.min_properties.filter(|min| count < *min) {
             self.invalid(path, &json!(count), &format!("should have at least {min} properties"));
@@ -162,8 +162,12 @@ impl Validator<'_> {
             let before = old.and_then(|old| old.get(name));
             match (schema.properties.get(name.as_str()), &schema.additional) {
                 (Some(property), _) => self.validate_value_at(property, field_value, before, &at),
-                (None, Additional::Like(additional)) => self.validate_value_at(additional, field_value, before, &at),
-                (None, Additional::Forbidden) if !(is_resource && RESOURCE_FIELDS.contains(&name.as_str())) => {
+                (None, AdditionalProperties::Schema(additional)) => {
+                    self.validate_value_at(additional, field_value, before, &at)
+                }
+                (None, AdditionalProperties::Forbidden)
+                    if !(is_resource && RESOURCE_FIELDS.contains(&name.as_str())) =>
+                {
                     self.errors.invalid(&field(path), &json!(""), &format!("{at} in body is a forbidden property"));
                 }
                 _ => {}

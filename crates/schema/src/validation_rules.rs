@@ -43,7 +43,7 @@ impl Rule {
             |source: &str| Program::compile(source, &[("self", value_type.clone()), ("oldSelf", old.clone())]);
         let program = compile(&source);
         Self {
-            is_transition: program.as_ref().is_ok_and(|p| p.mentions("oldSelf")),
+            is_transition: program.as_ref().is_ok_and(|p| p.uses_variable("oldSelf")),
             message_expression: Some(expression).filter(|e| !e.is_empty()).and_then(|e| compile(&e).ok()),
             program,
             source,
@@ -80,7 +80,7 @@ struct CorrelatedValue<'a> {
 
 impl Schema {
     /// Evaluates all rules for a resource, unless it has blocking errors; `old` is the old resource of an update.
-    pub fn ask_rules(&self, resource: &Json, old: Option<&Json>, errors: &mut FieldErrors) {
+    pub fn validate_rules(&self, resource: &Json, old: Option<&Json>, errors: &mut FieldErrors) {
         if !self.has_rules {
             return;
         }
@@ -164,7 +164,7 @@ impl RuleEvaluator<'_> {
         variables: &[(&str, Value)],
         path: &FieldPath,
     ) {
-        let kind = json!(schema.kind.map_or("", crate::Kind::name));
+        let kind = json!(schema.kind.map_or("", crate::JsonType::name));
         let program = match &rule.program {
             Ok(program) => program,
             Err(why) => return self.invalid(path, &kind, why),
@@ -181,7 +181,7 @@ impl RuleEvaluator<'_> {
                 };
                 self.report_failure(schema, rule, value, path, &detail);
             }
-            Err(error @ (EvalError::TooExpensive | EvalError::Spent)) => {
+            Err(error @ (EvalError::CostLimitExceeded | EvalError::BudgetExhausted)) => {
                 self.is_exhausted = true;
                 let why = format!(
                     "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
@@ -207,7 +207,7 @@ impl RuleEvaluator<'_> {
     /// Adds the error of a failed rule.
     fn report_failure(&mut self, schema: &Schema, rule: &Rule, value: &Json, path: &FieldPath, detail: &str) {
         let path = error_path(path);
-        let is_large = matches!(schema.kind, Some(crate::Kind::Object | crate::Kind::Array));
+        let is_large = matches!(schema.kind, Some(crate::JsonType::Object | crate::JsonType::Array));
         match rule.reason.as_str() {
             "FieldValueForbidden" => self.errors.forbidden(&path, detail),
             "FieldValueRequired" => self.errors.required(&path, detail),
@@ -229,7 +229,7 @@ fn error_path(path: &FieldPath) -> FieldPath {
 
 /// Returns the path of a rule's `fieldPath`, relative to its value.
 fn rule_field_path(path: &FieldPath, schema: &Schema, field: &str) -> FieldPath {
-    schema.at_path(field, true).map_or_else(|_| path.clone(), |found| path.child(&found.path.to_string()))
+    schema.resolve_field_path(field, true).map_or_else(|_| path.clone(), |found| path.child(&found.path.to_string()))
 }
 
 /// Returns whether the result of a `messageExpression` is a valid message: a non-empty line of at most 5 KiB.

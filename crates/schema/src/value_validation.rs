@@ -1,11 +1,11 @@
 //! Validation of strings, numbers and lists.
 
-use crate::{Checks, Schema, format, validate::Validator};
+use crate::{Schema, ValueValidation, format, validate::Validator};
 use serde_json::{Value, json};
 
 impl Validator<'_> {
     pub(crate) fn validate_simple_value(&mut self, schema: &Schema, value: &Value, path: &str) {
-        let checks = &schema.checks;
+        let checks = &schema.value_validation;
         match value {
             Value::String(text) => self.validate_string(checks, text, path),
             Value::Number(_) => self.validate_number(checks, value, path),
@@ -14,7 +14,7 @@ impl Validator<'_> {
         }
     }
 
-    fn validate_string(&mut self, checks: &Checks, text: &str, path: &str) {
+    fn validate_string(&mut self, checks: &ValueValidation, text: &str, path: &str) {
         let (value, length) = (json!(text), text.chars().count() as u64);
         if let Some(max) = checks.max_length.filter(|max| length > *max) {
             let max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -31,7 +31,7 @@ impl Validator<'_> {
         }
     }
 
-    fn validate_number(&mut self, checks: &Checks, value: &Value, path: &str) {
+    fn validate_number(&mut self, checks: &ValueValidation, value: &Value, path: &str) {
         let Some(number) = value.as_f64() else { return };
         if let Some(factor) = checks.multiple_of.filter(|f| *f > 0.0) {
             let quotient = number / factor;
@@ -55,7 +55,7 @@ impl Validator<'_> {
         }
     }
 
-    fn validate_list(&mut self, checks: &Checks, items: &[Value], path: &str) {
+    fn validate_list(&mut self, checks: &ValueValidation, items: &[Value], path: &str) {
         let count = items.len() as u64;
         if let Some(min) = checks.min_items.filter(|min| count < *min) {
             self.invalid(path, &json!(count), &format!("should have at least {min} items"));

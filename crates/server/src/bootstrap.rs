@@ -82,7 +82,7 @@ impl ApiServer {
 
     /// Creates upstream's default roles and bindings, and reconciles existing ones; concurrently, so that few commits hold
     /// them. Until this is done, requests wait, except those of `system:masters`.
-    pub fn bootstrap_access(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn bootstrap_rbac(&self) -> impl Future<Output = ()> + Send + 'static {
         let (server, settling) = (self.clone(), self.authorizer.settle());
         async move {
             server.split_bindings().await;

@@ -28,7 +28,7 @@ impl fmt::Debug for Components {
 
 impl ApiServer {
     /// Registers a component, such as `scheduler`; the check returns an error message when it is unhealthy.
-    pub fn note_component(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn register_component(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.components.0.write().insert(name.to_owned(), Box::new(check));
     }
 }

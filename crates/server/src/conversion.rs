@@ -45,8 +45,8 @@ impl Conversion {
         let versions = || spec["versions"].as_array().into_iter().flatten();
         let name = |v: &Value| format!("{}/{}", spec["group"].as_str().unwrap_or(""), v["name"].as_str().unwrap_or(""));
         let schema = |v: &Value| {
-            let mut schema = Schema::read(&v["schema"]["openAPIV3Schema"]);
-            schema.preserve |= spec["preserveUnknownFields"] == true;
+            let mut schema = Schema::parse(&v["schema"]["openAPIV3Schema"]);
+            schema.preserve_unknown_fields |= spec["preserveUnknownFields"] == true;
             schema
         };
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
@@ -111,7 +111,7 @@ impl Conversion {
         let mut value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
         if let Some(schema) = value["apiVersion"].as_str().and_then(|version| self.schemas.get(version)) {
             schema.prune(&mut value);
-            schema.fill_in(&mut value);
+            schema.apply_defaults(&mut value);
         }
         value
     }
@@ -181,7 +181,7 @@ pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, val
     conversion.convert_all(webhooks, &mut values, &conversion.storage_version).await?;
     let [mut value] = values;
     if let Some(schema) = conversion.schemas.get(&conversion.storage_version) {
-        schema.fill_in(&mut value);
+        schema.apply_defaults(&mut value);
     }
     Ok(value)
 }

@@ -17,11 +17,11 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, with_warnings},
 };
-use admission::about::Operation;
-use apply::Managers;
+use admission::attributes::Operation;
+use apply::ManagedFields;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
-use store::{Expect, Key, Write, WriteError};
+use store::{Key, Precondition, Write, WriteError};
 
 /// Characters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -45,7 +45,7 @@ pub(crate) struct NewObject {
     pub(crate) value: Value,
     pub(crate) warnings: Vec<String>,
     /// Field managers; `None` lets the creator own all fields.
-    pub(crate) managers: Option<Managers>,
+    pub(crate) managers: Option<ManagedFields>,
 }
 
 pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
@@ -133,7 +133,7 @@ pub(crate) async fn create_object(
             return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         let new = new.into_storage_form(&server.webhooks, kind).await?;
-        let write = Write::put(key, Expect::Absent, new.encode()?);
+        let write = Write::put(key, Precondition::Absent, new.encode()?);
         match server.store_object(&call.user, kind, Purpose::Create, write).await {
             Ok(object) => {
                 server.large_object_cache.wrote(kind, &object, new);
@@ -152,7 +152,7 @@ async fn admit_object(
     resource: &RequestInfo,
     call: &Call,
     mut value: Value,
-    managers: Option<Managers>,
+    managers: Option<ManagedFields>,
     review: Option<&Review<'_>>,
 ) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;

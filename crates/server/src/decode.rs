@@ -5,7 +5,7 @@ mod yaml;
 pub(crate) use yaml::{is_yaml_error, split_warnings};
 
 use crate::{kinds::Kind, service::Call, status::ApiError};
-use api::findings::Findings;
+use api::bounded_messages::BoundedMessages;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{cell::RefCell, fmt, fmt::Write};
@@ -73,7 +73,7 @@ pub(crate) fn json(body: &[u8]) -> Result<DecodedBody, serde_json::Error> {
     let duplicates = RefCell::default();
     let value = ValueSeed::root(&duplicates).deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(DecodedBody { value, duplicates: duplicates.into_inner().into_texts() })
+    Ok(DecodedBody { value, duplicates: duplicates.into_inner().into_messages() })
 }
 
 /// Rejects an object with fields whose paths are too long.
@@ -166,14 +166,14 @@ impl fmt::Display for Path<'_> {
 /// Deserializes the value at a path, and collects its duplicate fields.
 #[derive(Clone, Copy)]
 struct ValueSeed<'a> {
-    duplicates: &'a RefCell<Findings>,
+    duplicates: &'a RefCell<BoundedMessages>,
     at: &'a Path<'a>,
     /// Remaining length of the path, in bytes, without indexes.
     left: usize,
 }
 
 impl<'a> ValueSeed<'a> {
-    fn root(duplicates: &'a RefCell<Findings>) -> Self {
+    fn root(duplicates: &'a RefCell<BoundedMessages>) -> Self {
         Self { duplicates, at: &Path::Root, left: MAX_PATH }
     }
 }

@@ -17,14 +17,14 @@ use crate::{
     status::ApiError,
     write::{dry_run, now, should_delete_during_update, with_warnings},
 };
-use admission::about::Operation;
-use api::text::is_yes;
+use admission::attributes::Operation;
+use api::text::parse_query_bool;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use propagation::Propagation;
 use serde_json::{Value, json};
-use store::{Allowance, Expect, Key, Object, Write, WriteError};
+use store::{Key, Object, Precondition, QuotaAllowance, Write, WriteError};
 
 /// Attempts of a deletion when writes conflict.
 const MAX_ATTEMPTS: usize = 20;
@@ -64,7 +64,7 @@ impl DeletionOptions {
     }
 
     fn from_query(call: &Call) -> Result<Self, ApiError> {
-        let orphan = call.query.get("orphanDependents").map(is_yes);
+        let orphan = call.query.get("orphanDependents").map(parse_query_bool);
         let propagation = propagation::parse(call.query.get("propagationPolicy"), orphan)?;
         Ok(Self {
             propagation,
@@ -260,10 +260,10 @@ async fn delete_with_admission(
         // An object that is removed at once without a grace period is returned unmarked: its deletion fields were never stored.
         let is_graceful = kind.check_graceful_delete(&before, options.grace).is_some();
         let last = if gone && !is_graceful { before } else { value };
-        let (expect, template) = (Expect::Revision(current.revision), object::encode(kind, last)?);
+        let (expect, template) = (Precondition::Revision(current.revision), object::encode(kind, last)?);
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store.write(write.with_allowance(Allowance::Unlimited)).await {
+        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(object) => return Ok((object, gone)),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),

@@ -1,6 +1,6 @@
 //! Durations in Go's format (`time.Duration`): `1m30s`, `500ms`, `1.5s`.
 
-pub(crate) use api::duration::written;
+pub(crate) use api::duration::format_duration;
 
 use std::time::Duration;
 

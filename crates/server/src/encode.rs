@@ -5,7 +5,7 @@ use crate::{
     json_order::{self, InOrder, Type},
     status::ApiError,
 };
-use apply::{Managers, StructOrder};
+use apply::{ManagedFields, StructOrderManagedFields};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 use std::{
@@ -20,7 +20,7 @@ const RESOURCE_VERSION: &str = "resourceVersion";
 
 /// Encodes an object of the storage version as it is stored and sent: in upstream's field order, with a final newline.
 /// `managers` replaces `managedFields`, unless it is `None` or empty.
-pub(crate) fn encode(object: &Value, managers: Option<&Managers>) -> Result<Template, ApiError> {
+pub(crate) fn encode(object: &Value, managers: Option<&ManagedFields>) -> Result<Template, ApiError> {
     let (written, offset) = (Cell::new(0), Cell::new(None));
     let mut text = CountingWriter { text: Vec::with_capacity(1 << 10), written: &written };
     let revision = RevisionPlaceholder { written: &written, at: &offset };
@@ -69,7 +69,7 @@ impl Serialize for RevisionPlaceholder<'_> {
 
 struct ObjectWithManagers<'a> {
     object: &'a Value,
-    managers: Option<&'a Managers>,
+    managers: Option<&'a ManagedFields>,
     revision: RevisionPlaceholder<'a>,
 }
 
@@ -97,7 +97,7 @@ struct Metadata<'a> {
 /// A field of the metadata.
 enum Field<'a> {
     Value(&'a Value),
-    Managers(&'a Managers),
+    Managers(&'a ManagedFields),
     Revision,
 }
 
@@ -116,7 +116,7 @@ impl Serialize for Metadata<'_> {
             match field {
                 Field::Value(value) => map.serialize_entry(key, &InOrder { value, of })?,
                 Field::Managers(managers) if self.of == Type::Untyped => map.serialize_entry(key, managers)?,
-                Field::Managers(managers) => map.serialize_entry(key, &StructOrder(managers))?,
+                Field::Managers(managers) => map.serialize_entry(key, &StructOrderManagedFields(managers))?,
                 Field::Revision => map.serialize_entry(key, &self.whole.revision)?,
             }
         }
@@ -132,7 +132,7 @@ mod tests {
 
     /// Stores an object with this metadata at revision 12.
     #[track_caller]
-    fn check(metadata: &Value, managers: Option<&Managers>, expected: &str) {
+    fn check(metadata: &Value, managers: Option<&ManagedFields>, expected: &str) {
         let object = json!({"data": {"kind": "a"}, "kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
         let stored = Data::new(12, 1, &encode(&object, managers).unwrap());
         let head = r#"{"kind":"ConfigMap","apiVersion":"v1""#;
@@ -148,7 +148,7 @@ mod tests {
         check(&json!({"name": "\"", "uid": "u"}), None, r#"{"name":"\"","uid":"u","resourceVersion":"12"}"#);
         let own = r#"{"resourceVersion":"12","managedFields":[]}"#;
         check(&json!({"managedFields": []}), None, own);
-        check(&json!({"managedFields": []}), Some(&Managers::default()), own);
+        check(&json!({"managedFields": []}), Some(&ManagedFields::default()), own);
     }
 
     #[test]

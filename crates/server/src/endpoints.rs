@@ -85,7 +85,7 @@ pub(crate) fn random_endpoint(slices: &[Value], port: &str, predicate: impl Fn(&
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Expect, MemoryEngine, Options, Write};
+    use store::{MemoryEngine, Options, Precondition, Write};
 
     #[track_caller]
     fn check(slices: Value, port: &str, expected: &[&str]) {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     async fn put(store: &Store, resource: &str, name: &str, value: Value) {
-        let write = Write::put(Key::new(resource, "n", name), Expect::Any, value.to_string());
+        let write = Write::put(Key::new(resource, "n", name), Precondition::Any, value.to_string());
         store.write(write).await.unwrap();
     }
 

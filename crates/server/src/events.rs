@@ -4,7 +4,7 @@ use crate::{ApiServer, object, status::ApiError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::time::Duration;
-use store::{Expect, Scope, Write, WriteError};
+use store::{Precondition, Scope, Write, WriteError};
 
 /// Upstream's default of `--event-ttl`.
 const TTL: SignedDuration = SignedDuration::from_hours(1);
@@ -27,7 +27,7 @@ impl ApiServer {
     /// Deletes expired events. Never returns.
     pub(crate) async fn sweep_events(self) {
         loop {
-            let wait = match self.forget_events(Timestamp::now()).await {
+            let wait = match self.delete_expired_events(Timestamp::now()).await {
                 Ok(wait) => wait,
                 Err(error) => {
                     tracing::warn!(%error, "failed to delete expired events, retrying");
@@ -42,7 +42,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// When the store rejects a deletion; the next call retries the remaining events.
-    pub async fn forget_events(&self, now: Timestamp) -> Result<Duration, ApiError> {
+    pub async fn delete_expired_events(&self, now: Timestamp) -> Result<Duration, ApiError> {
         let kind: &dyn crate::kinds::Kind = &crate::kinds::CORE_EVENT;
         let mut next = TTL;
         for event in self.store.list(&Scope::resource(kind.info().storage), None, None).objects {
@@ -53,7 +53,7 @@ impl ApiServer {
                 next = next.min(TTL - age);
                 continue;
             }
-            let expect = Expect::Revision(event.revision);
+            let expect = Precondition::Revision(event.revision);
             let write = Write::delete(event.key.clone(), expect, object::encode(kind, value)?);
             match self.store.write(write).await {
                 // A concurrent writer has updated or deleted it.

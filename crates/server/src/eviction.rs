@@ -13,7 +13,7 @@ use crate::{
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
-use store::{Allowance, Expect, Key, Object, Revision, Scope, Write, WriteError};
+use store::{Key, Object, Precondition, QuotaAllowance, Revision, Scope, Write, WriteError};
 
 /// Attempts of a write that conflicts (upstream's `EvictionsRetry`).
 const MAX_ATTEMPTS: usize = 20;
@@ -110,10 +110,10 @@ async fn check_and_decrement(
         decrement(&mut budget, pod["metadata"]["name"].as_str().unwrap_or(""));
         let write = Write::put(
             stored.key.clone(),
-            Expect::Revision(stored.revision),
+            Precondition::Revision(stored.revision),
             object::encode(POD_DISRUPTION_BUDGET, budget)?,
         );
-        match server.store.write(write.with_allowance(Allowance::Unlimited)).await {
+        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(_) => return Ok(Some((BudgetCheck::Decrements, name))),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(ApiError::from_write(&e, POD_DISRUPTION_BUDGET.info(), &name)),
@@ -226,8 +226,8 @@ async fn add_disruption_target(
             "observedGeneration": pod["metadata"]["generation"],
         });
         pods::set_condition(&mut pod, condition);
-        let write = Write::put(key.clone(), Expect::Revision(revision), object::encode(kind, pod)?);
-        match server.store.write(write.with_allowance(Allowance::Unlimited)).await {
+        let write = Write::put(key.clone(), Precondition::Revision(revision), object::encode(kind, pod)?);
+        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(written) => {
                 options.revision = options.revision.take().map(|_| written.revision.to_string());
                 return Ok(true);

@@ -11,7 +11,7 @@ use std::{
 
 /// A `tower::Service` whose requests are authenticated as one user.
 #[derive(Clone)]
-pub struct Local {
+pub struct InProcessService {
     server: ApiServer,
     user: UserInfo,
     /// Default user agent, from which the field manager is derived.
@@ -21,13 +21,13 @@ pub struct Local {
 impl ApiServer {
     /// Returns a service for a component of this process.
     #[must_use]
-    pub fn local(&self, user: UserInfo) -> Local {
+    pub fn local(&self, user: UserInfo) -> InProcessService {
         let agent = HeaderValue::from_str(&user_agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
-        Local { server: self.clone(), user, agent }
+        InProcessService { server: self.clone(), user, agent }
     }
 }
 
-impl<B> tower::Service<Request<B>> for Local
+impl<B> tower::Service<Request<B>> for InProcessService
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

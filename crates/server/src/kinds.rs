@@ -71,7 +71,7 @@ use crate::{
     scale::{self, ScalePaths},
     typed,
 };
-use admission::policy::Known;
+use admission::policy::ResourceType;
 use api::feature_gates::FeatureGates;
 use apply::TypeRef;
 use serde_json::{Map, Value, json};
@@ -102,7 +102,7 @@ pub enum WriteTarget {
 }
 
 /// Looks up the schema of a custom kind for CEL type checking, by group, version, and plural or kind.
-pub type SchemaResolver<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Known>;
+pub type SchemaResolver<'a> = &'a dyn Fn(&str, &str, &str) -> Option<ResourceType>;
 
 /// Behaviour of a kind, similar to upstream's REST strategies. All methods are pure. `object` is decoded; `apiVersion`,
 /// `kind` and `metadata` are present.

@@ -2,7 +2,7 @@
 //! write is visible to later callers.
 
 use std::sync::Arc;
-use store::{Event, Expired, Listing, Scope, Store, Watch};
+use store::{Event, Expired, List, Scope, Store, Watch};
 
 /// Events that are read at a time.
 const MAX_BATCH: usize = 256;
@@ -20,7 +20,7 @@ pub(crate) enum InformerUpdate<const N: usize> {
     /// The events since the previous call, resource by resource.
     Events(Vec<Arc<Event>>),
     /// All objects of each resource: this is the first call, or the events since the previous one have expired.
-    Relist([Listing; N]),
+    Relist([List; N]),
 }
 
 impl<const N: usize> LazyInformer<N> {
@@ -45,7 +45,7 @@ impl<const N: usize> LazyInformer<N> {
     }
 
     /// Lists all objects, and watches from there.
-    pub(crate) fn relist(&mut self) -> [Listing; N] {
+    pub(crate) fn relist(&mut self) -> [List; N] {
         self.watches.clear();
         let lists = self.resources.map(|resource| {
             let listing = self.store.list(&Scope::resource(resource), None, None);
@@ -63,10 +63,10 @@ impl<const N: usize> LazyInformer<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Expect, Key, MemoryEngine, Options, Write};
+    use store::{Key, MemoryEngine, Options, Precondition, Write};
 
     async fn put(store: &Store, resource: &str, name: &str) {
-        store.write(Write::put(Key::new(resource, "", name), Expect::Any, "{}")).await.unwrap();
+        store.write(Write::put(Key::new(resource, "", name), Precondition::Any, "{}")).await.unwrap();
     }
 
     fn check(informer: &mut LazyInformer<2>, expected: &str) {
@@ -81,7 +81,7 @@ mod tests {
 
     #[tokio::test]
     async fn lazy_informer_relists_after_events_expired() {
-        let options = Options { window_events: 4, ..Options::default() };
+        let options = Options { watch_cache_events: 4, ..Options::default() };
         let store = Store::open(MemoryEngine::new(), options).unwrap();
         let mut informer = LazyInformer::new(store.clone(), ["as", "bs"]);
         put(&store, "as", "a").await;

@@ -32,7 +32,6 @@ mod encode;
 mod endpoints;
 mod events;
 mod eviction;
-mod managed_object;
 mod flowcontrol;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -53,6 +52,7 @@ mod list_body;
 mod list_options;
 mod listener;
 mod managed_fields;
+mod managed_object;
 mod meta_v1beta1;
 mod metrics;
 mod node_proxy;
@@ -100,7 +100,7 @@ mod write_coalescing;
 pub use admit::{AdmissionPlugin, AdmissionPlugins};
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
-pub use in_process::Local;
+pub use in_process::InProcessService;
 pub use listener::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{Authority, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};

@@ -10,7 +10,7 @@ pub use connections::Connections;
 
 use crate::{ApiServer, audit::Peer, pki::ServerTls};
 use activity::Activity;
-use api::connection_table::Source;
+use api::connection_limiter::Source;
 use connection::Protocol;
 use connections::Admitted;
 use futures::{FutureExt, future::BoxFuture};

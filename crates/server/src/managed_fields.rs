@@ -12,7 +12,7 @@ use crate::{
     service::Call,
     status::ApiError,
 };
-use apply::{ApplyError, Filter, Managers, Request, TypeRef, Versions};
+use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
 use serde_json::Value;
 
 /// Field manager of one write (upstream's `managedfields.FieldManager`).
@@ -34,13 +34,13 @@ pub(crate) enum RequestedManagedFields {
     /// An empty list, or one with an empty entry, which removes all managers.
     Reset,
     /// Valid entries, which replace the managers.
-    Entries(Managers),
+    Entries(ManagedFields),
 }
 
 impl RequestedManagedFields {
     /// Removes `managedFields` from a decoded object. Decoding drops empty entries, so `is_reset` is determined before it.
     pub(crate) fn take(object: &mut Value, is_reset: bool) -> Self {
-        match remove_managed_fields(object).map(|entries| Managers::from_json(&entries)) {
+        match remove_managed_fields(object).map(|entries| ManagedFields::from_json(&entries)) {
             _ if is_reset => Self::Reset,
             Some(Ok(entries)) if !entries.is_empty() => Self::Entries(entries),
             _ => Self::Absent,
@@ -76,13 +76,13 @@ impl FieldManager {
         live: Option<&ManagedObject>,
         new: &Value,
         requested: RequestedManagedFields,
-    ) -> Managers {
-        let unchanged = || live.map_or_else(Managers::default, |live| live.managers.clone());
+    ) -> ManagedFields {
+        let unchanged = || live.map_or_else(ManagedFields::default, |live| live.managers.clone());
         let managers = match requested {
             // Requests of subresources cannot set managers.
             _ if !self.subresource.is_empty() => unchanged(),
             RequestedManagedFields::Entries(managers) => managers,
-            RequestedManagedFields::Reset => Managers::default(),
+            RequestedManagedFields::Reset => ManagedFields::default(),
             RequestedManagedFields::Absent => unchanged(),
         };
         let api_version = self.kind.info().api_version();
@@ -95,7 +95,7 @@ impl FieldManager {
         live: Option<&ManagedObject>,
         config: Value,
         force: bool,
-    ) -> Result<(Value, Managers), ApiError> {
+    ) -> Result<(Value, ManagedFields), ApiError> {
         let info = self.kind.info();
         self.check(&config)?;
         let api_version = info.api_version();
@@ -144,7 +144,7 @@ impl FieldManager {
     }
 }
 
-impl Versions for FieldManager {
+impl Converter for FieldManager {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
         self.served(api_version)?.type_ref()
     }
@@ -167,8 +167,8 @@ impl Versions for FieldManager {
 
 /// Removes `managedFields` from an object after mutating admission, and returns its managers: those that admission set if
 /// they are valid, else those before it.
-pub(crate) fn after_admission(object: &mut Value, before: Managers, call: &Call) -> Managers {
-    match Managers::from_json(&remove_managed_fields(object).unwrap_or_default()) {
+pub(crate) fn after_admission(object: &mut Value, before: ManagedFields, call: &Call) -> ManagedFields {
+    match ManagedFields::from_json(&remove_managed_fields(object).unwrap_or_default()) {
         Ok(managers) => managers,
         Err(why) => {
             let warning = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
@@ -179,13 +179,14 @@ pub(crate) fn after_admission(object: &mut Value, before: Managers, call: &Call)
 }
 
 /// Parses stored `managedFields`.
-pub(crate) fn parse_stored(entries: &Value) -> Managers {
-    Managers::from_json(entries).unwrap_or_default()
+pub(crate) fn parse_stored(entries: &Value) -> ManagedFields {
+    ManagedFields::from_json(entries).unwrap_or_default()
 }
 
 /// Parses stored `managedFields` from JSON text.
-pub(crate) fn parse_stored_text(entries: &str) -> Managers {
-    Managers::from_text(entries).unwrap_or_else(|| parse_stored(&serde_json::from_str(entries).unwrap_or_default()))
+pub(crate) fn parse_stored_text(entries: &str) -> ManagedFields {
+    ManagedFields::from_text(entries)
+        .unwrap_or_else(|| parse_stored(&serde_json::from_str(entries).unwrap_or_default()))
 }
 
 /// Removes `managedFields` from an object.
@@ -199,7 +200,7 @@ fn version_kind(group: &str, version: &str, kind: &str) -> String {
 }
 
 /// Sets `managedFields` of an object.
-pub(crate) fn set_managed_fields(object: &mut Value, managers: &Managers) {
+pub(crate) fn set_managed_fields(object: &mut Value, managers: &ManagedFields) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     match managers.to_json() {
         Some(entries) => drop(metadata.insert("managedFields".to_owned(), entries)),

@@ -2,7 +2,7 @@
 //! objects, and only clients need it in that form.
 
 use crate::{conversion, encode, kinds::Kind, managed_fields, object, status::ApiError, webhook::Webhooks};
-use apply::Managers;
+use apply::ManagedFields;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 use std::{fmt, sync::Arc};
@@ -17,7 +17,7 @@ pub(crate) struct ManagedObject {
     /// In its kind's version, without `managedFields`.
     pub(crate) object: Value,
     /// Field managers.
-    pub(crate) managers: Managers,
+    pub(crate) managers: ManagedFields,
 }
 
 impl ManagedObject {
@@ -26,7 +26,7 @@ impl ManagedObject {
         if kind.conversion().is_some() {
             return Ok(Self::from_whole(conversion::decode(webhooks, kind, stored).await?));
         }
-        let mut managers = Managers::default();
+        let mut managers = ManagedFields::default();
         let mut json = serde_json::Deserializer::from_slice(&stored.data);
         let seed = SplitManagers { managers: &mut managers, in_metadata: false };
         let Ok(mut object) = seed.deserialize(&mut json) else {
@@ -41,7 +41,7 @@ impl ManagedObject {
     /// Splits the field managers off an object.
     fn from_whole(mut whole: Value) -> Self {
         let managers = managed_fields::remove_managed_fields(&mut whole)
-            .map_or_else(Managers::default, |fields| managed_fields::parse_stored(&fields));
+            .map_or_else(ManagedFields::default, |fields| managed_fields::parse_stored(&fields));
         Self { object: whole, managers }
     }
 
@@ -74,7 +74,7 @@ impl ManagedObject {
 
 /// Deserializes an object, or its metadata, and its field managers seed.
 struct SplitManagers<'a> {
-    managers: &'a mut Managers,
+    managers: &'a mut ManagedFields,
     in_metadata: bool,
 }
 
@@ -132,7 +132,7 @@ mod tests {
         whole["metadata"]["resourceVersion"] = json!("7");
         let bytes = Data::new(7, 1, &live.encode().unwrap());
         assert_eq!(&bytes[..], crate::json_order::encode_document(&whole));
-        let mut managers = Managers::default();
+        let mut managers = ManagedFields::default();
         let seed = SplitManagers { managers: &mut managers, in_metadata: false };
         let object = seed.deserialize(&mut serde_json::Deserializer::from_slice(&bytes)).unwrap();
         let again = ManagedObject::from_whole(whole);

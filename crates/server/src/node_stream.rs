@@ -11,7 +11,7 @@ use crate::{
     service::{ApiServer, Call},
     status::ApiError,
 };
-use api::text::is_yes;
+use api::text::parse_query_bool;
 use form_urlencoded::Serializer;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::Empty;
@@ -63,10 +63,10 @@ fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<
     let container = container(pod, name, call.query.get("container"))?;
     // The kubelet's names for the API's parameters.
     let renamed = parameters.filter_map(|(n, v)| match n.as_ref() {
-        "stdin" => is_yes(&v).then_some(("input", "1".into())),
-        "stdout" => is_yes(&v).then_some(("output", "1".into())),
-        "stderr" => is_yes(&v).then_some(("error", "1".into())),
-        "tty" => is_yes(&v).then_some(("tty", "1".into())),
+        "stdin" => parse_query_bool(&v).then_some(("input", "1".into())),
+        "stdout" => parse_query_bool(&v).then_some(("output", "1".into())),
+        "stderr" => parse_query_bool(&v).then_some(("error", "1".into())),
+        "tty" => parse_query_bool(&v).then_some(("tty", "1".into())),
         "command" => Some(("command", v)),
         _ => None,
     });

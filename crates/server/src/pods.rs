@@ -14,7 +14,7 @@ use crate::{
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
-use store::{Expect, Key, Write, WriteError};
+use store::{Key, Precondition, Write, WriteError};
 
 /// Attempts of a binding when other writes come first.
 const MAX_ATTEMPTS: usize = 20;
@@ -113,7 +113,7 @@ async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: 
             return Ok(response::json(201, &success()));
         }
         assign(&mut pod, &target, &binding);
-        let write = Write::put(key.clone(), Expect::Revision(current.revision), object::encode(kind, pod)?);
+        let write = Write::put(key.clone(), Precondition::Revision(current.revision), object::encode(kind, pod)?);
         match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(_) => return Ok(response::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}

@@ -12,7 +12,7 @@ use crate::{
     write,
 };
 use serde_json::{Value, json};
-use store::{Key, Listing, Object, Revision, Scope};
+use store::{Key, List, Object, Revision, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
@@ -91,7 +91,7 @@ pub(crate) async fn list_page(
     options: &ListOptions,
 ) -> Result<Page, ApiError> {
     let limit = options.page_size();
-    let Listing { mut objects, revision, mut remaining } =
+    let List { mut objects, revision, mut remaining } =
         list_store(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
         conversion::retain_selected(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
@@ -118,7 +118,7 @@ fn list_store(
     selection: &Selection,
     options: &ListOptions,
     limit: Option<usize>,
-) -> Result<Listing, ApiError> {
+) -> Result<List, ApiError> {
     let (scope, store) = (scope(resource, selection), &server.store);
     let oldest = server.compaction.oldest(store.revision());
     let list_at = |revision: Revision, after: Option<&Key>| {

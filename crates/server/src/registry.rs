@@ -7,8 +7,8 @@ use crate::{
     kinds::{ALL, Custom, Kind, KindInfo, KindRef},
     openapi::Documents,
 };
-use admission::policy::Known;
-use api::{feature_gates::FeatureGates, version::priority};
+use admission::policy::ResourceType;
+use api::{feature_gates::FeatureGates, version::version_priority};
 use parking_lot::RwLock;
 use std::{
     cmp::Reverse,
@@ -93,7 +93,7 @@ impl ServedKinds {
                 add_version(if built_in { &mut served.groups } else { &mut custom }, info.group, info.version);
             }
         }
-        custom.iter_mut().for_each(|group| group.versions.sort_by_key(|version| Reverse(priority(version))));
+        custom.iter_mut().for_each(|group| group.versions.sort_by_key(|version| Reverse(version_priority(version))));
         custom.sort_by_key(|group| group.name);
         served.groups.extend(custom);
         served
@@ -151,7 +151,7 @@ impl ServedKinds {
     }
 
     /// Returns the CEL type of a custom resource, by its group, version, and plural or kind.
-    pub(crate) fn custom_type(&self, group: &str, version: &str, name: &str) -> Option<Known> {
+    pub(crate) fn custom_type(&self, group: &str, version: &str, name: &str) -> Option<ResourceType> {
         let matches = |info: &KindInfo| {
             (info.group, info.version) == (group, version) && (info.plural == name || info.kind == name)
         };

@@ -5,7 +5,7 @@ use crate::{
     registry::ServedKinds,
     status::ApiError,
 };
-use api::text::is_yes;
+use api::text::parse_query_bool;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -75,7 +75,7 @@ impl Query {
 
     /// Returns a boolean parameter, which is false by default.
     pub(crate) fn flag(&self, key: &str) -> bool {
-        self.0.get(key).is_some_and(|v| is_yes(v))
+        self.0.get(key).is_some_and(|v| parse_query_bool(v))
     }
 
     /// Parses a numeric parameter.

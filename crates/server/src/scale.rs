@@ -19,7 +19,7 @@ use crate::{
     update::{self, FieldOwnership, UpdateResult, UpdatedObject},
     write::{dry_run, respond_with_value, with_warnings},
 };
-use ::apply::Managers;
+use ::apply::ManagedFields;
 use serde_json::{Value, json};
 
 /// Kind of the body of scale requests.
@@ -123,7 +123,7 @@ async fn write(
     resource: &RequestInfo,
     call: &Call,
     options: &str,
-    make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<Managers>), ApiError>,
+    make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<ManagedFields>), ApiError>,
 ) -> HandlerResult {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::update_object(server, resource, call, dry, |old| {

@@ -1,14 +1,14 @@
 //! Label and field selectors of requests.
 
 use crate::{kinds::KindRef, object, partial_json::Outline, request::Query, status::ApiError};
-use api::selector::{FieldSelector, Selector};
+use api::selector::{FieldSelector, LabelRequirements};
 use serde_json::Value;
 use store::Object;
 
 /// The label and field selector of a request.
 pub(crate) struct Selection {
     kind: KindRef,
-    labels: Selector,
+    labels: LabelRequirements,
     fields: FieldSelector,
     /// The fields that the selectors read, if they are known.
     outline: Option<Outline>,
@@ -16,7 +16,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     pub(crate) fn parse(kind: &KindRef, query: &Query) -> Result<Self, ApiError> {
-        let labels = Selector::parse(query.get("labelSelector").unwrap_or(""))
+        let labels = LabelRequirements::parse(query.get("labelSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
         let mut fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
             .map_err(|e| ApiError::bad_request(e.to_string()))?;
@@ -80,7 +80,7 @@ impl Selection {
 }
 
 /// Returns the fields that the selectors read. Field selectors of built-in kinds are paths; those of custom kinds are not.
-fn outline(kind: &KindRef, labels: &Selector, fields: &FieldSelector) -> Option<Outline> {
+fn outline(kind: &KindRef, labels: &LabelRequirements, fields: &FieldSelector) -> Option<Outline> {
     let mut outline = Outline::default();
     outline.add(["metadata", "name"].into_iter());
     outline.add(["metadata", "namespace"].into_iter());
@@ -115,7 +115,7 @@ mod tests {
                 for value in [json!("v"), json!(true), json!({"component": "c"}), json!(null)] {
                     let object = with(field, value);
                     let fields = FieldSelector { terms: vec![((*field).to_owned(), String::new(), true)] };
-                    let outline = outline(&KindRef::BuiltIn(*kind), &Selector::default(), &fields).unwrap();
+                    let outline = outline(&KindRef::BuiltIn(*kind), &LabelRequirements::default(), &fields).unwrap();
                     let part = outline.read(object.to_string().as_bytes());
                     let found = |object: &Value| kind.field_set(object).get(*field).cloned();
                     assert_eq!(found(&part), found(&object), "{} {field}", kind.info().kind);

@@ -18,7 +18,7 @@ use crate::{
     update::{self, UpdatedObject},
     write::{dry_run, now},
 };
-use ::apply::Managers;
+use ::apply::ManagedFields;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -96,8 +96,8 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
 /// Applies a configuration, and decodes the result as its kind. Unknown fields were rejected by `apply`.
 pub(crate) fn applied(
     kind: &dyn Kind,
-    apply: impl Fn() -> Result<(Value, Managers), ApiError>,
-) -> Result<(Value, Managers), ApiError> {
+    apply: impl Fn() -> Result<(Value, ManagedFields), ApiError>,
+) -> Result<(Value, ManagedFields), ApiError> {
     let (value, managers) = apply()?;
     // An error contains the applied object, which is computed again only then.
     let shown = || apply().map(|(value, _)| value.to_string()).unwrap_or_default();

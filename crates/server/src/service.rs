@@ -194,7 +194,7 @@ impl ApiServer {
 
     /// Sets the concurrency limit: the sum of upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight`.
     #[must_use]
-    pub fn with_requests_at_a_time(self, total: usize) -> Self {
+    pub fn with_max_requests_inflight(self, total: usize) -> Self {
         let server = Self { flow_control: Arc::new(FlowControl::new(total)), ..self };
         server.flow_control.load(&server);
         server

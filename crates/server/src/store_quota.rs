@@ -5,7 +5,7 @@
 //! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
 use crate::{ApiServer, UserInfo, kinds::Kind, user};
-use store::{Allowance, Change, Object, Template, Write, WriteError};
+use store::{Change, Object, QuotaAllowance, Template, Write, WriteError};
 use tokio::sync::watch;
 
 /// Maximum size of an object in bytes (etcd's `DefaultMaxRequestBytes`).
@@ -48,20 +48,20 @@ impl ApiServer {
     }
 }
 
-fn allowance(user: &UserInfo, purpose: Purpose) -> Allowance {
+fn allowance(user: &UserInfo, purpose: Purpose) -> QuotaAllowance {
     let is_component =
         || COMPONENTS.contains(&&*user.name) || matches!(user::account_of(&user.name), Some(("kube-system", _)));
     match purpose {
-        _ if user.is_in(user::NODES) => Allowance::Reserve,
-        Purpose::Update if is_component() => Allowance::Reserve,
-        _ => Allowance::Quota,
+        _ if user.is_in(user::NODES) => QuotaAllowance::Reserve,
+        Purpose::Update if is_component() => QuotaAllowance::Reserve,
+        _ => QuotaAllowance::Quota,
     }
 }
 
 /// Returns the approximate size of an object in etcd. Upstream stores built-in kinds as protobuf, which does not escape
 /// characters of strings; a string of quotation marks is twice as long in JSON.
 fn stored_size(kind: &dyn Kind, template: &Template) -> usize {
-    let text = template.text();
+    let text = template.bytes();
     if text.len() <= MAX_OBJECT || kind.is_custom() {
         return text.len();
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn only_nodes_create_beyond_the_quota() {
-        use Allowance::{Quota, Reserve};
+        use QuotaAllowance::{Quota, Reserve};
         let account = |namespace: &str| UserInfo::account(namespace, "replicaset-controller");
         for (user, expected) in [
             (UserInfo::component("kubernetes-admin"), [Quota, Quota]),

@@ -9,7 +9,7 @@ mod leaf;
 pub(crate) use convert::{Unconvertible, convert};
 
 use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
-use api::findings::Findings;
+use api::bounded_messages::BoundedMessages;
 use serde_json::{Map, Value};
 
 /// Embedded messages that have `apiVersion` and `kind`.
@@ -30,7 +30,7 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
     reader.message(message, object, kind)?;
     object["apiVersion"] = api_version.into();
     object["kind"] = kind.into();
-    Ok(reader.unknown.into_texts())
+    Ok(reader.unknown.into_messages())
 }
 
 /// As [`object`], for `ObjectMeta` at a path.
@@ -39,9 +39,9 @@ pub(crate) fn object(api_version: &str, kind: &str, object: &mut Value) -> Resul
 /// Error text of Go's decoder, when a value has the wrong type.
 pub(crate) fn metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, String> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
-    let mut reader = Reader { path: path.to_owned(), unknown: Findings::default() };
+    let mut reader = Reader { path: path.to_owned(), unknown: BoundedMessages::default() };
     reader.message(message, metadata, "ObjectMeta")?;
-    Ok(reader.unknown.into_texts())
+    Ok(reader.unknown.into_messages())
 }
 
 /// Returns the fields that Go encodes of an empty object.
@@ -56,7 +56,7 @@ pub(crate) fn empty(api_version: &str, kind: &str) -> Map<String, Value> {
 struct Reader {
     /// `spec.containers[0].name`
     path: String,
-    unknown: Findings,
+    unknown: BoundedMessages,
 }
 
 impl Reader {
@@ -258,5 +258,4 @@ fn element_name(field: &Field) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "typed/tests.rs"]
 mod tests;

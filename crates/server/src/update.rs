@@ -21,12 +21,12 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, should_delete_during_update, with_warnings},
 };
-use admission::about::Operation;
-use apply::Managers;
+use admission::attributes::Operation;
+use apply::ManagedFields;
 use http::Method;
 use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
-use store::{Expect, Object, Write, WriteError};
+use store::{Object, Precondition, Write, WriteError};
 
 /// Attempts of a write without a precondition when other writes come first.
 pub(crate) const MAX_ATTEMPTS: usize = 20;
@@ -44,7 +44,7 @@ pub(crate) enum FieldOwnership {
     /// The request's manager owns the fields that it changes.
     Updated(RequestedManagedFields),
     /// Server-side apply has computed the managers.
-    Applied(Managers),
+    Applied(ManagedFields),
 }
 
 pub(crate) async fn update(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
@@ -177,7 +177,7 @@ pub(crate) async fn update_object(
             warnings.extend(kind.warnings(&new.object, Some(&old.object)));
         }
         // An update without changes is not written, and does not change the times of managers.
-        let is_same = new.object == old.object && new.managers.is_same_but_times(&old.managers);
+        let is_same = new.object == old.object && new.managers.equals_ignoring_times(&old.managers);
         if is_same {
             new.managers = old.managers.clone();
         }
@@ -191,7 +191,8 @@ pub(crate) async fn update_object(
         if dry {
             return Ok((UpdateResult::DryRun(new.whole()), warnings));
         }
-        let (new, expect) = (new.into_storage_form(&server.webhooks, kind).await?, Expect::Revision(current.revision));
+        let (new, expect) =
+            (new.into_storage_form(&server.webhooks, kind).await?, Precondition::Revision(current.revision));
         let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };

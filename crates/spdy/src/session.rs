@@ -135,7 +135,7 @@ impl Session {
 
     /// Marks the stream that carries the exit status. The peer closes the connection after its data, so no data is sent
     /// from then on.
-    pub fn ends_with(&self, stream: &Stream) {
+    pub fn set_final_stream(&self, stream: &Stream) {
         self.state.lock().final_stream = Some(stream.id());
     }
 

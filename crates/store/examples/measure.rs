@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use store::{Expect, FjallEngine, FjallOptions, Key, Options, Scope, Store, Template, Write};
+use store::{FjallEngine, FjallOptions, Key, Options, Precondition, Scope, Store, Template, Write};
 
 const CREATES: usize = 3000;
 const WRITERS: usize = 32;
@@ -50,7 +50,7 @@ fn measure(runtime: &tokio::runtime::Runtime, folder: &Path) -> Result<(), Box<d
 
 fn write(name: String, bytes: usize) -> Write {
     let key = Key::new("configmaps", "default", name);
-    Write::put(key, Expect::Any, Template::new(vec![b'x'; bytes], 0))
+    Write::put(key, Precondition::Any, Template::new(vec![b'x'; bytes], 0))
 }
 
 async fn one_client(store: &Store) -> Result<(), Box<dyn Error>> {
@@ -113,7 +113,7 @@ async fn watchers(store: &Store) -> Result<(), Box<dyn Error>> {
     }
     for _ in 0..UPDATES {
         let key = Key::new("configmaps", "default", "watched");
-        store.write(Write::put(key, Expect::Any, nanos(now()).to_le_bytes())).await?;
+        store.write(Write::put(key, Precondition::Any, nanos(now()).to_le_bytes())).await?;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let mut times = Vec::new();

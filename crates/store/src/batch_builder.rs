@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use crate::quota::object_size;
 use crate::state::State;
 use crate::{
-    Allowance, Batch, BatchChange, Change, Event, EventKind, Expect, Head, Key, Object, Options, Record, Write,
-    WriteError,
+    Batch, BatchChange, Change, Event, EventKind, Head, Key, Object, Options, Precondition, QuotaAllowance, Record,
+    Write, WriteError,
 };
 
 pub(crate) type WriteResult = Result<Object, WriteError>;
@@ -90,7 +90,7 @@ impl<'a> BatchBuilder<'a> {
     }
 
     fn apply(&mut self, write: Write) -> WriteResult {
-        let Write { key, expect, change, allowance } = write;
+        let Write { key, precondition: expect, change, allowance } = write;
         check_size("key", key.bytes(), Key::MAX_BYTES)?;
         let previous = match self.pending_objects.get(&key) {
             Some(object) => object.clone(),
@@ -120,7 +120,7 @@ impl<'a> BatchBuilder<'a> {
     /// Checks the quota. A write that does not grow its object is always allowed.
     fn check_quota(
         &mut self,
-        allowance: Allowance,
+        allowance: QuotaAllowance,
         old_size: Option<&Record>,
         pending_objects: &Record,
     ) -> Result<(), WriteError> {
@@ -192,11 +192,12 @@ fn check_size(what: &'static str, size: usize, limit: usize) -> Result<(), Write
     if size > limit { Err(WriteError::TooLarge { what, size, limit }) } else { Ok(()) }
 }
 
-fn check_expectation(expect: Expect, change: &Change, current: Option<&Object>) -> Result<(), WriteError> {
-    let must_exist = matches!(change, Change::Delete(_)) || matches!(expect, Expect::Exists | Expect::Revision(_));
+fn check_expectation(expect: Precondition, change: &Change, current: Option<&Object>) -> Result<(), WriteError> {
+    let must_exist =
+        matches!(change, Change::Delete(_)) || matches!(expect, Precondition::Exists | Precondition::Revision(_));
     match (expect, current) {
-        (Expect::Absent, Some(current)) => Err(WriteError::AlreadyExists { current: current.clone() }),
-        (Expect::Revision(expected), Some(current)) if current.revision != expected => {
+        (Precondition::Absent, Some(current)) => Err(WriteError::AlreadyExists { current: current.clone() }),
+        (Precondition::Revision(expected), Some(current)) if current.revision != expected => {
             Err(WriteError::Conflict { current: current.clone() })
         }
         (_, None) if must_exist => Err(WriteError::NotFound),

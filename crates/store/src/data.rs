@@ -23,7 +23,7 @@ impl Template {
 
     /// Returns the bytes without the revision.
     #[must_use]
-    pub fn text(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.text
     }
 }

@@ -64,14 +64,14 @@ pub use engine::{
 pub use error::{Expired, OpenError, UnreadableObject};
 pub use event::{Event, EventKind};
 pub use key::{Key, Scope};
-pub use list::Listing;
+pub use list::List;
 pub use object::{Object, Record};
 pub use options::Options;
-pub use quota::{Allowance, Usage};
+pub use quota::{QuotaAllowance, Usage};
 pub use store::Store;
 pub use transformer::{StoredForm, TransformError, Transformer};
 pub use watch::Watch;
-pub use write::{Change, Expect, Write, WriteError};
+pub use write::{Change, Precondition, Write, WriteError};
 
 /// Revision of the store: the number of a write, as etcd's.
 ///

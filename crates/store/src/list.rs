@@ -9,7 +9,7 @@ use crate::{Expired, Key, Object, Revision, Scope};
 
 /// Objects of a scope at one revision, sorted by namespace and name.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct List {
     /// Objects, at most `limit`.
     pub objects: Vec<Object>,
     /// Revision of the list; a watch from here continues it without a gap.
@@ -18,7 +18,7 @@ pub struct Listing {
     pub remaining: usize,
 }
 
-impl Listing {
+impl List {
     /// Returns whether there are objects after the last one.
     #[must_use]
     pub fn more(&self) -> bool {
@@ -35,11 +35,11 @@ impl Listing {
     }
 }
 
-pub(crate) fn list(state: &State, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> Listing {
+pub(crate) fn list(state: &State, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> List {
     let Some(resource) = state.resource(&scope.resource) else {
-        return Listing { objects: Vec::new(), revision: state.revision, remaining: 0 };
+        return List { objects: Vec::new(), revision: state.revision, remaining: 0 };
     };
-    Listing::collect(current_objects(resource, scope, after), limit, state.revision)
+    List::collect(current_objects(resource, scope, after), limit, state.revision)
 }
 
 /// Lists at an earlier revision: reverts newer events of the watch cache on the current objects.
@@ -49,12 +49,12 @@ pub(crate) fn list_at(
     revision: Revision,
     after: Option<&Key>,
     limit: Option<usize>,
-) -> Result<Listing, Expired> {
+) -> Result<List, Expired> {
     if revision < state.oldest(&scope.resource) || revision > state.revision {
         return Err(state.expired(&scope.resource, revision));
     }
     let Some(resource) = state.resource(&scope.resource) else {
-        return Ok(Listing { objects: Vec::new(), revision, remaining: 0 });
+        return Ok(List { objects: Vec::new(), revision, remaining: 0 });
     };
     let mut objects_before: BTreeMap<&Key, Option<&Object>> = BTreeMap::new();
     for event in resource.watch_cache.after(revision) {
@@ -65,7 +65,7 @@ pub(crate) fn list_at(
     }
     let unchanged = current_objects(resource, scope, after).filter(|object| !objects_before.contains_key(&object.key));
     let reverted = objects_before.range::<Key, _>(key_range(scope, after)).filter_map(|(_, object)| *object);
-    Ok(Listing::collect(merge(unchanged, reverted), limit, revision))
+    Ok(List::collect(merge(unchanged, reverted), limit, revision))
 }
 
 /// Returns the current objects of a scope after a key.

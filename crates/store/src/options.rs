@@ -4,10 +4,10 @@
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Maximum number of events in the watch cache of a resource.
-    pub window_events: usize,
+    pub watch_cache_events: usize,
     /// Maximum cost of all watch caches together, in bytes; the costliest is shrunk first. The newest event of each
     /// resource is always kept.
-    pub window_bytes: usize,
+    pub watch_cache_bytes: usize,
     /// Size of the write queue; further callers of `write` wait.
     pub queue_writes: usize,
     /// Maximum number of writes in a batch.
@@ -23,8 +23,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            window_events: 16_384,
-            window_bytes: 32 << 20,
+            watch_cache_events: 16_384,
+            watch_cache_bytes: 32 << 20,
             queue_writes: 1024,
             batch_writes: 256,
             batch_bytes: 4 << 20,
@@ -37,7 +37,9 @@ impl Default for Options {
 impl Options {
     /// Raises limits to at least 1.
     pub(crate) fn clamp_to_minimum(mut self) -> Self {
-        for limit in [&mut self.window_events, &mut self.queue_writes, &mut self.batch_writes, &mut self.batch_bytes] {
+        for limit in
+            [&mut self.watch_cache_events, &mut self.queue_writes, &mut self.batch_writes, &mut self.batch_bytes]
+        {
             *limit = (*limit).max(1);
         }
         self

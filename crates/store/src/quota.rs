@@ -17,7 +17,7 @@ const CLEAR_PERCENT: u64 = 95;
 
 /// Quota that applies to a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Allowance {
+pub enum QuotaAllowance {
     /// The quota: for clients.
     #[default]
     Quota,
@@ -36,7 +36,7 @@ pub struct Usage {
     pub quota: u64,
 }
 
-impl Allowance {
+impl QuotaAllowance {
     /// Returns the maximum size of the store after a write, in bytes.
     pub(crate) fn limit(self, quota: u64) -> u64 {
         match self {
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn reserve_is_a_tenth_and_never_overflows() {
-        assert_eq!(Allowance::Quota.limit(1000), 1000);
-        assert_eq!(Allowance::Reserve.limit(1000), 1100);
-        assert_eq!(Allowance::Reserve.limit(u64::MAX), u64::MAX);
-        assert_eq!(Allowance::Unlimited.limit(0), u64::MAX);
+        assert_eq!(QuotaAllowance::Quota.limit(1000), 1000);
+        assert_eq!(QuotaAllowance::Reserve.limit(1000), 1100);
+        assert_eq!(QuotaAllowance::Reserve.limit(u64::MAX), u64::MAX);
+        assert_eq!(QuotaAllowance::Unlimited.limit(0), u64::MAX);
     }
 }

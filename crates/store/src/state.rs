@@ -156,12 +156,13 @@ impl State {
                 EventKind::Delete => resource.objects.take(key),
             };
             resource.watch_cache.push(Arc::new(event));
-            let evicted = if resource.watch_cache.len() > options.window_events { resource.evict_oldest() } else { 0 };
+            let evicted =
+                if resource.watch_cache.len() > options.watch_cache_events { resource.evict_oldest() } else { 0 };
             self.window_cost -= evicted;
         }
         // The newest event of each resource is kept if possible, those of this batch in any case.
-        self.shrink_watch_caches(options.window_bytes, |_| 1);
-        self.shrink_watch_caches(options.window_bytes, |window| usize::from(window.newest() > before));
+        self.shrink_watch_caches(options.watch_cache_bytes, |_| 1);
+        self.shrink_watch_caches(options.watch_cache_bytes, |window| usize::from(window.newest() > before));
         notifiers
     }
 

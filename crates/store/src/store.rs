@@ -13,7 +13,7 @@ use crate::quota::Alarm;
 use crate::state::State;
 use crate::writer::{self, Writer};
 use crate::{
-    Engine, Expired, Head, Key, Listing, Object, OpenError, Options, Revision, Scope, Usage, Watch, Write, WriteError,
+    Engine, Expired, Head, Key, List, Object, OpenError, Options, Revision, Scope, Usage, Watch, Write, WriteError,
     list,
 };
 
@@ -95,7 +95,7 @@ impl Store {
 
     /// Lists the current objects of a scope: those after `after`, at most `limit`.
     #[must_use]
-    pub fn list(&self, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> Listing {
+    pub fn list(&self, scope: &Scope, after: Option<&Key>, limit: Option<usize>) -> List {
         list::list(&self.inner.state.read(), scope, after, limit)
     }
 
@@ -110,7 +110,7 @@ impl Store {
         revision: Revision,
         after: Option<&Key>,
         limit: Option<usize>,
-    ) -> Result<Listing, Expired> {
+    ) -> Result<List, Expired> {
         list::list_at(&self.inner.state.read(), scope, revision, after, limit)
     }
 

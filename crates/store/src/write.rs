@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Allowance, CommitError, Key, Object, Revision, Template};
+use crate::{CommitError, Key, Object, QuotaAllowance, Revision, Template};
 
 /// Precondition of a write. If it fails, the write has no effect and no revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// The object does not exist: else [`WriteError::AlreadyExists`].
     Absent,
     /// The object is at this revision: else [`WriteError::Conflict`], or [`WriteError::NotFound`] if it does not
@@ -36,27 +36,32 @@ pub struct Write {
     /// Key of the object.
     pub key: Key,
     /// Precondition.
-    pub expect: Expect,
+    pub precondition: Precondition,
     /// Change.
     pub change: Change,
     /// Quota that applies if the write grows the object.
-    pub allowance: Allowance,
+    pub allowance: QuotaAllowance,
 }
 
 impl Write {
     /// Creates or replaces an object.
-    pub fn put(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
-        Self { key, expect, change: Change::Put(template.into()), allowance: Allowance::default() }
+    pub fn put(key: Key, expect: Precondition, template: impl Into<Template>) -> Self {
+        Self { key, precondition: expect, change: Change::Put(template.into()), allowance: QuotaAllowance::default() }
     }
 
     /// Deletes an object.
-    pub fn delete(key: Key, expect: Expect, template: impl Into<Template>) -> Self {
-        Self { key, expect, change: Change::Delete(template.into()), allowance: Allowance::default() }
+    pub fn delete(key: Key, expect: Precondition, template: impl Into<Template>) -> Self {
+        Self {
+            key,
+            precondition: expect,
+            change: Change::Delete(template.into()),
+            allowance: QuotaAllowance::default(),
+        }
     }
 
     /// Sets the quota that applies.
     #[must_use]
-    pub fn with_allowance(self, allowance: Allowance) -> Self {
+    pub fn with_allowance(self, allowance: QuotaAllowance) -> Self {
         Self { allowance, ..self }
     }
 }
@@ -67,7 +72,11 @@ impl fmt::Debug for Write {
             Change::Put(_) => "Put",
             Change::Delete(_) => "Delete",
         };
-        f.debug_struct("Write").field("key", &self.key).field("expect", &self.expect).field("change", &change).finish()
+        f.debug_struct("Write")
+            .field("key", &self.key)
+            .field("expect", &self.precondition)
+            .field("change", &change)
+            .finish()
     }
 }
 

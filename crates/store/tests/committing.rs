@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use common::{block_on, create, outcome, pod, put};
 use parking_lot::Mutex;
-use store::{Batch, CommitError, Engine, Expect, Head, MemoryEngine, OpenError, Options, Record, Store};
+use store::{Batch, CommitError, Engine, Head, MemoryEngine, OpenError, Options, Precondition, Record, Store};
 
 /// Engine that records the committing thread, and panics at a given commit.
 struct Witness {
@@ -67,7 +67,7 @@ fn engine_panic_closes_store_for_writes() {
         let (store, _) = open(panics_at);
         block_on(async {
             for number in 0..4 {
-                let answer = store.write(put(&pod(&number.to_string()), Expect::Absent, "text")).await;
+                let answer = store.write(put(&pod(&number.to_string()), Precondition::Absent, "text")).await;
                 let expected = if number < panics_at { "done" } else { "closed" };
                 assert_eq!(outcome(&answer), expected, "write {number} of a store that panics at {panics_at}");
             }

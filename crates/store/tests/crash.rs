@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{data, delete, fjall_options, pod, put};
-use store::{Expect, FjallEngine, FjallOptions, Options, Revision, Scope, Store};
+use store::{FjallEngine, FjallOptions, Options, Precondition, Revision, Scope, Store};
 
 const FOLDER: &str = "STORE_CRASH_FOLDER";
 const WRITERS: usize = 6;
@@ -49,7 +49,7 @@ async fn write_forever(store: Store, writer: usize) {
     for round in 0_usize.. {
         let key = pod(&name(writer, round));
         let deletes = round % 5 == 0 && store.get(&key).is_some();
-        let write = if deletes { delete(&key, Expect::Any) } else { put(&key, Expect::Any, &text) };
+        let write = if deletes { delete(&key, Precondition::Any) } else { put(&key, Precondition::Any, &text) };
         let revision = store.write(write).await.unwrap().revision;
         let what = if deletes { "deleted" } else { "put" };
         say(&format!("ack {what} {writer} {round} {revision}"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{block_on, outcome, pod, put};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use store::{Expect, FjallEngine, FjallOptions, Options, Scope, Store};
+use store::{FjallEngine, FjallOptions, Options, Precondition, Scope, Store};
 use tempfile::TempDir;
 
 /// File system of a few MiB, unmounted on drop.
@@ -57,7 +57,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
         let mut expected = 0;
         let mut refused = 0;
         for number in 0_usize.. {
-            let answer = store.write(put(&pod(&format!("{number:04}")), Expect::Absent, &text)).await;
+            let answer = store.write(put(&pod(&format!("{number:04}")), Precondition::Absent, &text)).await;
             match outcome(&answer) {
                 "done" => expected += 1,
                 "full" => refused += 1,
@@ -81,10 +81,10 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
             expected,
             "a full disk is read"
         );
-        let refused = store.write(put(&pod("refused"), Expect::Absent, &text)).await;
+        let refused = store.write(put(&pod("refused"), Precondition::Absent, &text)).await;
         assert_eq!(outcome(&refused), "full");
         fs::remove_file(&ballast).unwrap();
-        let after = store.write(put(&pod("after"), Expect::Absent, &text)).await.unwrap();
+        let after = store.write(put(&pod("after"), Precondition::Absent, &text)).await.unwrap();
         assert_eq!(after.revision, 2 + expected, "writes go on once there is room");
     });
     let before = store.list(&Scope::resource("pods"), None, None);

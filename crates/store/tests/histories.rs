@@ -10,8 +10,8 @@ use std::sync::Arc;
 use common::{block_on, data, memory_with, put, template};
 use proptest::prelude::*;
 use store::{
-    CommitError, Event, EventKind, Expect, Key, MemoryEngine, Object, Options, Revision, Scope, Store, Watch, Write,
-    WriteError,
+    CommitError, Event, EventKind, Key, MemoryEngine, Object, Options, Precondition, Revision, Scope, Store, Watch,
+    Write, WriteError,
 };
 
 #[derive(Clone, Debug)]
@@ -95,14 +95,14 @@ impl Model {
     }
 
     /// Checks a result of the store and applies it to the model.
-    fn apply(&mut self, key: &Key, expect: Expect, deletes: bool, answer: Result<Object, WriteError>) {
+    fn apply(&mut self, key: &Key, expect: Precondition, deletes: bool, answer: Result<Object, WriteError>) {
         let current = self.now().get(key).cloned();
         let good = match (expect, &current) {
-            (Expect::Absent, current) => current.is_none() && !deletes,
-            (Expect::Revision(revision), Some(current)) => current.revision == revision,
-            (Expect::Revision(_) | Expect::Exists, None) => false,
-            (Expect::Exists, Some(_)) => true,
-            (Expect::Any, current) => current.is_some() || !deletes,
+            (Precondition::Absent, current) => current.is_none() && !deletes,
+            (Precondition::Revision(revision), Some(current)) => current.revision == revision,
+            (Precondition::Revision(_) | Precondition::Exists, None) => false,
+            (Precondition::Exists, Some(_)) => true,
+            (Precondition::Any, current) => current.is_some() || !deletes,
         };
         assert_eq!(answer.is_ok(), good, "{expect:?} of {current:?}: {answer:?}");
         let Ok(object) = answer else { return };
@@ -139,7 +139,7 @@ struct World {
 }
 
 fn options() -> Options {
-    Options { window_events: 12, batch_writes: 3, queue_writes: 8, ..Options::default() }
+    Options { watch_cache_events: 12, batch_writes: 3, queue_writes: 8, ..Options::default() }
 }
 
 impl World {
@@ -154,7 +154,7 @@ impl World {
             Step::Write(writes) => self.write(writes).await,
             Step::Fail(index) => {
                 self.engine.fail_next_commit(CommitError::injected());
-                assert!(self.store.write(put(&key(index), Expect::Any, "x")).await.is_err());
+                assert!(self.store.write(put(&key(index), Precondition::Any, "x")).await.is_err());
             }
             Step::Watch(index, ago) => self.watch(scope(index), ago),
             Step::Drain(max) => self.drain(max),
@@ -178,11 +178,11 @@ impl World {
             let key = key(index);
             let current = self.model.now().get(&key).map_or(1, |object| object.revision);
             let expect = match want {
-                Want::Absent => Expect::Absent,
-                Want::Current => Expect::Revision(current),
-                Want::Stale => Expect::Revision(current - 1),
-                Want::Exists => Expect::Exists,
-                Want::Any => Expect::Any,
+                Want::Absent => Precondition::Absent,
+                Want::Current => Precondition::Revision(current),
+                Want::Stale => Precondition::Revision(current - 1),
+                Want::Exists => Precondition::Exists,
+                Want::Any => Precondition::Any,
             };
             let template = template("x");
             let write = match deletes {
@@ -215,7 +215,7 @@ impl World {
 
     fn exceeds_window(&self, scope: &Scope, from: Revision) -> bool {
         let of_resource = |object: &Object| object.key.resource == scope.resource && object.revision > from;
-        self.model.events.iter().filter(|(_, object, _)| of_resource(object)).count() > options().window_events
+        self.model.events.iter().filter(|(_, object, _)| of_resource(object)).count() > options().watch_cache_events
     }
 
     fn drain(&mut self, max: usize) {

@@ -6,7 +6,7 @@ mod common;
 
 use common::{block_on, memory_with, outcome, pod, put};
 use proptest::prelude::*;
-use store::{Allowance, Expect, Key, MemoryEngine, Object, Options, Scope, Store, Template, Write};
+use store::{Key, MemoryEngine, Object, Options, Precondition, QuotaAllowance, Scope, Store, Template, Write};
 
 const QUOTA: u64 = 20_000;
 
@@ -31,7 +31,7 @@ fn writes_beyond_quota_are_refused_until_deletes() {
         loop {
             let key = pod(&format!("p{}", names.len()));
             let (before, commits) = (store.revision(), engine.commits());
-            let answer = store.write(put(&key, Expect::Absent, &text)).await;
+            let answer = store.write(put(&key, Precondition::Absent, &text)).await;
             if outcome(&answer) == "no space" {
                 assert_eq!((store.revision(), engine.commits(), store.get(&key)), (before, commits, None));
                 break;
@@ -42,12 +42,12 @@ fn writes_beyond_quota_are_refused_until_deletes() {
         assert_eq!(names.len(), 16);
         assert!(*store.quota_alarm().borrow());
         let grown = "x".repeat(2000);
-        assert_eq!(outcome(&store.write(put(&names[0], Expect::Exists, &grown)).await), "no space");
-        assert_eq!(outcome(&store.write(put(&names[0], Expect::Exists, "small")).await), "done");
-        let gone = Write::delete(names[1].clone(), Expect::Exists, Template::from("x".repeat(10_000)));
+        assert_eq!(outcome(&store.write(put(&names[0], Precondition::Exists, &grown)).await), "no space");
+        assert_eq!(outcome(&store.write(put(&names[0], Precondition::Exists, "small")).await), "done");
+        let gone = Write::delete(names[1].clone(), Precondition::Exists, Template::from("x".repeat(10_000)));
         assert_eq!(outcome(&store.write(gone).await), "done");
         assert!(!*store.quota_alarm().borrow(), "the alarm clears by itself");
-        assert_eq!(outcome(&store.write(put(&pod("after"), Expect::Absent, &text)).await), "done");
+        assert_eq!(outcome(&store.write(put(&pod("after"), Precondition::Absent, &text)).await), "done");
     });
 }
 
@@ -55,10 +55,10 @@ fn writes_beyond_quota_are_refused_until_deletes() {
 fn components_may_use_the_reserve() {
     block_on(async {
         let (_, store) = memory_with(options());
-        let fill = async |name: &str, allowance: Allowance| {
+        let fill = async |name: &str, allowance: QuotaAllowance| {
             let mut count = 0_u64;
             for number in 0..1000 {
-                let write = put(&pod(&format!("{name}{number}")), Expect::Absent, "").with_allowance(allowance);
+                let write = put(&pod(&format!("{name}{number}")), Precondition::Absent, "").with_allowance(allowance);
                 if outcome(&store.write(write).await) != "done" {
                     break;
                 }
@@ -66,10 +66,10 @@ fn components_may_use_the_reserve() {
             }
             count
         };
-        let (clients, components) = (fill("a", Allowance::Quota).await, fill("b", Allowance::Reserve).await);
+        let (clients, components) = (fill("a", QuotaAllowance::Quota).await, fill("b", QuotaAllowance::Reserve).await);
         assert!(store.usage().bytes > QUOTA && store.usage().bytes <= QUOTA + QUOTA / 10);
         assert!(clients / 12 <= components && components <= clients / 8, "{clients} {components}");
-        let write = put(&pod("c"), Expect::Absent, &"x".repeat(5000)).with_allowance(Allowance::Unlimited);
+        let write = put(&pod("c"), Precondition::Absent, &"x".repeat(5000)).with_allowance(QuotaAllowance::Unlimited);
         assert_eq!(outcome(&store.write(write).await), "done");
     });
 }
@@ -78,16 +78,16 @@ fn components_may_use_the_reserve() {
 fn history_of_large_objects_is_bounded_in_bytes() {
     const LIMIT: usize = 1 << 20;
     block_on(async {
-        let (_, store) = memory_with(Options { window_bytes: LIMIT, ..Options::default() });
+        let (_, store) = memory_with(Options { watch_cache_bytes: LIMIT, ..Options::default() });
         let (keys, large): (Vec<Key>, _) =
             ((0..40).map(|number| pod(&number.to_string())).collect(), "x".repeat(100_000));
         for key in &keys {
-            store.write(put(key, Expect::Absent, &large)).await.unwrap();
+            store.write(put(key, Precondition::Absent, &large)).await.unwrap();
         }
         // Each event is small, but refers to the large previous object.
         let filled = store.revision();
         for key in &keys {
-            store.write(put(key, Expect::Exists, "")).await.unwrap();
+            store.write(put(key, Precondition::Exists, "")).await.unwrap();
         }
         let kept = store.revision() - store.oldest_revision("pods").max(filled);
         assert!((5..=10).contains(&kept), "{kept} events that keep 100 kB each are within 1 MiB");
@@ -95,8 +95,8 @@ fn history_of_large_objects_is_bounded_in_bytes() {
         let mut last = Vec::new();
         for number in 0..40 {
             let key = Key::new(format!("kind{number}"), "", "o");
-            store.write(put(&key, Expect::Absent, &large)).await.unwrap();
-            last.push(store.write(Write::delete(key, Expect::Exists, Template::from(""))).await.unwrap());
+            store.write(put(&key, Precondition::Absent, &large)).await.unwrap();
+            last.push(store.write(Write::delete(key, Precondition::Exists, Template::from(""))).await.unwrap());
         }
         let kept = last.iter().filter(|last| store.oldest_revision(&last.key.resource) < last.revision).count();
         assert!(kept <= 10, "{kept} resources keep an event that holds 100 kB");
@@ -105,14 +105,15 @@ fn history_of_large_objects_is_bounded_in_bytes() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(usize, usize, Allowance),
+    Put(usize, usize, QuotaAllowance),
     Delete(usize),
     Together(Vec<(usize, usize)>),
     Reopen,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let allowance = prop::sample::select(vec![Allowance::Quota, Allowance::Reserve, Allowance::Unlimited]);
+    let allowance =
+        prop::sample::select(vec![QuotaAllowance::Quota, QuotaAllowance::Reserve, QuotaAllowance::Unlimited]);
     prop_oneof![
         6 => (0..12_usize, 0..5000_usize, allowance).prop_map(|(key, size, allowance)| Step::Put(key, size, allowance)),
         3 => (0..12_usize).prop_map(Step::Delete),
@@ -131,12 +132,12 @@ async fn play(engine: MemoryEngine, steps: Vec<Step>) {
         let before = store.usage().bytes;
         match step {
             Step::Put(index, size, allowance) => {
-                let write = put(&key(index), Expect::Any, &"x".repeat(size)).with_allowance(allowance);
+                let write = put(&key(index), Precondition::Any, &"x".repeat(size)).with_allowance(allowance);
                 let (old, revision) = (store.get(&key(index)), store.revision());
                 let answer = store.write(write).await;
                 let grew = store.usage().bytes > before;
-                let limit = if allowance == Allowance::Quota { QUOTA } else { QUOTA + QUOTA / 10 };
-                assert!(!grew || allowance == Allowance::Unlimited || store.usage().bytes <= limit);
+                let limit = if allowance == QuotaAllowance::Quota { QUOTA } else { QUOTA + QUOTA / 10 };
+                assert!(!grew || allowance == QuotaAllowance::Unlimited || store.usage().bytes <= limit);
                 if answer.is_err() {
                     assert_eq!(
                         (store.get(&key(index)), store.revision(), store.usage().bytes),
@@ -146,14 +147,14 @@ async fn play(engine: MemoryEngine, steps: Vec<Step>) {
             }
             Step::Delete(index) => {
                 let existed = store.get(&key(index)).is_some();
-                let deleted = store.write(Write::delete(key(index), Expect::Any, Template::from("gone"))).await;
+                let deleted = store.write(Write::delete(key(index), Precondition::Any, Template::from("gone"))).await;
                 assert_eq!(deleted.is_ok(), existed);
             }
             Step::Together(writes) => {
                 let tasks: Vec<_> = writes
                     .into_iter()
                     .map(|(index, size)| {
-                        let (store, write) = (store.clone(), put(&key(index), Expect::Any, &"x".repeat(size)));
+                        let (store, write) = (store.clone(), put(&key(index), Precondition::Any, &"x".repeat(size)));
                         tokio::spawn(async move { store.write(write).await })
                     })
                     .collect();

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use common::{block_on, create, data, delete, fjall, fjall_options, memory, pod, put};
-use store::{Expect, FjallEngine, FjallOptions, OpenError, Options, Scope, Store};
+use store::{FjallEngine, FjallOptions, OpenError, Options, Precondition, Scope, Store};
 use tempfile::TempDir;
 
 /// Creates and closes a store with this many objects.
@@ -66,8 +66,8 @@ fn acknowledged_writes_survive_reopen() {
     block_on(async {
         let store = fjall(folder.path()).unwrap();
         assert_eq!(store.revision(), 4);
-        store.write(put(&pod("pod-001"), Expect::Revision(3), "new")).await.unwrap();
-        store.write(delete(&pod("pod-002"), Expect::Exists)).await.unwrap();
+        store.write(put(&pod("pod-001"), Precondition::Revision(3), "new")).await.unwrap();
+        store.write(delete(&pod("pod-002"), Precondition::Exists)).await.unwrap();
         drop(store);
         let store = fjall(folder.path()).unwrap();
         assert_eq!(store.revision(), 6);
@@ -98,10 +98,10 @@ fn objects_survive_flush_from_journal_to_table() {
             assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len(), expected);
             for number in 0..200 {
                 let text = format!("{round}-{number}").repeat(50);
-                store.write(put(&pod(&format!("{number}")), Expect::Any, &text)).await.unwrap();
+                store.write(put(&pod(&format!("{number}")), Precondition::Any, &text)).await.unwrap();
             }
             for number in 0..100 {
-                store.write(delete(&pod(&format!("{number}")), Expect::Exists)).await.unwrap();
+                store.write(delete(&pod(&format!("{number}")), Precondition::Exists)).await.unwrap();
             }
             expected = 100;
         }
@@ -181,7 +181,7 @@ fn rotated_journals_form_one_history() {
     block_on(async {
         let store = fjall(folder.path()).unwrap();
         for number in 0..written {
-            store.write(put(&pod(&(number % 7).to_string()), Expect::Any, &text)).await.unwrap();
+            store.write(put(&pod(&(number % 7).to_string()), Precondition::Any, &text)).await.unwrap();
         }
     });
     assert!(folder.path().join("database/1.jnl").exists(), "more than a journal was written");

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use common::{block_on, create, data, delete, fjall_options, pod, put};
 use store::{
-    CommitError, Expect, FjallEngine, FjallOptions, Key, MemoryEngine, OpenError, Options, Scope, Store, StoredForm,
-    TransformError, TransformedEngine, Transformer,
+    CommitError, FjallEngine, FjallOptions, Key, MemoryEngine, OpenError, Options, Precondition, Scope, Store,
+    StoredForm, TransformError, TransformedEngine, Transformer,
 };
 
 /// Transformer that adds a number to each byte and prepends the number; 0 stores data as it is. Reads the known
@@ -83,10 +83,10 @@ fn outdated_forms_are_removed_after_last_rewrite() {
 
         let store = open(folder.path(), 1, &[1]).unwrap();
         assert!(store.get(&pod("a")).unwrap().is_stale && is_on_disk(folder.path(), TEXT.as_bytes()));
-        let first = store.write(put(&pod("a"), Expect::Exists, TEXT)).await.unwrap();
-        store.write(delete(&pod("b"), Expect::Exists)).await.unwrap();
+        let first = store.write(put(&pod("a"), Precondition::Exists, TEXT)).await.unwrap();
+        store.write(delete(&pod("b"), Precondition::Exists)).await.unwrap();
         assert!(!store.get(&pod("a")).unwrap().is_stale && store.get(&pod("c")).unwrap().is_stale);
-        store.write(put(&pod("c"), Expect::Exists, TEXT)).await.unwrap();
+        store.write(put(&pod("c"), Precondition::Exists, TEXT)).await.unwrap();
         assert!(!is_on_disk(folder.path(), TEXT.as_bytes()) && is_on_disk(folder.path(), &shifted(1)));
         let after = create(&store, &pod("d"), TEXT).await;
         assert_eq!(after.revision, first.revision + 3, "the history goes on");
@@ -96,7 +96,7 @@ fn outdated_forms_are_removed_after_last_rewrite() {
         let store = open(folder.path(), 2, &[2, 1]).unwrap();
         for object in store.list(&Scope::resource("pods"), None, None).objects {
             assert!(object.is_stale && *object.data == *data(TEXT, object.revision));
-            store.write(put(&object.key, Expect::Revision(object.revision), TEXT)).await.unwrap();
+            store.write(put(&object.key, Precondition::Revision(object.revision), TEXT)).await.unwrap();
         }
         assert!(!is_on_disk(folder.path(), &shifted(1)), "what the old key has encrypted is gone, too");
         let revision = store.revision();
@@ -112,7 +112,7 @@ fn replaced_plain_text_is_removed_on_open() {
     block_on(async {
         let store = open(folder.path(), 0, &[]).unwrap();
         create(&store, &pod("a"), TEXT).await;
-        store.write(delete(&pod("a"), Expect::Exists)).await.unwrap();
+        store.write(delete(&pod("a"), Precondition::Exists)).await.unwrap();
         drop(store);
         assert!(is_on_disk(folder.path(), TEXT.as_bytes()));
         drop(open(folder.path(), 1, &[1]).unwrap());
@@ -163,7 +163,7 @@ fn data_that_cannot_be_transformed_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let store = open(folder.path(), 1, &[1]).unwrap();
-        let refused = store.write(put(&pod("refused"), Expect::Absent, TEXT)).await;
+        let refused = store.write(put(&pod("refused"), Precondition::Absent, TEXT)).await;
         assert!(matches!(refused, Err(store::WriteError::Engine(_))), "{refused:?}");
         assert_eq!((store.get(&pod("refused")), store.revision()), (None, 1));
         create(&store, &pod("a"), TEXT).await;
@@ -214,9 +214,9 @@ fn failed_commit_of_a_rewrite_leaves_the_object_stale() {
         create(&store(1, &[1]), &pod("a"), TEXT).await;
         let rotated = store(2, &[2, 1]);
         engine.fail_next_commit(CommitError::injected());
-        assert!(rotated.write(put(&pod("a"), Expect::Exists, TEXT)).await.is_err());
+        assert!(rotated.write(put(&pod("a"), Precondition::Exists, TEXT)).await.is_err());
         assert!(rotated.get(&pod("a")).unwrap().is_stale);
-        rotated.write(put(&pod("a"), Expect::Exists, TEXT)).await.unwrap();
+        rotated.write(put(&pod("a"), Precondition::Exists, TEXT)).await.unwrap();
         assert!(!rotated.get(&pod("a")).unwrap().is_stale);
     });
 }

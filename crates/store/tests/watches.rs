@@ -7,10 +7,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{block_on, create, data, delete, memory, memory_with, pod, put};
-use store::{EventKind, Expect, Expired, Key, Options, Scope, Watch};
+use store::{EventKind, Expired, Key, Options, Precondition, Scope, Watch};
 
 fn small_window() -> Options {
-    Options { window_events: 4, ..Options::default() }
+    Options { watch_cache_events: 4, ..Options::default() }
 }
 
 /// Returns the revisions of the available events.
@@ -58,7 +58,7 @@ fn events_have_previous_version_and_are_shared() {
         let mut one = store.watch(Scope::resource("pods"), 1).unwrap();
         let mut other = store.watch(Scope::resource("pods").named("web"), 1).unwrap();
         let created = create(&store, &key, "a").await;
-        let deleted = store.write(delete(&key, Expect::Any)).await.unwrap();
+        let deleted = store.write(delete(&key, Precondition::Any)).await.unwrap();
         let first = one.next().await.unwrap();
         assert_eq!((first.kind, &first.object, &first.previous), (EventKind::Put, &created, &None));
         assert!(Arc::ptr_eq(&first, &other.next().await.unwrap()));
@@ -130,13 +130,13 @@ fn watch_of_quiet_scope_does_not_expire() {
 
 #[test]
 fn watch_caches_share_a_byte_limit() {
-    let options = Options { window_bytes: 100_000, ..Options::default() };
+    let options = Options { watch_cache_bytes: 100_000, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
         create(&store, &Key::new("nodes", "", "quiet"), "").await;
         let text = "x".repeat(1000);
         for _ in 0..200 {
-            store.write(put(&pod("busy"), Expect::Any, &text)).await.unwrap();
+            store.write(put(&pod("busy"), Precondition::Any, &text)).await.unwrap();
         }
         assert_eq!(store.oldest_revision("nodes"), 1);
         let kept = store.revision() - store.oldest_revision("pods");
@@ -146,12 +146,12 @@ fn watch_caches_share_a_byte_limit() {
 
 #[test]
 fn newest_event_is_kept_regardless_of_size() {
-    let options = Options { window_bytes: 0, ..Options::default() };
+    let options = Options { watch_cache_bytes: 0, ..Options::default() };
     block_on(async {
         let (_, store) = memory_with(options);
         let mut watch = store.watch(Scope::resource("pods"), 1).unwrap();
         for revision in 2..5 {
-            store.write(put(&pod("web"), Expect::Any, "x")).await.unwrap();
+            store.write(put(&pod("web"), Precondition::Any, "x")).await.unwrap();
             assert_eq!(watch.next().await.unwrap().revision(), revision);
         }
     });
@@ -200,8 +200,8 @@ fn pages_of_old_revision_are_consistent() {
         }
         let first = store.list(&scope, None, Some(2));
         assert_eq!((first.objects.len(), first.remaining, first.more()), (2, 3, true));
-        store.write(delete(&pod("c"), Expect::Any)).await.unwrap();
-        store.write(put(&pod("d"), Expect::Any, "new")).await.unwrap();
+        store.write(delete(&pod("c"), Precondition::Any)).await.unwrap();
+        store.write(put(&pod("d"), Precondition::Any, "new")).await.unwrap();
         create(&store, &pod("bb"), "").await;
         let after = first.objects.last().map(|object| object.key.clone());
         let rest = store.list_at(&scope, first.revision, after.as_ref(), None).unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Gate, GatedEngine, block_on, create, data, delete, memory, memory_with, outcome, pod, put};
-use store::{CommitError, Expect, Key, Options, Scope, Store, Write, WriteError};
+use store::{CommitError, Key, Options, Precondition, Scope, Store, Write, WriteError};
 
 /// Checks the result of a write on an object that is absent, or that exists at revision 2.
 #[track_caller]
@@ -33,22 +33,22 @@ fn check(exists: bool, write: impl FnOnce(&Key) -> Write, expected: &str) {
 #[test]
 fn write_requires_its_precondition() {
     for (expect, absent, present) in [
-        (Expect::Absent, "done", "exists"),
-        (Expect::Revision(2), "not found", "done"),
-        (Expect::Revision(1), "not found", "conflict"),
-        (Expect::Revision(3), "not found", "conflict"),
-        (Expect::Exists, "not found", "done"),
-        (Expect::Any, "done", "done"),
+        (Precondition::Absent, "done", "exists"),
+        (Precondition::Revision(2), "not found", "done"),
+        (Precondition::Revision(1), "not found", "conflict"),
+        (Precondition::Revision(3), "not found", "conflict"),
+        (Precondition::Exists, "not found", "done"),
+        (Precondition::Any, "done", "done"),
     ] {
         check(false, |key| put(key, expect, "x"), absent);
         check(true, |key| put(key, expect, "x"), present);
     }
     for (expect, present) in [
-        (Expect::Absent, "exists"),
-        (Expect::Revision(2), "done"),
-        (Expect::Revision(1), "conflict"),
-        (Expect::Exists, "done"),
-        (Expect::Any, "done"),
+        (Precondition::Absent, "exists"),
+        (Precondition::Revision(2), "done"),
+        (Precondition::Revision(1), "conflict"),
+        (Precondition::Exists, "done"),
+        (Precondition::Any, "done"),
     ] {
         check(false, |key| delete(key, expect), "not found");
         check(true, |key| delete(key, expect), present);
@@ -62,10 +62,10 @@ fn create_revision_is_kept_until_delete() {
         let key = pod("web");
         assert_eq!(store.revision(), 1);
         assert_eq!(create(&store, &key, "a").await.create_revision, 2);
-        let updated = store.write(put(&key, Expect::Revision(2), "b")).await.unwrap();
+        let updated = store.write(put(&key, Precondition::Revision(2), "b")).await.unwrap();
         assert_eq!((updated.revision, updated.create_revision), (3, 2));
         assert_eq!(*updated.data, data("b", 3));
-        let deleted = store.write(delete(&key, Expect::Any)).await.unwrap();
+        let deleted = store.write(delete(&key, Precondition::Any)).await.unwrap();
         assert_eq!((deleted.revision, deleted.create_revision), (4, 2));
         assert_eq!(*deleted.data, data("deleted", 4));
         assert_eq!(store.get(&key), None);
@@ -80,8 +80,8 @@ fn oversized_write_has_no_effect() {
         let (engine, store) = memory_with(options);
         let long_name = Key::new("pods", "default", "x".repeat(Key::MAX_BYTES));
         for (write, expected) in [
-            (put(&long_name, Expect::Absent, ""), "too large"),
-            (put(&pod("web"), Expect::Absent, "much too long"), "too large"),
+            (put(&long_name, Precondition::Absent, ""), "too large"),
+            (put(&pod("web"), Precondition::Absent, "much too long"), "too large"),
         ] {
             assert_eq!(outcome(&store.write(write).await), expected);
         }
@@ -98,8 +98,8 @@ fn failed_commit_has_no_effect_and_next_succeeds() {
         let mut watch = store.watch(Scope::resource("pods"), 1).unwrap();
         engine.fail_next_commit(CommitError::Full);
         engine.fail_next_commit(CommitError::injected());
-        assert_eq!(outcome(&store.write(put(&key, Expect::Absent, "a")).await), "full");
-        assert_eq!(outcome(&store.write(put(&key, Expect::Absent, "a")).await), "failed");
+        assert_eq!(outcome(&store.write(put(&key, Precondition::Absent, "a")).await), "full");
+        assert_eq!(outcome(&store.write(put(&key, Precondition::Absent, "a")).await), "failed");
         assert_eq!((store.get(&key), store.revision()), (None, 1));
         assert_eq!(watch.try_next_batch(&mut Vec::new(), 9), Ok(0));
         assert_eq!(create(&store, &key, "a").await.revision, 2, "the revision of the failed write was not used up");
@@ -111,7 +111,7 @@ fn failed_commit_has_no_effect_and_next_succeeds() {
 async fn gated() -> (Store, Gate) {
     let (engine, gate) = GatedEngine::new();
     let store = Store::open(engine, Options::default()).unwrap();
-    spawn(&store, put(&pod("first"), Expect::Absent, "first")).await;
+    spawn(&store, put(&pod("first"), Precondition::Absent, "first")).await;
     assert_eq!(gate.wait(), 1);
     (store, gate)
 }
@@ -147,14 +147,14 @@ fn queued_writes_are_committed_as_ordered_group() {
         let web = pod("web");
         let mut answers = Vec::new();
         for write in [
-            put(&web, Expect::Absent, "a"),
-            put(&web, Expect::Absent, "b"),
-            put(&web, Expect::Revision(3), "c"),
-            put(&web, Expect::Revision(3), "d"),
-            delete(&web, Expect::Exists),
-            put(&web, Expect::Exists, "e"),
-            put(&pod("other"), Expect::Absent, "f"),
-            delete(&pod("nothing"), Expect::Any),
+            put(&web, Precondition::Absent, "a"),
+            put(&web, Precondition::Absent, "b"),
+            put(&web, Precondition::Revision(3), "c"),
+            put(&web, Precondition::Revision(3), "d"),
+            delete(&web, Precondition::Exists),
+            put(&web, Precondition::Exists, "e"),
+            put(&pod("other"), Precondition::Absent, "f"),
+            delete(&pod("nothing"), Precondition::Any),
         ] {
             answers.push(spawn(&store, write).await);
         }
@@ -179,9 +179,9 @@ fn queued_writes_are_committed_as_ordered_group() {
 fn conflict_with_a_failed_write_is_reported_as_failure() {
     block_on(async {
         let (store, gate) = gated().await;
-        let first = spawn(&store, put(&pod("web"), Expect::Absent, "a")).await;
-        let second = spawn(&store, put(&pod("web"), Expect::Absent, "b")).await;
-        let unrelated = spawn(&store, delete(&pod("nothing"), Expect::Any)).await;
+        let first = spawn(&store, put(&pod("web"), Precondition::Absent, "a")).await;
+        let second = spawn(&store, put(&pod("web"), Precondition::Absent, "b")).await;
+        let unrelated = spawn(&store, delete(&pod("nothing"), Precondition::Any)).await;
         gate.finish(Ok(()));
         gate.wait();
         gate.finish(Err(CommitError::Full));

@@ -145,7 +145,7 @@ impl FakeApi {
     }
 
     /// Refuses the next request with this prefix with a status code.
-    pub fn refuse(&self, request: &str, code: u16) {
+    pub fn refuse_next(&self, request: &str, code: u16) {
         self.state.lock().refusals.push((request.to_owned(), code));
     }
 
@@ -159,7 +159,7 @@ impl FakeApi {
     ///
     /// # Panics
     /// When the condition is not met within an hour.
-    pub async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+    pub async fn wait_until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         let mut ticks = self.ticks.subscribe();
         let wait = async {
             while !condition(self) {
@@ -171,7 +171,7 @@ impl FakeApi {
     }
 
     /// Receives the next request with this prefix (`GET api/v1/nodes/n`) without ever responding.
-    pub fn hang(&self, request: &str) {
+    pub fn hang_next(&self, request: &str) {
         self.state.lock().hangs.push(request.to_owned());
     }
 

@@ -27,7 +27,7 @@ struct State {
 }
 
 /// A D-Bus daemon with fake logind and systemd services, stopped on drop.
-pub struct Logind {
+pub struct FakeLogind {
     bus: Child,
     address: String,
     connection: Connection,
@@ -35,7 +35,7 @@ pub struct Logind {
     _dir: tempfile::TempDir,
 }
 
-impl Logind {
+impl FakeLogind {
     /// Starts a logind with this `InhibitDelayMaxSec`.
     ///
     /// # Panics
@@ -72,7 +72,7 @@ impl Logind {
 
     /// Makes logind ignore new configuration.
     #[must_use]
-    pub fn stubborn(self) -> Self {
+    pub fn ignoring_configuration(self) -> Self {
         self.state.lock().stubborn = true;
         self
     }
@@ -93,7 +93,7 @@ impl Logind {
     ///
     /// # Panics
     /// When the signal cannot be sent.
-    pub async fn prepare(&self, start: bool) {
+    pub async fn prepare_for_shutdown(&self, start: bool) {
         self.state.lock().preparing = start;
         let emitter = SignalEmitter::new(&self.connection, LOGIND.1).expect("a path");
         Manager::prepare_for_shutdown(&emitter, start).await.expect("the bus takes a signal");
@@ -112,7 +112,7 @@ impl Logind {
     }
 }
 
-impl Drop for Logind {
+impl Drop for FakeLogind {
     fn drop(&mut self) {
         let _ = self.bus.kill();
         let _ = self.bus.wait();

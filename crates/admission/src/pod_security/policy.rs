@@ -67,7 +67,7 @@ pub struct Policy {
 
 /// Invalid label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct InvalidLabel {
     /// Key of the label.
     pub label: String,
     /// Value of the label.
@@ -80,7 +80,7 @@ impl Policy {
     /// Parses the labels of a namespace (`PolicyToEvaluate`). Invalid `enforce` labels mean `restricted`; invalid `audit` and
     /// `warn` labels mean `privileged`.
     #[must_use]
-    pub fn of(labels: &BTreeMap<String, String>) -> (Self, Vec<Wrong>) {
+    pub fn of(labels: &BTreeMap<String, String>) -> (Self, Vec<InvalidLabel>) {
         let mut wrong = Vec::new();
         let enforce = read(labels, "enforce", Level::Restricted, &mut wrong);
         let audit = read(labels, "audit", Level::Privileged, &mut wrong);
@@ -105,20 +105,25 @@ impl Policy {
     }
 }
 
-fn read(labels: &BTreeMap<String, String>, mode: &str, otherwise: Level, wrong: &mut Vec<Wrong>) -> LevelVersion {
+fn read(
+    labels: &BTreeMap<String, String>,
+    mode: &str,
+    otherwise: Level,
+    wrong: &mut Vec<InvalidLabel>,
+) -> LevelVersion {
     let mut asked = LevelVersion::PRIVILEGED;
     let (key, version_key) = (format!("{PREFIX}{mode}"), format!("{PREFIX}{mode}-version"));
     if let Some(value) = labels.get(&key) {
         asked.level = level(value).unwrap_or_else(|| {
             let message = "must be one of privileged, baseline, restricted";
-            wrong.push(Wrong { label: key.clone(), value: value.clone(), message });
+            wrong.push(InvalidLabel { label: key.clone(), value: value.clone(), message });
             otherwise
         });
     }
     if let Some(value) = labels.get(&version_key) {
         asked.version = version(value).unwrap_or_else(|| {
             let message = "must be \"latest\" or \"v1.x\"";
-            wrong.push(Wrong { label: version_key.clone(), value: value.clone(), message });
+            wrong.push(InvalidLabel { label: version_key.clone(), value: value.clone(), message });
             None
         });
     }

@@ -20,7 +20,7 @@ pub(super) struct Subject<'a> {
 impl<'a> Subject<'a> {
     pub(super) fn new(meta: &'a ObjectMeta, spec: &'a PodSpec, minor: u32) -> Self {
         let lasting = spec.init_containers.iter().flatten().chain(&spec.containers).map(Cow::Borrowed);
-        let containers = lasting.chain(pod::ephemeral(spec).into_iter().map(Cow::Owned)).collect();
+        let containers = lasting.chain(pod::ephemeral_containers(spec).into_iter().map(Cow::Owned)).collect();
         Self { meta, spec, minor, containers }
     }
 

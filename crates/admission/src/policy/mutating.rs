@@ -61,7 +61,7 @@ pub(super) fn types(spec: &Json) -> Vec<(&'static str, Type)> {
 
 /// Adds the types of `authorizer` and of the patch objects.
 pub(super) fn with_changes(types: &[(&'static str, Type)]) -> Vec<(&'static str, Type)> {
-    [types, &[("authorizer", Type::AUTHORIZER), Type::CHANGES]].concat()
+    [types, &[("authorizer", Type::AUTHORIZER), Type::MUTATION_TYPES]].concat()
 }
 
 impl MutatingPolicy {
@@ -73,7 +73,7 @@ impl MutatingPolicy {
         let mut types = types(spec);
         let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
         let conditions = Conditions::read(&spec["matchConditions"], &authorized);
-        types.push(Type::CHANGES);
+        types.push(Type::MUTATION_TYPES);
         let variables = variables(spec, &mut types);
         let known = with_changes(&types);
         let mutation = |mutation: &Json| {
@@ -154,18 +154,18 @@ fn with_objects<'a>(mut inputs: Variables<'a>, params: &Json, namespace: &Json) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expr::{Authorize, Question, Verdict};
+    use expr::{AuthorizationAttributes, AuthorizationDecision, Authorizer};
     use std::sync::Arc;
 
     #[derive(Debug)]
     struct Nobody;
 
-    impl Authorize for Nobody {
-        fn decide(&self, _: &Question) -> Verdict {
-            Verdict { allowed: false, reason: String::new() }
+    impl Authorizer for Nobody {
+        fn authorize(&self, _: &AuthorizationAttributes) -> AuthorizationDecision {
+            AuthorizationDecision { allowed: false, reason: String::new() }
         }
-        fn request(&self) -> Question {
-            Question::default()
+        fn request(&self) -> AuthorizationAttributes {
+            AuthorizationAttributes::default()
         }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Authorize, Question, Verdict};
+use crate::{AuthorizationAttributes, AuthorizationDecision, Authorizer};
 use api::field::{FieldErrors, FieldPath};
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use serde_json::json;
 #[derive(Debug)]
 struct Getters;
 
-impl Authorize for Getters {
-    fn decide(&self, question: &Question) -> Verdict {
-        Verdict { allowed: question.verb == "get", reason: String::new() }
+impl Authorizer for Getters {
+    fn authorize(&self, question: &AuthorizationAttributes) -> AuthorizationDecision {
+        AuthorizationDecision { allowed: question.verb == "get", reason: String::new() }
     }
 
-    fn request(&self) -> Question {
-        Question::default()
+    fn request(&self) -> AuthorizationAttributes {
+        AuthorizationAttributes::default()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct ExpressionWarning {
 }
 
 /// Kind of a resource, and the type of its objects.
-pub struct Known {
+pub struct ResourceType {
     /// Kind, for example `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod`.
     pub kind: String,
     /// Type of the objects.
@@ -32,7 +32,7 @@ pub struct Known {
 pub fn type_check(
     spec: &Json,
     params: Option<&Type>,
-    find: &dyn Fn(&str, &str, &str) -> Option<Known>,
+    find: &dyn Fn(&str, &str, &str) -> Option<ResourceType>,
 ) -> Vec<ExpressionWarning> {
     let found = resources(spec).into_iter().filter_map(|[group, version, resource]| {
         let known = find(group, version, resource)?;

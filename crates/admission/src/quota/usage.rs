@@ -2,7 +2,7 @@
 
 use api::{
     pod,
-    resources::{self, Amount, Amounts, Side},
+    resources::{self, Amount, Amounts, ResourceField},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -152,11 +152,11 @@ impl Object {
         }
         let asked = |c: &Container, name: &str| {
             let (side, resource) = match name.split_once('.') {
-                Some(("limits", resource)) => (Side::Limits, resource),
-                Some((_, resource)) => (Side::Requests, resource),
-                None => (Side::Requests, name),
+                Some(("limits", resource)) => (ResourceField::Limits, resource),
+                Some((_, resource)) => (ResourceField::Requests, resource),
+                None => (ResourceField::Requests, name),
             };
-            resources::container(c, side).contains_key(resource)
+            resources::container_resources(c, side).contains_key(resource)
         };
         let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let needed = limited.iter().filter(|name| {
@@ -192,13 +192,14 @@ fn is_over(pod: &Pod, now: Timestamp) -> bool {
 
 fn of_pod(pod: &Pod) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), Amount::units(1))]);
-    for (name, amount) in resources::pod_in_use(pod) {
+    for (name, amount) in resources::pod_requests_during_resize(pod) {
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
             usage.insert(name.clone(), amount);
         }
         usage.insert(format!("requests.{name}"), amount);
     }
-    let limits = pod.spec.as_ref().map(|spec| resources::pod(spec, Side::Limits)).unwrap_or_default();
+    let limits =
+        pod.spec.as_ref().map(|spec| resources::pod_resources(spec, ResourceField::Limits)).unwrap_or_default();
     for (name, amount) in limits {
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
             usage.insert(format!("limits.{name}"), amount);
@@ -259,9 +260,12 @@ fn of_devices(claim: &ResourceClaim) -> Amounts {
         let any = choices.map(|r| (&r.device_class_name, count(r.allocation_mode.as_deref(), r.count)));
         let mut most = Amounts::new();
         for (class, count) in exact.chain(any) {
-            resources::raise(&mut most, &Amounts::from([(format!("{class}{DEVICES_OF_CLASS}"), Amount::units(count))]));
+            resources::max_resource_list(
+                &mut most,
+                &Amounts::from([(format!("{class}{DEVICES_OF_CLASS}"), Amount::units(count))]),
+            );
         }
-        resources::add(&mut usage, &most);
+        resources::add_resource_list(&mut usage, &most);
     }
     usage
 }

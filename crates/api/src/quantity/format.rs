@@ -10,14 +10,14 @@ const MAX_DIGITS: usize = 18;
 ///
 /// # Errors
 /// When the text is not a quantity.
-pub fn shown(text: &str) -> Result<String, QuantityError> {
+pub fn normalize_quantity(text: &str) -> Result<String, QuantityError> {
     let canonical_form = canonical(text)?;
     Ok(if keeps_spelling(text) { text.to_owned() } else { canonical_form })
 }
 
 /// Rounds a quantity up to milli-units (`Quantity.RoundUp`); `None` if that does not change it.
 #[must_use]
-pub fn rounded(text: &str) -> Option<String> {
+pub fn round_up_to_milli(text: &str) -> Option<String> {
     let (amount, format, _) = parse(text).ok()?;
     let milli = amount.milli();
     if milli == i64::MAX || amount == Amount::milli_units(milli) {
@@ -51,7 +51,7 @@ fn keeps_spelling(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{rounded, shown};
+    use super::{normalize_quantity, round_up_to_milli};
 
     #[test]
     fn quantity_that_looks_canonical_keeps_its_spelling() {
@@ -59,7 +59,7 @@ mod tests {
             "0", "1", "+1", "-1", "007", "1E9", "1e9", "1e+9", "12E", "100m", "+5Mi", "05Mi", "12Mi", "1025Ki", "1500",
             "1.500", "1.500k", "5.", "1.G", "100.100", "2000001n", "99999Gi", "12Ti", "12e-3",
         ] {
-            assert_eq!(shown(kept).as_deref(), Ok(kept));
+            assert_eq!(normalize_quantity(kept).as_deref(), Ok(kept));
         }
         for (text, canonical_form) in [
             ("00", "0"),
@@ -83,7 +83,7 @@ mod tests {
             ("+1234567890123456789", "1234567890123456789"),
             ("1.0000000001", "1000000001n"),
         ] {
-            assert_eq!(shown(text).as_deref(), Ok(canonical_form), "{text}");
+            assert_eq!(normalize_quantity(text).as_deref(), Ok(canonical_form), "{text}");
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
             ("1e-9", Some("1e-3")),
             ("0.0001Ki", Some("103m")),
         ] {
-            assert_eq!(rounded(text).as_deref(), expected, "{text}");
+            assert_eq!(round_up_to_milli(text).as_deref(), expected, "{text}");
         }
     }
 }

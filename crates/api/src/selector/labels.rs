@@ -1,7 +1,7 @@
 //! Parser and formatter of label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`, with the messages of
 //! `k8s.io/apimachinery/pkg/labels`.
 
-use super::{Op, Requirement, SelectorError};
+use super::{Operator, Requirement, SelectorError};
 use crate::names;
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 ///
 /// # Errors
 /// For an unknown operator, with upstream's message.
-pub fn text<'a>(
+pub fn format_label_selector<'a>(
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     expressions: impl IntoIterator<Item = (&'a str, &'a str, Vec<&'a str>)>,
 ) -> Result<String, String> {
@@ -133,14 +133,14 @@ impl<'a> Tokens<'a> {
         }
         let exists = matches!(self.peek(), Token::End | Token::Symbol(","));
         let op = match (negated, exists) {
-            (true, _) => Op::DoesNotExist,
-            (false, true) => Op::Exists,
+            (true, _) => Operator::DoesNotExist,
+            (false, true) => Operator::Exists,
             (false, false) => self.parse_comparison(key)?,
         };
         Ok(Requirement { key: key.to_owned(), op })
     }
 
-    fn parse_comparison(&mut self, key: &str) -> Result<Op, SelectorError> {
+    fn parse_comparison(&mut self, key: &str) -> Result<Operator, SelectorError> {
         let operator = self.next();
         let values = match operator {
             Token::Identifier("in" | "notin") => self.parse_values()?,
@@ -150,10 +150,10 @@ impl<'a> Tokens<'a> {
         let number = validate_values(key, &values, matches!(operator, Token::Symbol(">" | "<")))?;
         let values = || values.iter().map(|value| (*value).to_owned()).collect();
         Ok(match operator {
-            Token::Identifier("notin") | Token::Symbol("!=") => Op::NotIn(values()),
-            Token::Symbol(">") => Op::GreaterThan(number),
-            Token::Symbol("<") => Op::LessThan(number),
-            _ => Op::In(values()),
+            Token::Identifier("notin") | Token::Symbol("!=") => Operator::NotIn(values()),
+            Token::Symbol(">") => Operator::GreaterThan(number),
+            Token::Symbol("<") => Operator::LessThan(number),
+            _ => Operator::In(values()),
         })
     }
 
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn selector_keywords_may_be_keys_and_values_may_be_empty() {
         let of = |selector: &str| parse(selector).unwrap().remove(0);
-        let values = |all: &[&str]| Op::In(all.iter().map(|v| (*v).to_owned()).collect());
+        let values = |all: &[&str]| Operator::In(all.iter().map(|v| (*v).to_owned()).collect());
         for (selector, key, op) in [
             ("in in (in,notin)", "in", values(&["in", "notin"])),
             ("a in ()", "a", values(&[""])),
@@ -269,9 +269,9 @@ mod tests {
             ("a in (b,,c)", "a", values(&["", "b", "c"])),
             ("a=", "a", values(&[""])),
             ("a=in", "a", values(&["in"])),
-            ("notin", "notin", Op::Exists),
-            ("! a", "a", Op::DoesNotExist),
-            ("a < 3", "a", Op::LessThan(3)),
+            ("notin", "notin", Operator::Exists),
+            ("! a", "a", Operator::DoesNotExist),
+            ("a < 3", "a", Operator::LessThan(3)),
         ] {
             assert_eq!(of(selector), Requirement { key: key.to_owned(), op }, "{selector}");
         }

@@ -1,6 +1,6 @@
 //! Serialization of `managedFields` for stored objects, without intermediate `serde_json::Value`s.
 
-use super::{ManagedFieldsEntry, Managers, Operation};
+use super::{ManagedFields, ManagedFieldsEntry, Operation};
 use crate::set::Set;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -45,9 +45,9 @@ struct StructOrderEntry<'a> {
 
 /// Serializes entries with their keys in the order of upstream's struct instead of sorted.
 #[derive(Debug)]
-pub struct StructOrder<'a>(pub &'a Managers);
+pub struct StructOrderManagedFields<'a>(pub &'a ManagedFields);
 
-impl Serialize for StructOrder<'_> {
+impl Serialize for StructOrderManagedFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.sorted_entries().into_iter().map(|entry| StructOrderEntry {
             manager: &entry.manager,
@@ -77,7 +77,7 @@ struct DeserializedEntry {
     time: Option<String>,
 }
 
-impl Serialize for Managers {
+impl Serialize for ManagedFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.sorted_entries().into_iter().map(|entry| SortedEntry {
             api_version: &entry.api_version,
@@ -91,7 +91,7 @@ impl Serialize for Managers {
     }
 }
 
-impl Managers {
+impl ManagedFields {
     /// Parses stored `metadata.managedFields`; `None` when they are not in the serialized form of this module, and
     /// [`Self::from_json`] must be used.
     #[must_use]

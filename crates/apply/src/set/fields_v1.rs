@@ -1,7 +1,7 @@
 //! Serialization of sets as `fieldsV1`.
 
 use super::{Node, Set};
-use crate::path_element::{Element, ElementError};
+use crate::path_element::{PathElement, PathElementError};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
@@ -91,7 +91,7 @@ impl<'de> Visitor<'de> for NodeSeed {
 
 /// A key of `fieldsV1`.
 enum Key {
-    Element(Element),
+    Element(PathElement),
     /// The `.` of a field that is a member of the set.
     Member,
     /// An element of an unknown type, which is skipped.
@@ -117,9 +117,9 @@ impl Visitor<'_> for KeyVisitor {
         if text == MEMBER {
             return Ok(Key::Member);
         }
-        match Element::from_text(text) {
+        match PathElement::from_text(text) {
             Ok(element) => Ok(Key::Element(element)),
-            Err(ElementError::UnknownType) => Ok(Key::Unknown),
+            Err(PathElementError::UnknownType) => Ok(Key::Unknown),
             Err(error) => Err(E::custom(error)),
         }
     }
@@ -136,22 +136,22 @@ impl Set {
     ///
     /// # Errors
     /// When the value is not a map, or a key is not a valid [`Element`]; elements of unknown types are skipped.
-    pub fn from_json(json: &Value) -> Result<Self, ElementError> {
+    pub fn from_json(json: &Value) -> Result<Self, PathElementError> {
         parse_node(json).map(|(set, _)| set)
     }
 }
 
 /// Parses the nested fields of a field, and whether it is a member of the set.
-fn parse_node(json: &Value) -> Result<(Set, bool), ElementError> {
-    let Value::Object(map) = json else { return Err(ElementError::Content("fields must be a map".to_owned())) };
+fn parse_node(json: &Value) -> Result<(Set, bool), PathElementError> {
+    let Value::Object(map) = json else { return Err(PathElementError::Content("fields must be a map".to_owned())) };
     let mut nodes = Vec::new();
     for (key, value) in map.iter().filter(|(k, _)| *k != MEMBER) {
-        match Element::from_text(key) {
+        match PathElement::from_text(key) {
             Ok(element) => {
                 let (nested, member) = parse_node(value)?;
                 nodes.push(Node { element, member, nested });
             }
-            Err(ElementError::UnknownType) => {}
+            Err(PathElementError::UnknownType) => {}
             Err(error) => return Err(error),
         }
     }

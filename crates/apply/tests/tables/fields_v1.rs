@@ -1,6 +1,6 @@
 //! Field sets and their serialization as `fieldsV1`.
 
-use apply::{Element, ElementError, Path, Set};
+use apply::{Path, PathElement, PathElementError, Set};
 use serde_json::{Value, json};
 
 fn set(fields: Value) -> Set {
@@ -10,19 +10,19 @@ fn set(fields: Value) -> Set {
 #[test]
 fn path_elements_are_serialized_as_upstream() {
     for (element, text, shown) in [
-        (Element::field("a.b/c"), "f:a.b/c", ".a.b/c"),
+        (PathElement::field("a.b/c"), "f:a.b/c", ".a.b/c"),
         (
-            Element::key([("port", json!(80)), ("host", json!("h"))]),
+            PathElement::key([("port", json!(80)), ("host", json!("h"))]),
             r#"k:{"host":"h","port":80}"#,
             r#"[host="h",port=80]"#,
         ),
-        (Element::Value(json!("a<b>&")), r#"v:"a\u003cb\u003e\u0026""#, r#"[="a<b>&"]"#),
-        (Element::Value(json!(1)), "v:1", "[=1]"),
-        (Element::Value(json!(true)), "v:true", "[=true]"),
-        (Element::Index(3), "i:3", "[3]"),
+        (PathElement::Value(json!("a<b>&")), r#"v:"a\u003cb\u003e\u0026""#, r#"[="a<b>&"]"#),
+        (PathElement::Value(json!(1)), "v:1", "[=1]"),
+        (PathElement::Value(json!(true)), "v:true", "[=true]"),
+        (PathElement::Index(3), "i:3", "[3]"),
     ] {
         assert_eq!((element.to_text().as_str(), element.to_string().as_str()), (text, shown));
-        assert_eq!(Element::from_text(text).unwrap(), element);
+        assert_eq!(PathElement::from_text(text).unwrap(), element);
     }
 }
 
@@ -31,7 +31,7 @@ fn invalid_element_is_refused_and_unknown_type_is_skipped() {
     for bad in ["", "f", "name", "k:1", "k:{", "v:", "v:x", "i:", "i:x", "i:1.5"] {
         assert!(Set::from_json(&json!({bad: {}})).is_err(), "{bad}");
     }
-    assert_eq!(Element::from_text("x:1"), Err(ElementError::UnknownType));
+    assert_eq!(PathElement::from_text("x:1"), Err(PathElementError::UnknownType));
     assert_eq!(set(json!({"x:1": {}, "f:a": {}})), set(json!({"f:a": {}})));
     for bad in [json!([]), json!("f:a"), json!({"f:a": 1})] {
         assert!(Set::from_json(&bad).is_err(), "{bad}");

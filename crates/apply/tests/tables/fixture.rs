@@ -1,8 +1,8 @@
 //! Test kind with all schema features, served in two versions, and the state of an object of it.
 
 use apply::{
-    ApplyError, Duplicates, Field, Filter, List, ListType, ManagedFieldsEntry, Managers, Map, Operation, Request,
-    Scalar, Schema, Type, TypeId, TypeRef, Versions, apply, update, validate,
+    ApplyError, Converter, Duplicates, Field, Filter, List, ListType, ManagedFields, ManagedFieldsEntry, Map,
+    Operation, Request, Scalar, Schema, Type, TypeId, TypeRef, apply, update, validate,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -15,7 +15,7 @@ pub(crate) struct Kind {
 }
 
 pub(crate) fn field(name: &str, of: TypeId) -> Field {
-    Field { name: name.into(), of, default: None, implied: None }
+    Field { name: name.into(), type_id: of, default: None, implied: None }
 }
 
 pub(crate) fn structure(schema: &mut Schema, fields: Vec<Field>, atomic: bool) -> TypeId {
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-impl Versions for Kind {
+impl Converter for Kind {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
         let id = match api_version {
             "v1" => self.v1,
@@ -128,7 +128,7 @@ impl Versions for Kind {
 pub(crate) struct State {
     pub(crate) kind: Kind,
     pub(crate) object: Option<Value>,
-    pub(crate) managers: Managers,
+    pub(crate) managers: ManagedFields,
     pub(crate) filter: Filter,
     pub(crate) subresource: &'static str,
     pub(crate) ticks: u32,

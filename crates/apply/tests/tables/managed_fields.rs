@@ -1,6 +1,6 @@
 //! Parsing and serialization of `managedFields`.
 
-use apply::Managers;
+use apply::ManagedFields;
 use serde_json::{Value, json};
 
 fn entry(manager: &str, operation: &str, time: &str) -> Value {
@@ -20,9 +20,9 @@ fn managed_fields_entries_are_sorted_as_upstream() {
     none["apiVersion"] = json!("v0");
     none.as_object_mut().unwrap().remove("time");
     let mixed = json!([sub, b, a, none, apply]);
-    let managers = Managers::from_json(&mixed).unwrap();
+    let managers = ManagedFields::from_json(&mixed).unwrap();
     assert_eq!(managers.to_json().unwrap(), json!([apply, none, a, b, sub]));
-    assert_eq!(Managers::from_json(&Value::Null).unwrap().to_json(), None);
+    assert_eq!(ManagedFields::from_json(&Value::Null).unwrap().to_json(), None);
 }
 
 #[test]
@@ -36,6 +36,6 @@ fn invalid_entry_is_refused_with_upstreams_message() {
     ] {
         let mut bad = entry("m", "Apply", "2026-01-01T00:00:00Z");
         bad[field] = value;
-        assert_eq!(Managers::from_json(&json!([bad])).unwrap_err().to_string(), expected);
+        assert_eq!(ManagedFields::from_json(&json!([bad])).unwrap_err().to_string(), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Property tests of apply and update.
 
 use crate::fixture::State;
-use apply::{Managers, Set};
+use apply::{ManagedFields, Set};
 use proptest::{prelude::*, sample::subsequence};
 use serde_json::{Map, Value, json};
 
@@ -113,7 +113,7 @@ proptest! {
             state.force(&format!("m{i}"), spec);
         }
         let json = state.managers.to_json().unwrap_or_default();
-        let read = Managers::from_json(&json).unwrap();
+        let read = ManagedFields::from_json(&json).unwrap();
         prop_assert_eq!(read.to_json().unwrap_or_default(), json);
         for entry in state.managers.entries() {
             let text = serde_json::to_string(&entry.fields).unwrap();
@@ -130,22 +130,22 @@ proptest! {
         let text = serde_json::to_string(&state.managers).unwrap();
         let json = state.managers.to_json().unwrap_or_else(|| json!([]));
         prop_assert_eq!(&text, &json.to_string());
-        let read = Managers::from_text(&text).unwrap();
-        prop_assert_eq!(&read, &Managers::from_json(&json).unwrap());
-        prop_assert!(read.is_same_but_times(&state.managers));
+        let read = ManagedFields::from_text(&text).unwrap();
+        prop_assert_eq!(&read, &ManagedFields::from_json(&json).unwrap());
+        prop_assert!(read.equals_ignoring_times(&state.managers));
     }
 
     #[test]
     fn managed_fields_from_text_equal_those_from_json(managed in json_value()) {
-        if let Some(read) = Managers::from_text(&managed.to_string()) {
-            prop_assert_eq!(read, Managers::from_json(&managed).unwrap());
+        if let Some(read) = ManagedFields::from_text(&managed.to_string()) {
+            prop_assert_eq!(read, ManagedFields::from_json(&managed).unwrap());
         }
     }
 
     #[test]
     fn apply_and_update_never_panic(live in object_like(), config in object_like(), managed in json_value()) {
         let mut state = State::default();
-        let _ = Managers::from_json(&managed).map(|m| m.to_json());
+        let _ = ManagedFields::from_json(&managed).map(|m| m.to_json());
         let _ = Set::from_json(&managed).map(|s| s.to_json());
         state.update_object("v1", "u", live);
         for manager in ["a", "kubectl"] {
@@ -157,8 +157,8 @@ proptest! {
 
     #[test]
     fn path_element_parser_never_panics(text in "[fkvix.:{}\"0-9a-c,\\[\\]]{0,16}") {
-        if let Ok(element) = apply::Element::from_text(&text) {
-            prop_assert_eq!(apply::Element::from_text(&element.to_text()).unwrap(), element);
+        if let Ok(element) = apply::PathElement::from_text(&text) {
+            prop_assert_eq!(apply::PathElement::from_text(&element.to_text()).unwrap(), element);
         }
     }
 }

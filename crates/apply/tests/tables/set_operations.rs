@@ -1,16 +1,16 @@
 //! Property tests of set operations against `BTreeSet`s of paths.
 
-use apply::{Element, Path, Set};
+use apply::{Path, PathElement, Set};
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-fn element() -> impl Strategy<Value = Element> {
+fn element() -> impl Strategy<Value = PathElement> {
     prop_oneof![
-        prop::sample::select(vec!["a", "b", "c"]).prop_map(Element::field),
-        (0..3_i32).prop_map(|n| Element::key([("n", json!(n))])),
-        (8..11_i32).prop_map(|n| Element::Value(json!(n))),
-        (0..2_i64).prop_map(Element::Index),
+        prop::sample::select(vec!["a", "b", "c"]).prop_map(PathElement::field),
+        (0..3_i32).prop_map(|n| PathElement::key([("n", json!(n))])),
+        (8..11_i32).prop_map(|n| PathElement::Value(json!(n))),
+        (0..2_i64).prop_map(PathElement::Index),
     ]
 }
 

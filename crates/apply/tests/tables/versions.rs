@@ -27,7 +27,7 @@ fn managers_of_an_unserved_version_are_dropped() {
     state.apply("a", json!({"text": "x"})).apply("b", json!({"number": 1}));
     let mut managers = state.managers.to_json().unwrap();
     managers[0]["apiVersion"] = json!("v0");
-    state.managers = apply::Managers::from_json(&managers).unwrap();
+    state.managers = apply::ManagedFields::from_json(&managers).unwrap();
     state.apply("b", json!({"number": 2})).expect_owners(&["b applied number"]);
 }
 
@@ -37,7 +37,7 @@ fn field_that_became_atomic_is_owned_as_a_whole() {
     state.apply("a", json!({"wholeMap": {"k": "v"}, "text": "x"}));
     let mut managers = state.managers.to_json().unwrap();
     managers[0]["fieldsV1"]["f:spec"]["f:wholeMap"] = json!({"f:k": {}});
-    state.managers = apply::Managers::from_json(&managers).unwrap();
+    state.managers = apply::ManagedFields::from_json(&managers).unwrap();
     state.update("u", json!({"wholeMap": {"k": "v"}, "text": "y"}));
     state.expect_owners(&["a applied wholeMap", "u wrote text"]);
 }

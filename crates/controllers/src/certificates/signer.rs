@@ -1,7 +1,7 @@
 //! Signs approved requests of Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
 use super::csr::{ParsedCsr, SIGNERS};
-use super::{Order, Signer, affected_requests, certificate_of, condition, conditions, has};
+use super::{CertificateOrder, Signer, affected_requests, certificate_of, condition, conditions, has};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
@@ -61,7 +61,7 @@ impl CsrSigner {
         }
         let (from, until) = validity(spec.expiration_seconds, now);
         let uses = spec.usages.as_deref().unwrap_or_default();
-        let pem = self.signer.sign(&Order { request: &spec.request.0, uses, from, until })?;
+        let pem = self.signer.sign(&CertificateOrder { request: &spec.request.0, uses, from, until })?;
         status.certificate = Some(ByteString(pem.into_bytes()));
         Ok(new)
     }

@@ -43,7 +43,7 @@ pub(super) fn node_should_run_daemon_pod(spec: &DaemonSetSpec, place: &NodeSumma
     }
     let taints = place.0.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let tolerations = tolerations(&pod);
-    let free_of = |effects: &[&str]| api::taint::untolerated(&taints, &tolerations, effects).is_none();
+    let free_of = |effects: &[&str]| api::taint::find_untolerated_taint(&taints, &tolerations, effects).is_none();
     (free_of(&["NoSchedule", "NoExecute"]), free_of(&["NoExecute"]))
 }
 

@@ -1,7 +1,7 @@
 //! Metadata of objects as the garbage collector watches it, without `managedFields`.
 
 use super::Metadata;
-use api::lean::Lean;
+use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::api::DynamicObject;
@@ -14,7 +14,7 @@ pub(super) struct ObjectMetadata(Metadata);
 
 impl<'de> Deserialize<'de> for ObjectMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Lean::deserialize(deserializer).map(|Lean(metadata)| Self(metadata))
+        WithoutManagedFields::deserialize(deserializer).map(|WithoutManagedFields(metadata)| Self(metadata))
     }
 }
 

@@ -272,5 +272,5 @@ pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, 
         let values = one.values.iter().flatten().map(String::as_str).collect();
         (one.key.as_str(), one.operator.as_str(), values)
     });
-    api::selector::text(labels, expressions)
+    api::selector::format_label_selector(labels, expressions)
 }

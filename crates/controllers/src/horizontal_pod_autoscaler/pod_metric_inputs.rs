@@ -1,7 +1,7 @@
 //! The part of a Pod that the autoscaler uses: readiness times and resource requests.
 
 use api::pod::{ContainerKind, containers};
-use api::resources::{Amounts, Side, container, is_pod_level, pod};
+use api::resources::{Amounts, ResourceField, container_resources, is_pod_level, pod_resources};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 
@@ -31,7 +31,7 @@ impl PodMetricInputs {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
         let asks = |of: ContainerKind| {
             let some = containers(spec).filter(move |(kind, _)| *kind == of).map(|(_, c)| c);
-            some.map(|c| (c.name.as_str().into(), milli_values(container(c, Side::Requests))))
+            some.map(|c| (c.name.as_str().into(), milli_values(container_resources(c, ResourceField::Requests))))
         };
         let resources = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
         let says_itself = resources.is_some_and(|requests| requests.keys().any(|name| is_pod_level(name)));
@@ -42,7 +42,7 @@ impl PodMetricInputs {
                 since: c.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0),
             }),
             containers: asks(ContainerKind::App).chain(asks(ContainerKind::Sidecar)).collect(),
-            whole: says_itself.then(|| milli_values(pod(spec, Side::Requests))),
+            whole: says_itself.then(|| milli_values(pod_resources(spec, ResourceField::Requests))),
         }
     }
 

@@ -4,9 +4,9 @@ use super::claim::{self, ClaimContext};
 use super::provisioner::Provisioner;
 use super::{PersistentVolumeController, RecordedEvent, unscheduled_pod};
 use crate::worker::is_code;
-use api::claim::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, SELECTED_NODE, annotation, bind, class_of_claim,
-    phase, volume_name,
+use api::persistent_volume_claim::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, SELECTED_NODE, annotation, bind_volume_to_claim,
+    claim_storage_class, phase, volume_name,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -98,7 +98,7 @@ impl PersistentVolumeController {
     /// Writes the missing parts of a binding: references and phases of volume and claim.
     async fn bind(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         let (name, params) = (volume.name_any(), PostParams::default());
-        let volume = match bind(volume, claim) {
+        let volume = match bind_volume_to_claim(volume, claim) {
             Some(bound) => self.volumes().replace(&name, &params, &bound).await?,
             None => volume.clone(),
         };
@@ -155,7 +155,7 @@ impl PersistentVolumeController {
     /// Provisions a volume by Podium's provisioner, or waits for an external one.
     async fn provision(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         const FAILED: &str = "ProvisioningFailed";
-        let name = class_of_claim(claim);
+        let name = claim_storage_class(claim);
         let Some(class) = self.classes.get("", name) else {
             let message = format!("storageclass.storage.k8s.io {name:?} not found");
             return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;

@@ -1,9 +1,9 @@
 //! Decides the next step for a claim (`syncClaim`); pure.
 
 use super::{RecordedEvent, is_unbound};
-use api::claim::{
-    BOUND_BY_CONTROLLER, SELECTED_NODE, annotation, class_of_claim, find, is_for, mismatch, names_class, reference,
-    volume_name,
+use api::persistent_volume_claim::{
+    BOUND_BY_CONTROLLER, SELECTED_NODE, annotation, check_volume_satisfies_claim, claim_ref, claim_storage_class,
+    find_matching_volume, has_storage_class, is_volume_bound_to_claim, volume_name,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -55,7 +55,7 @@ fn plan_bound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -
         |what: &str| Step::Lost(RecordedEvent::warning("ClaimLost", format!("{what}. Data on the volume is lost!")));
     let Some(name) = volume_name(claim) else { return lost("Bound claim has lost reference to PersistentVolume") };
     let Some(volume) = volume(context, name) else { return lost("Bound claim has lost its PersistentVolume") };
-    match reference(volume) {
+    match claim_ref(volume) {
         Some(to) if to.uid != claim.metadata.uid => Step::Lost(RecordedEvent::warning(
             "ClaimMisbound",
             "Two claims are bound to the same volume, this one is bound incorrectly",
@@ -67,13 +67,13 @@ fn plan_bound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -
 /// Plans a claim whose `spec.volumeName` was set by its user.
 fn plan_prebound_claim(claim: &PersistentVolumeClaim, name: &str, context: &ClaimContext<'_>) -> Step {
     let Some(volume) = volume(context, name) else { return Step::Wait(None) };
-    if reference(volume).is_some() && !is_for(volume, claim) {
+    if claim_ref(volume).is_some() && !is_volume_bound_to_claim(volume, claim) {
         let by_user = annotation(&claim.metadata, BOUND_BY_CONTROLLER).is_none();
         let message = format!("volume {name:?} already bound to a different claim.");
         return Step::Wait(by_user.then(|| RecordedEvent::warning("FailedBinding", message)));
     }
-    match mismatch(volume, claim) {
-        Some(why) if reference(volume).is_none() => Step::Wait(Some(RecordedEvent::warning(
+    match check_volume_satisfies_claim(volume, claim) {
+        Some(why) if claim_ref(volume).is_none() => Step::Wait(Some(RecordedEvent::warning(
             "VolumeMismatch",
             format!("Cannot bind to requested volume {name:?}: {why}"),
         ))),
@@ -83,15 +83,15 @@ fn plan_prebound_claim(claim: &PersistentVolumeClaim, name: &str, context: &Clai
 
 fn plan_unbound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -> Step {
     const NO_CLASS: &str = "no persistent volumes available for this claim and no storage class is set";
-    if !names_class(claim)
+    if !has_storage_class(claim)
         && let Some(class) = default_class(context.classes)
     {
         return Step::AssignDefaultClass(class);
     }
-    let name = class_of_claim(claim);
+    let name = claim_storage_class(claim);
     let class = context.classes.iter().find(|class| class.metadata.name.as_deref() == Some(name));
     let delayed = class.is_some_and(|class| waits_for_consumer(class));
-    if let Some(found) = find(claim, context.volumes.iter().map(Arc::as_ref), None, delayed) {
+    if let Some(found) = find_matching_volume(claim, context.volumes.iter().map(Arc::as_ref), None, delayed) {
         let found = context.volumes.iter().find(|volume| std::ptr::eq(volume.as_ref(), found));
         return found.map_or(Step::Wait(None), |volume| Step::Bind(Arc::clone(volume)));
     }

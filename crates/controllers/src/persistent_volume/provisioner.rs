@@ -2,7 +2,9 @@
 //!
 //! The controller decides; [`Directories`] creates and deletes the directories.
 
-use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind, requested};
+use api::persistent_volume_claim::{
+    BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind_volume_to_claim, requested_storage,
+};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::json;
@@ -14,13 +16,13 @@ use std::{fmt, io};
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 
 /// Storage of the volumes' directories. Methods may block.
-pub trait Directories: Send + Sync {
+pub trait VolumeDirectories: Send + Sync {
     /// Creates the directory of a volume, writable for everyone, unless it exists.
     ///
     /// # Errors
     ///
     /// If the directory cannot be created.
-    fn make(&self, volume: &str) -> io::Result<PathBuf>;
+    fn create(&self, volume: &str) -> io::Result<PathBuf>;
 
     /// Deletes the directory of a volume, which is at `path` according to the API, unless it is gone.
     ///
@@ -35,12 +37,12 @@ pub trait Directories: Send + Sync {
 pub struct Provisioner {
     name: Arc<str>,
     node: Arc<str>,
-    directories: Arc<dyn Directories>,
+    directories: Arc<dyn VolumeDirectories>,
 }
 
 impl Provisioner {
     /// Creates a provisioner by the name that classes use, for directories on a node.
-    pub fn new(name: &str, node: &str, directories: impl Directories + 'static) -> Self {
+    pub fn new(name: &str, node: &str, directories: impl VolumeDirectories + 'static) -> Self {
         Self { name: name.into(), node: node.into(), directories: Arc::new(directories) }
     }
 
@@ -94,7 +96,7 @@ impl Provisioner {
         // The name is derived from the claim, so that an interrupted provisioning is resumed.
         let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
         let directories = Arc::clone(&self.directories);
-        let made = blocking(&name, move |name| directories.make(name)).await;
+        let made = blocking(&name, move |name| directories.create(name)).await;
         let path = made.map_err(|e| format!("failed to create volume {name:?}: {e}"))?;
         self.object(&name, &path, claim, class).ok_or_else(|| format!("the claim of {name:?} has no spec"))
     }
@@ -115,7 +117,7 @@ impl Provisioner {
                 "finalizers": if policy == "Delete" { vec![FINALIZER] } else { vec![] },
             },
             "spec": {
-                "capacity": {"storage": requested(claim).to_binary_quantity()},
+                "capacity": {"storage": requested_storage(claim).to_binary_quantity()},
                 "accessModes": claim.spec.as_ref()?.access_modes,
                 "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class.metadata.name,
@@ -125,7 +127,7 @@ impl Provisioner {
             },
         });
         let volume = serde_json::from_value(volume).ok()?;
-        bind(&volume, claim)
+        bind_volume_to_claim(&volume, claim)
     }
 
     /// Deletes the data of a volume.

@@ -4,7 +4,7 @@ use super::binding::{SyncResult, ignore_stale};
 use super::provisioner::FINALIZER;
 use super::{PersistentVolumeController, RecordedEvent, claim_key, volume};
 use crate::worker::is_code;
-use api::claim::{PROVISIONED_BY, annotation, phase, reference};
+use api::persistent_volume_claim::{PROVISIONED_BY, annotation, claim_ref, phase};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -35,7 +35,7 @@ impl PersistentVolumeController {
     /// Reclaims a volume whose claim is gone or has another volume, after confirming that in the API.
     async fn release(&self, volume: &PersistentVolume) -> Result<(), kube::Error> {
         let name = volume.name_any();
-        let claim = match reference(volume) {
+        let claim = match claim_ref(volume) {
             Some(to) => self.claims_of(to.namespace.clone()).get_opt(to.name.as_deref().unwrap_or_default()).await?,
             None => None,
         };

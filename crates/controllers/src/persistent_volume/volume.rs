@@ -1,7 +1,7 @@
 //! Decides the next step for a volume (`syncVolume`); pure.
 
 use super::provisioner::FINALIZER;
-use api::claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, reference, volume_name};
+use api::persistent_volume_claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, claim_ref, volume_name};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 /// The next step for a volume.
@@ -19,7 +19,7 @@ pub(super) enum Step {
 
 /// Plans a step. `claim` is the one that `spec.claimRef` names.
 pub(super) fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Step {
-    let Some(to) = reference(volume) else {
+    let Some(to) = claim_ref(volume) else {
         let is_held = volume.metadata.finalizers.iter().flatten().any(|held| held == FINALIZER);
         // An unbound volume with the finalizer was deleted: delete its data, too.
         let is_going = is_held && volume.metadata.deletion_timestamp.is_some();

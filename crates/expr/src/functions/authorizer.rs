@@ -7,18 +7,18 @@ use std::{fmt::Debug, sync::Arc};
 const CHECK_COST: u64 = 350_000;
 
 /// Authorizes requests.
-pub trait Authorize: Debug + Send + Sync {
+pub trait Authorizer: Debug + Send + Sync {
     /// Returns the decision for a check.
-    fn decide(&self, question: &Question) -> Verdict;
+    fn authorize(&self, question: &AuthorizationAttributes) -> AuthorizationDecision;
 
     /// Returns the attributes of the current request (`authorizer.requestResource`).
-    fn request(&self) -> Question;
+    fn request(&self) -> AuthorizationAttributes;
 }
 
 /// Attributes of an authorization check; unset attributes are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of Kubernetes' attributes")]
-pub struct Question {
+pub struct AuthorizationAttributes {
     /// Namespace and name of the service account; `None` for the user of the current request.
     pub account: Option<(String, String)>,
     pub path: Option<String>,
@@ -33,7 +33,7 @@ pub struct Question {
 
 /// Decision of an authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AuthorizationDecision {
     /// Whether the request is allowed.
     pub allowed: bool,
     /// Reason of the decision.
@@ -42,29 +42,34 @@ pub struct Verdict {
 
 /// Builder of an authorization check.
 #[derive(Debug, Clone)]
-pub struct Asking {
-    authority: Arc<dyn Authorize>,
-    question: Question,
+pub struct AuthorizerBuilder {
+    authority: Arc<dyn Authorizer>,
+    question: AuthorizationAttributes,
     /// Name of the builder's type in the table of functions.
     pub(crate) stage: &'static str,
 }
 
-impl Asking {
+impl AuthorizerBuilder {
     /// Creates the value of the variable `authorizer`.
-    pub fn new(authority: Arc<dyn Authorize>) -> Self {
-        Self { authority, question: Question::default(), stage: "authorizer" }
+    pub fn new(authority: Arc<dyn Authorizer>) -> Self {
+        Self { authority, question: AuthorizationAttributes::default(), stage: "authorizer" }
     }
 
     /// Returns the value of `authorizer.requestResource`.
     pub(crate) fn request_resource(&self) -> Value {
         let account = self.question.account.clone();
-        let question = Question { account, ..self.authority.request() };
-        Value::Asking(Arc::new(Self { authority: Arc::clone(&self.authority), question, stage: "resourcecheck" }))
+        let question = AuthorizationAttributes { account, ..self.authority.request() };
+        Value::Authorizer(Arc::new(Self { authority: Arc::clone(&self.authority), question, stage: "resourcecheck" }))
     }
 }
 
 /// Calls a method of an authorizer or check.
-pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, builder: &Asking, args: &[Value]) -> Outcome {
+pub(super) fn call_method(
+    evaluator: &mut Evaluator,
+    name: &str,
+    builder: &AuthorizerBuilder,
+    args: &[Value],
+) -> Outcome {
     let texts: Option<Vec<String>> =
         args.iter().map(|arg| if let Value::String(text) = arg { Some(text.to_string()) } else { None }).collect();
     let mut next = builder.clone();
@@ -101,20 +106,20 @@ pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, builder: &Askin
         ("resourcecheck" | "pathcheck", "check", Some([verb])) => {
             evaluator.charge(CHECK_COST)?;
             question.verb.clone_from(verb);
-            return Ok(Value::Verdict(Arc::new(next.authority.decide(&next.question))));
+            return Ok(Value::Verdict(Arc::new(next.authority.authorize(&next.question))));
         }
         _ => return Err(EvalError::overload()),
     }
-    Ok(Value::Asking(Arc::new(next)))
+    Ok(Value::Authorizer(Arc::new(next)))
 }
 
 /// Calls a method of a decision.
-pub(super) fn call_decision_method(name: &str, verdict: &Verdict, args: &[Value]) -> Outcome {
+pub(super) fn call_decision_method(name: &str, verdict: &AuthorizationDecision, args: &[Value]) -> Outcome {
     match (name, args) {
         ("allowed", []) => Ok(Value::Bool(verdict.allowed)),
-        ("reason", []) => Ok(Value::text(&verdict.reason)),
+        ("reason", []) => Ok(Value::string(&verdict.reason)),
         ("errored", []) => Ok(Value::Bool(false)),
-        ("error", []) => Ok(Value::text("")),
+        ("error", []) => Ok(Value::string("")),
         _ => Err(EvalError::overload()),
     }
 }

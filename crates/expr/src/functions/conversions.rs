@@ -110,7 +110,7 @@ fn to_string(value: &Value) -> Outcome {
         Value::Cidr(ip, length) => format!("{ip}/{length}"),
         _ => return Err(EvalError::overload()),
     };
-    Ok(Value::text(&text))
+    Ok(Value::string(&text))
 }
 
 /// Formats a float as Go's `%g`.
@@ -125,5 +125,5 @@ fn format_float(number: f64) -> String {
         }
         .to_owned();
     }
-    api::float::shown(number)
+    api::float::format_float(number)
 }

@@ -61,7 +61,7 @@ pub(super) fn validate(name: &str, format: &str, args: &[Value]) -> Outcome {
     Ok(if errors.is_empty() {
         Value::Optional(None)
     } else {
-        Value::some(Value::list(errors.iter().map(|w| Value::text(w)).collect()))
+        Value::some(Value::list(errors.iter().map(|w| Value::string(w)).collect()))
     })
 }
 
@@ -95,7 +95,7 @@ pub(super) fn format(evaluator: &mut Evaluator, text: &str, values: &[Value]) ->
         format_clause(&mut out, clause, precision, value)?;
         evaluator.charge(u64::try_from(out.len() / 100).unwrap_or(u64::MAX))?;
     }
-    Ok(Value::text(&out))
+    Ok(Value::string(&out))
 }
 
 fn format_clause(out: &mut String, clause: char, precision: usize, value: &Value) -> Result<(), EvalError> {

@@ -49,7 +49,7 @@ pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, items: &Arc<Vec
             }
             let joined = texts.join(separator);
             evaluator.charge(u64::try_from(joined.len() / 10).unwrap_or(u64::MAX))?;
-            Ok(Value::text(&joined))
+            Ok(Value::string(&joined))
         }
         _ => Err(EvalError::overload()),
     }

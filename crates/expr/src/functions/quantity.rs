@@ -35,8 +35,8 @@ pub(super) fn call_method(name: &str, amount: Amount, args: &[Value]) -> Outcome
         } else {
             1
         }),
-        ("add", Some(other)) => Value::Quantity(amount.plus(other)),
-        ("sub", Some(other)) => Value::Quantity(amount.minus(other)),
+        ("add", Some(other)) => Value::Quantity(amount.saturating_add(other)),
+        ("sub", Some(other)) => Value::Quantity(amount.saturating_sub(other)),
         ("isLessThan", Some(other)) => Value::Bool(amount < other),
         ("isGreaterThan", Some(other)) => Value::Bool(amount > other),
         ("compareTo", Some(other)) => Value::Int(amount.cmp(&other) as i64),

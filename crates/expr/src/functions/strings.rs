@@ -32,16 +32,16 @@ pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, text: &Arc<str>
         }
         ("find", [Value::String(pattern)]) => {
             let found = compile_matcher(evaluator, text, pattern)?;
-            Ok(Value::text(found.find_all(text).next().unwrap_or("")))
+            Ok(Value::string(found.find_all(text).next().unwrap_or("")))
         }
         ("findAll", [Value::String(pattern), rest @ ..]) => {
             let limit = parse_limit(rest)?;
             let found = compile_matcher(evaluator, text, pattern)?;
-            Ok(Value::list(found.find_all(text).take(limit).map(Value::text).collect()))
+            Ok(Value::list(found.find_all(text).take(limit).map(Value::string).collect()))
         }
-        ("lowerAscii", []) => Ok(Value::text(&text.to_ascii_lowercase())),
-        ("upperAscii", []) => Ok(Value::text(&text.to_ascii_uppercase())),
-        ("trim", []) => Ok(Value::text(text.trim())),
+        ("lowerAscii", []) => Ok(Value::string(&text.to_ascii_lowercase())),
+        ("upperAscii", []) => Ok(Value::string(&text.to_ascii_uppercase())),
+        ("trim", []) => Ok(Value::string(text.trim())),
         ("charAt", [Value::Int(i)]) => char_at(text, *i),
         ("indexOf" | "lastIndexOf", [Value::String(part), rest @ ..]) => index_of(name, text, part, rest),
         ("substring", [Value::Int(from), rest @ ..]) => substring(text, *from, rest),
@@ -50,7 +50,7 @@ pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, text: &Arc<str>
             let occurrences = if from.is_empty() { text.chars().count() + 1 } else { text.matches(&**from).count() };
             let size = occurrences.min(limit).saturating_mul(to.len()) / 10;
             evaluator.charge(u64::try_from(size).unwrap_or(u64::MAX))?;
-            Ok(Value::text(&text.replacen(&**from, to, limit)))
+            Ok(Value::string(&text.replacen(&**from, to, limit)))
         }
         ("split", [Value::String(at), rest @ ..]) => split(text, at, parse_limit(rest)?),
         ("format", [Value::List(values)]) => super::format::format(evaluator, text, values),
@@ -81,8 +81,8 @@ fn out_of_range(i: i64) -> EvalError {
 fn char_at(text: &str, i: i64) -> Outcome {
     let index = usize::try_from(i).map_err(|_| out_of_range(i))?;
     match text.chars().nth(index) {
-        Some(c) => Ok(Value::text(c.encode_utf8(&mut [0; 4]))),
-        None if index == text.chars().count() => Ok(Value::text("")),
+        Some(c) => Ok(Value::string(c.encode_utf8(&mut [0; 4]))),
+        None if index == text.chars().count() => Ok(Value::string("")),
         None => Err(out_of_range(i)),
     }
 }
@@ -123,7 +123,7 @@ fn substring(text: &str, from: i64, rest: &[Value]) -> Outcome {
     if start > end {
         return Err(EvalError::new(format!("invalid substring range. start: {start}, end: {end}")));
     }
-    Ok(Value::text(&text.chars().skip(start).take(end - start).collect::<String>()))
+    Ok(Value::string(&text.chars().skip(start).take(end - start).collect::<String>()))
 }
 
 fn split(text: &str, at: &str, limit: usize) -> Outcome {
@@ -135,21 +135,21 @@ fn split(text: &str, at: &str, limit: usize) -> Outcome {
             while parts.len() + 1 < limit
                 && let Some(c) = rest.next()
             {
-                parts.push(Value::text(c.encode_utf8(&mut [0; 4])));
+                parts.push(Value::string(c.encode_utf8(&mut [0; 4])));
             }
             if !rest.as_str().is_empty() {
-                parts.push(Value::text(rest.as_str()));
+                parts.push(Value::string(rest.as_str()));
             }
             parts
         }
-        _ => text.splitn(limit, at).map(Value::text).collect(),
+        _ => text.splitn(limit, at).map(Value::string).collect(),
     };
     Ok(Value::list(parts))
 }
 
 pub(super) fn quote(args: &[Value]) -> Outcome {
     match args {
-        [Value::String(text)] => Ok(Value::text(&format!("{text:?}"))),
+        [Value::String(text)] => Ok(Value::string(&format!("{text:?}"))),
         _ => Err(EvalError::overload()),
     }
 }

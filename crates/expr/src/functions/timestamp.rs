@@ -16,14 +16,14 @@ pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
         }
         ("duration", [Value::String(text)]) => {
             let wrong = || EvalError::new("type conversion error from 'string' to 'google.protobuf.Duration'");
-            duration(text).map(Value::Duration).ok_or_else(wrong)
+            parse_duration(text).map(Value::Duration).ok_or_else(wrong)
         }
         _ => return None,
     })
 }
 
 /// Parses a duration with Go's syntax: `1h30m`, `-1.5s`, `0`.
-pub(crate) fn duration(text: &str) -> Option<SignedDuration> {
+pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),

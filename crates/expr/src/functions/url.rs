@@ -1,7 +1,7 @@
 //! URL parser with the semantics and error messages of Go's `net/url`.
 
 use crate::{EvalError, Value, eval::Outcome, value::Key};
-use api::quote::quoted;
+use api::go_quote::quoted;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 /// Unescaped characters of a host.
@@ -37,11 +37,11 @@ pub(super) fn call_method(name: &str, text: &str) -> Outcome {
     let whole = text.split_once('#').map_or(text, |(whole, _)| whole);
     let url = Url::parse(whole, false).map_err(|_| EvalError::overload())?;
     Ok(match name {
-        "getScheme" => Value::text(&url.scheme),
-        "getHost" => Value::text(&url.host),
-        "getHostname" => Value::text(url.host_and_port().0),
-        "getPort" => Value::text(url.host_and_port().1),
-        "getEscapedPath" => Value::text(&url.escaped_path()),
+        "getScheme" => Value::string(&url.scheme),
+        "getHost" => Value::string(&url.host),
+        "getHostname" => Value::string(url.host_and_port().0),
+        "getPort" => Value::string(url.host_and_port().1),
+        "getEscapedPath" => Value::string(&url.escaped_path()),
         "getQuery" => url.query(),
         _ => return Err(EvalError::overload()),
     })
@@ -129,7 +129,7 @@ impl<'a> Url<'a> {
                 Some(String::from_utf8_lossy(&bytes).into_owned())
             };
             if let (Some(key), Some(value)) = (plain(key), plain(value)) {
-                all.entry(Key::String(key.into())).or_default().push(Value::text(&value));
+                all.entry(Key::String(key.into())).or_default().push(Value::string(&value));
             }
         }
         Value::Map(Arc::new(all.into_iter().map(|(key, values)| (key, Value::list(values))).collect()))

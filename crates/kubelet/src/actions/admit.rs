@@ -4,7 +4,7 @@ use crate::{Shared, deadline::within_deadline, pod_worker::PodMessage, pods};
 use api::pod::DEFAULT_GRACE_PERIOD_SECONDS;
 use k8s_openapi::api::core::v1::{Node, Pod as ApiPod};
 use kube::Api;
-use lifecycle::{Admission, Event, NodeView, Pod, Preemption, Verdict};
+use lifecycle::{Admission, AdmissionDecision, AdmissionNodeInfo, Pod, PodLifecycleEvent, Preemption};
 use std::{sync::Arc, time::Duration};
 
 /// Maximum wait until all Pods are listed, in case the runtime hangs.
@@ -19,7 +19,7 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let _ = tokio::time::timeout(RELIST_TIMEOUT, shared.pods.wait_relisted()).await;
     let pressures = shared.evictions.pressures();
     let decision = shared.pods.admit(pod.uid(), |others| {
-        let view = NodeView {
+        let view = AdmissionNodeInfo {
             name: &shared.options.node_name,
             node: node.as_ref(),
             allocatable: &shared.node_resources.allocatable,
@@ -32,8 +32,8 @@ pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
         lifecycle::admit(pod.object(), &view)
     });
     match decision {
-        Verdict::Settled(admission) => admission,
-        Verdict::Preempts(preemption) => {
+        AdmissionDecision::Decided(admission) => admission,
+        AdmissionDecision::Preempts(preemption) => {
             preempt(shared, pod, preemption).await;
             Admission::Admitted
         }
@@ -52,7 +52,7 @@ async fn preempt(shared: &Shared, pod: &Pod, preemption: Preemption) {
     for other in preemption.pods {
         let Some(handle) = other.metadata.uid.as_deref().and_then(|uid| shared.pods.by_uid(uid)) else { continue };
         tracing::info!(pod = other.metadata.name, r#for = pod.name(), "preempting Pod for a critical Pod");
-        let _ = handle.messages.send(PodMessage::Event(Event::Evicted(preemption.eviction.clone())));
+        let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Evicted(preemption.eviction.clone())));
         shared.evictions.count_preemption(&preemption.resource);
         terminations.push(wait_terminated(handle.state, termination_timeout(&other)));
     }

@@ -8,7 +8,9 @@ use crate::{
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
-use lifecycle::{ContainerExit, ContainerFact, Event, EventKind, Pod, PodEvent, RuntimeImage, StartStage};
+use lifecycle::{
+    ContainerEvent, ContainerExit, EventKind, Pod, PodEvent, PodLifecycleEvent, RuntimeImage, StartFailureStage,
+};
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
 };
@@ -20,16 +22,16 @@ pub(super) async fn start(
     attempt: u32,
     image_ref: &str,
     sandbox_id: &str,
-) -> Result<Vec<ContainerFact>, String> {
-    let failed = |stage, message: String| Ok(vec![ContainerFact::StartFailed { stage, message }]);
+) -> Result<Vec<ContainerEvent>, String> {
+    let failed = |stage, message: String| Ok(vec![ContainerEvent::StartFailed { stage, message }]);
     let config = match config(shared, pod, name, attempt, image_ref).await {
         Ok(config) => config,
-        Err(message) => return failed(StartStage::Config, message),
+        Err(message) => return failed(StartFailureStage::Config, message),
     };
     let sandbox_id = SandboxId(sandbox_id.to_owned());
     let sandbox_config = match sandbox::config(shared, pod, 0) {
         Ok((config, _)) => config,
-        Err(message) => return failed(StartStage::Config, message),
+        Err(message) => return failed(StartFailureStage::Config, message),
     };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let mut was_started = false;
@@ -52,12 +54,12 @@ pub(super) async fn start(
     };
     let id = match created {
         Ok(id) => id,
-        Err(error) => return failed(StartStage::Create, error.to_string()),
+        Err(error) => return failed(StartFailureStage::Create, error.to_string()),
     };
     let status = shared.runtime.container(&id).await.ok();
     let stop_signal = stop_signal(shared, &config, status.as_ref()).await.map(|signal| signal.to_string());
     let image = status.map(runtime_image).unwrap_or_default();
-    let mut facts = vec![ContainerFact::Created { id: id.0.clone(), attempt, image, stop_signal }];
+    let mut facts = vec![ContainerEvent::Created { id: id.0.clone(), attempt, image, stop_signal }];
     let start_result = match was_started {
         true => Err(RuntimeError::AlreadyExists(format!("{name} was started before"))),
         false => shared.runtime.start_container(&id).await,
@@ -88,15 +90,15 @@ async fn start_events(
     pod: &Pod,
     id: ContainerId,
     start_result: Result<(), RuntimeError>,
-) -> Vec<ContainerFact> {
+) -> Vec<ContainerEvent> {
     let status = shared.runtime.container(&id).await.ok();
     let state = status.as_ref().map(|status| status.state);
     let at = status.as_ref().and_then(|status| status.started_at).unwrap_or_else(|| shared.now());
-    let started = ContainerFact::Started { id: id.0.clone(), at };
+    let started = ContainerEvent::Started { id: id.0.clone(), at };
     let ended = status.filter(|status| status.state == ContainerState::Exited);
     let ended = match ended {
         Some(status) => {
-            Some(ContainerFact::Exited { id: id.0, exit: logs::container_exit(shared, pod, &status).await })
+            Some(ContainerEvent::Exited { id: id.0, exit: logs::container_exit(shared, pod, &status).await })
         }
         None => None,
     };
@@ -108,13 +110,13 @@ async fn start_events(
         // The request succeeded, but its response was lost.
         (Err(_), None) if state == Some(ContainerState::Running) => vec![started],
         (Err(error), None) => {
-            vec![ContainerFact::StartFailed { stage: StartStage::Start, message: error.to_string() }]
+            vec![ContainerEvent::StartFailed { stage: StartFailureStage::Start, message: error.to_string() }]
         }
     }
 }
 
 /// Returns the events of a container that the runtime lost during its start: its process may have run.
-fn lost_container_events(status: ContainerStatus, now: Timestamp) -> Vec<ContainerFact> {
+fn lost_container_events(status: ContainerStatus, now: Timestamp) -> Vec<ContainerEvent> {
     let exit = ContainerExit {
         code: logs::KILLED,
         reason: "ContainerStatusUnknown".to_owned(),
@@ -123,8 +125,8 @@ fn lost_container_events(status: ContainerStatus, now: Timestamp) -> Vec<Contain
         finished_at: now,
     };
     let (id, attempt) = (status.id.0.clone(), status.attempt);
-    let created = ContainerFact::Created { id: id.clone(), attempt, image: runtime_image(status), stop_signal: None };
-    vec![created, ContainerFact::Exited { id, exit }]
+    let created = ContainerEvent::Created { id: id.clone(), attempt, image: runtime_image(status), stop_signal: None };
+    vec![created, ContainerEvent::Exited { id, exit }]
 }
 
 /// Returns the effective stop signal (KEP-4960): the runtime's, else the spec's, the image's, or the default. `None` while the
@@ -186,17 +188,20 @@ async fn find_previous_attempt(
 }
 
 /// Returns the exit event of a stopped container.
-pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<Event, String> {
+pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<PodLifecycleEvent, String> {
     let status = shared.runtime.container(&ContainerId(id.to_owned())).await;
     match status {
         Ok(status) if status.state == ContainerState::Exited => {
             let exit = logs::container_exit(shared, pod, &status).await;
-            Ok(Event::Container { container: status.name, fact: ContainerFact::Exited { id: id.to_owned(), exit } })
+            Ok(PodLifecycleEvent::Container {
+                container: status.name,
+                fact: ContainerEvent::Exited { id: id.to_owned(), exit },
+            })
         }
         Ok(_) => Err("container is still running after it was stopped".to_owned()),
         Err(RuntimeError::NotFound(_)) => {
             let name = pod.name_of(id).unwrap_or_default();
-            Ok(Event::Container { container: name, fact: ContainerFact::Lost { id: id.to_owned() } })
+            Ok(PodLifecycleEvent::Container { container: name, fact: ContainerEvent::Lost { id: id.to_owned() } })
         }
         Err(error) => Err(error.to_string()),
     }
@@ -262,10 +267,10 @@ fn spec_stop_signal(shared: &Shared, spec: &Spec) -> Option<StopSignal> {
 ///
 /// A container without a limit gets the Pod-level limit (KEP-2837).
 pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxResources {
-    let (requests, limits) = (api::resources::Side::Requests, api::resources::Side::Limits);
+    let (requests, limits) = (api::resources::ResourceField::Requests, api::resources::ResourceField::Limits);
     let pod_limits = api::resources::amounts(pod.resources.as_ref().and_then(|r| r.limits.as_ref()));
     let amount = |side, name: &str| {
-        let own = api::resources::container(spec, side).get(name).copied();
+        let own = api::resources::container_resources(spec, side).get(name).copied();
         own.or_else(|| pod_limits.get(name).copied().filter(|_| side == limits))
     };
     let config = &shared.options.config;
@@ -287,5 +292,5 @@ pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxRes
 
 /// Returns the CPU limit, which is the default of a missing request.
 fn cpu_limit(spec: &Spec) -> Option<Amount> {
-    api::resources::container(spec, api::resources::Side::Limits).get("cpu").copied()
+    api::resources::container_resources(spec, api::resources::ResourceField::Limits).get("cpu").copied()
 }

@@ -6,7 +6,7 @@ use crate::{
     probe::http::{Get, GetError},
 };
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
-use lifecycle::{Event, EventKind, Hook, HookOutcome, Pod, PodEvent};
+use lifecycle::{EventKind, Hook, HookOutcome, Pod, PodEvent, PodLifecycleEvent};
 use runtime::{ContainerId, Runtime};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -22,7 +22,7 @@ pub(super) async fn run(
     id: String,
     hook: Hook,
     limit: Option<Duration>,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<PodLifecycleEvent>, String> {
     let container = container_spec(pod, name)?;
     let handler = container.lifecycle.as_ref().and_then(|l| match hook {
         Hook::PostStart => l.post_start.as_ref(),
@@ -41,7 +41,7 @@ pub(super) async fn run(
     if let HookOutcome::Failed(why) = &outcome {
         tracing::warn!(pod = pod.name(), container = name, ?hook, why, "lifecycle hook failed");
     }
-    Ok(vec![Event::HookDone { id, hook, outcome }])
+    Ok(vec![PodLifecycleEvent::HookDone { id, hook, outcome }])
 }
 
 /// Runs a handler; `record_message` records an Event message.

@@ -9,7 +9,7 @@ use crate::{
 };
 use api::feature_gates::Gate;
 use k8s_openapi::api::core::v1::{Container, Secret};
-use lifecycle::{Event, ImageFact, Pod};
+use lifecycle::{ImageEvent, Pod, PodLifecycleEvent};
 use runtime::{ImageMount, ImageSpec};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::mpsc::UnboundedSender;
@@ -53,10 +53,10 @@ pub(super) async fn ensure_image_exists(
     container: &str,
     pull: bool,
     sender: &UnboundedSender<PodMessage>,
-) -> (String, ImageFact) {
+) -> (String, ImageEvent) {
     let spec = pod.spec_of(container).cloned().unwrap_or_default();
     let send_event = |name: &str, fact| {
-        let _ = sender.send(PodMessage::Event(Event::Image {
+        let _ = sender.send(PodMessage::Event(PodLifecycleEvent::Image {
             container: container.to_owned(),
             image: name.to_owned(),
             fact,
@@ -66,7 +66,7 @@ pub(super) async fn ensure_image_exists(
         Ok(handler) => handler,
         Err(message) => {
             let reason = "ImageInspectError".to_owned();
-            return (spec.image.unwrap_or_default(), ImageFact::Failed { reason, message });
+            return (spec.image.unwrap_or_default(), ImageEvent::Failed { reason, message });
         }
     };
     let own_image = RequiredImage {
@@ -76,7 +76,7 @@ pub(super) async fn ensure_image_exists(
     };
     let (secrets, missing) = pull_secrets::fetch(shared, pod).await;
     if !missing.is_empty() {
-        send_event(own_image.name, ImageFact::SecretsMissing { names: missing });
+        send_event(own_image.name, ImageEvent::SecretsMissing { names: missing });
     }
     for (_, volume) in api::pod::image_volumes(pods::spec(pod), &spec) {
         let required = RequiredImage {
@@ -84,13 +84,13 @@ pub(super) async fn ensure_image_exists(
             policy: volume.pull_policy.as_deref().unwrap_or("IfNotPresent"),
             handler: &handler,
         };
-        match find_or_pull(shared, &required, &secrets, pull, || send_event(required.name, ImageFact::Pulling)).await {
-            fact @ (ImageFact::Present { .. } | ImageFact::Pulled { .. }) => send_event(required.name, fact),
+        match find_or_pull(shared, &required, &secrets, pull, || send_event(required.name, ImageEvent::Pulling)).await {
+            fact @ (ImageEvent::Present { .. } | ImageEvent::Pulled { .. }) => send_event(required.name, fact),
             fact => return (required.name.to_owned(), fact),
         }
     }
     let fact =
-        find_or_pull(shared, &own_image, &secrets, pull, || send_event(own_image.name, ImageFact::Pulling)).await;
+        find_or_pull(shared, &own_image, &secrets, pull, || send_event(own_image.name, ImageEvent::Pulling)).await;
     (own_image.name.to_owned(), fact)
 }
 
@@ -108,8 +108,8 @@ async fn find_or_pull(
     secrets: &[Arc<Secret>],
     pull: bool,
     pulling: impl FnOnce(),
-) -> ImageFact {
-    let failed = |reason: &str, message: String| ImageFact::Failed { reason: reason.to_owned(), message };
+) -> ImageEvent {
+    let failed = |reason: &str, message: String| ImageEvent::Failed { reason: reason.to_owned(), message };
     let RequiredImage { name, policy, handler } = *required;
     let spec = |image| ImageSpec { image, runtime_handler: handler };
     let reference = match Reference::parse(name) {
@@ -133,20 +133,20 @@ async fn find_or_pull(
         None => false,
     };
     match (pull_decision(policy, usable), present) {
-        (PullDecision::Use, Some(image)) => ImageFact::Present { image_ref: image.id },
+        (PullDecision::Use, Some(image)) => ImageEvent::Present { image_ref: image.id },
         (PullDecision::Refuse, _) => {
             failed("ErrImageNeverPull", format!("Container image {name:?} is not present with pull policy of Never"))
         }
-        _ if !pull => ImageFact::MustPull,
+        _ if !pull => ImageEvent::MustPull,
         _ => {
             pulling();
             match shared.images.pull(shared.runtime.as_ref(), name, &reference, handler, secrets).await {
                 Ok(pulled) => {
                     let size = shared.runtime.image(spec(&pulled.image_ref)).await.ok().flatten().map_or(0, |i| i.size);
                     let (took, took_with_wait) = (pulled.took, pulled.took_with_wait);
-                    ImageFact::Pulled { image_ref: pulled.image_ref, took, took_with_wait, size }
+                    ImageEvent::Pulled { image_ref: pulled.image_ref, took, took_with_wait, size }
                 }
-                Err(error) => ImageFact::PullFailed { error },
+                Err(error) => ImageEvent::PullFailed { error },
             }
         }
     }

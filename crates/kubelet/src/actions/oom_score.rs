@@ -3,7 +3,7 @@
 use api::{
     pod::containers,
     quantity::Amount,
-    resources::{QosClass, Side, aggregate, amounts, container, qos_class},
+    resources::{QosClass, ResourceField, aggregate_container_resources, amounts, container_resources, qos_class},
 };
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 
@@ -38,16 +38,17 @@ pub(super) fn oom_score_adjust(pod: &PodSpec, spec: &Spec, capacity: Amount) -> 
 }
 
 fn requested(spec: &Spec) -> i64 {
-    container(spec, Side::Requests).get("memory").map_or(0, |memory| memory.value())
+    container_resources(spec, ResourceField::Requests).get("memory").map_or(0, |memory| memory.value())
 }
 
 /// Returns each container's share of the memory that the Pod requests beyond its containers' requests (KEP-2837).
 fn unrequested_share(pod: &PodSpec) -> i64 {
     let pod_request = amounts(pod.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
     let Some(pod_request) = pod_request.get("memory").filter(|memory| !memory.is_zero()) else { return 0 };
-    let container_requests = aggregate(pod, Side::Requests).get("memory").copied().unwrap_or_default();
+    let container_requests =
+        aggregate_container_resources(pod, ResourceField::Requests).get("memory").copied().unwrap_or_default();
     let count = i64::try_from(containers(pod).count()).unwrap_or(i64::MAX).max(1);
-    pod_request.minus(container_requests).value() / count
+    pod_request.saturating_sub(container_requests).value() / count
 }
 
 #[cfg(test)]

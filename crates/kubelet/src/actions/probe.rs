@@ -7,7 +7,7 @@ use crate::{
     probe::{exec, grpc, http, resolve_port, tcp},
 };
 use k8s_openapi::api::core::v1::{Container, Probe};
-use lifecycle::{Event, Pod, ProbeKind, ProbeOutcome};
+use lifecycle::{Pod, PodLifecycleEvent, ProbeKind, ProbeOutcome};
 use runtime::{ContainerId, Runtime};
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ pub(super) async fn run(
     name: &str,
     id: String,
     kind: ProbeKind,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<PodLifecycleEvent>, String> {
     let container = container_spec(pod, name)?;
     let probe = match kind {
         ProbeKind::Startup => &container.startup_probe,
@@ -38,7 +38,7 @@ pub(super) async fn run(
     if let Some(outcome) = &outcome {
         shared.probes.record(&pod.object().metadata, name, kind, outcome, started.elapsed());
     }
-    Ok(outcome.map(|outcome| Event::Probed { id, probe: kind, outcome }).into_iter().collect())
+    Ok(outcome.map(|outcome| PodLifecycleEvent::Probed { id, probe: kind, outcome }).into_iter().collect())
 }
 
 /// Runs a probe, and retries it at once if it gives no result (`runProbeWithRetries`).

@@ -4,30 +4,30 @@ use super::container;
 use crate::{Shared, pods};
 use api::{
     quantity::Amount,
-    resources::{self, Amounts, Side},
+    resources::{self, Amounts, ResourceField},
 };
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, ResourceRequirements};
-use lifecycle::{Event, Pod};
+use lifecycle::{Pod, PodLifecycleEvent};
 use runtime::ContainerId;
 
 fn requests(pod: &ApiPod) -> Amounts {
-    pod.spec.as_ref().map(|spec| resources::pod(spec, Side::Requests)).unwrap_or_default()
+    pod.spec.as_ref().map(|spec| resources::pod_resources(spec, ResourceField::Requests)).unwrap_or_default()
 }
 
 /// Decides whether the node has the requested resources; if granted, they are reserved from now on.
-pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> Event {
+pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycleEvent {
     let wanted = requests(&pod.desired());
     let verdict = shared.pods.resize(pod.uid(), |others| {
         let mut used = Amounts::new();
-        others.iter().for_each(|other| resources::add(&mut used, &requests(other)));
+        others.iter().for_each(|other| resources::add_resource_list(&mut used, &requests(other)));
         lifecycle::decide_resize(&wanted, &used, &shared.node_resources.allocatable)
     });
-    Event::ResizeDecided { generation, verdict }
+    PodLifecycleEvent::ResizeDecided { generation, verdict }
 }
 
 /// Applies the allocated resources to the Pod's cgroup and its containers. The Pod's cgroup grows before its containers and
 /// shrinks after them. A memory limit is not set below the current usage (upstream's `doPodResizeAction`).
-pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> Event {
+pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> PodLifecycleEvent {
     let result = async {
         let before = pod.with_allocation(&pod.cgroup_allocation());
         shared.cgroups.grow(&before, pod.object())?;
@@ -45,8 +45,8 @@ pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> Event {
         Ok::<_, String>(ids)
     };
     match result.await {
-        Ok(ids) => Event::ResourcesActuated { ids, allocation: pod.allocation() },
-        Err(message) => Event::ResourcesFailed { message },
+        Ok(ids) => PodLifecycleEvent::ResourcesActuated { ids, allocation: pod.allocation() },
+        Err(message) => PodLifecycleEvent::ResourcesFailed { message },
     }
 }
 

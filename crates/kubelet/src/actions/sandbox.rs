@@ -4,7 +4,7 @@ use crate::{Shared, deadline::within_deadline, dns, etc_hosts::PodHostname, pods
 use api::pod::ContainerKind;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
-use lifecycle::{EventKind, Pod, PodEvent, SandboxFact, sysctls};
+use lifecycle::{EventKind, Pod, PodEvent, SandboxEvent, sysctls};
 use runtime::{NamespaceMode, Namespaces, PortMapping, RuntimeError, SandboxConfig};
 
 pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, String> {
@@ -84,7 +84,9 @@ pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String
 /// Rejects resource claims: dynamic resource allocation is not supported.
 fn reject_resource_claims(pod: &Pod) -> Result<(), String> {
     match pods::spec(pod).resource_claims.iter().flatten().next() {
-        Some(claim) => Err(format!("Failed to prepare dynamic resources: {}", api::pod::missing_claim(claim))),
+        Some(claim) => {
+            Err(format!("Failed to prepare dynamic resources: {}", api::pod::unsatisfied_resource_claim(claim)))
+        }
         None => Ok(()),
     }
 }
@@ -98,8 +100,8 @@ async fn prepare_config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(San
     Ok((SandboxConfig { runtime_handler, ..config }, dns_warnings))
 }
 
-pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxFact {
-    let failed = |message: String| SandboxFact::Failed { message };
+pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxEvent {
+    let failed = |message: String| SandboxEvent::Failed { message };
     let (config, dns_warnings) = match prepare_config(shared, pod, attempt).await {
         Ok(config) => config,
         Err(message) => return failed(message),
@@ -129,10 +131,10 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxF
         }
     };
     if config.namespaces.network == NamespaceMode::Node {
-        return SandboxFact::Ready { id: id.0, attempt, ips: vec![shared.options.node_ip] };
+        return SandboxEvent::Ready { id: id.0, attempt, ips: vec![shared.options.node_ip] };
     }
     match shared.runtime.sandbox(&id).await {
-        Ok(status) => SandboxFact::Ready { id: id.0, attempt, ips: status.ips },
+        Ok(status) => SandboxEvent::Ready { id: id.0, attempt, ips: status.ips },
         Err(error) => failed(error.to_string()),
     }
 }

@@ -3,7 +3,7 @@
 use super::cpu_conversion;
 use api::{
     quantity::Amount,
-    resources::{self, Amounts, QosClass, Side},
+    resources::{self, Amounts, QosClass, ResourceField},
 };
 use k8s_openapi::api::core::v1::PodSpec;
 
@@ -51,7 +51,7 @@ impl ResourceConfig {
         if resources::qos_class(spec) == QosClass::BestEffort {
             return Self::shares(cpu_conversion::MIN_SHARES);
         }
-        let sum = resources::pod(spec, Side::Limits);
+        let sum = resources::pod_resources(spec, ResourceField::Limits);
         let limit = |name: &str| sum.get(name).copied().filter(|_| is_limited(spec, name));
         Self {
             shares: cpu_conversion::shares(requested_cpu(spec)),
@@ -63,13 +63,14 @@ impl ResourceConfig {
 }
 
 pub(super) fn requested_cpu(spec: &PodSpec) -> Amount {
-    resources::pod(spec, Side::Requests).get("cpu").copied().unwrap_or_default()
+    resources::pod_resources(spec, ResourceField::Requests).get("cpu").copied().unwrap_or_default()
 }
 
 fn is_limited(spec: &PodSpec, name: &str) -> bool {
     let is_set = |amounts: Amounts| amounts.get(name).is_some_and(|a| !a.is_zero());
     let pod_limits = resources::amounts(spec.resources.as_ref().and_then(|r| r.limits.as_ref()));
-    is_set(pod_limits) || api::pod::containers(spec).all(|(_, c)| is_set(resources::container(c, Side::Limits)))
+    is_set(pod_limits)
+        || api::pod::containers(spec).all(|(_, c)| is_set(resources::container_resources(c, ResourceField::Limits)))
 }
 
 #[cfg(test)]

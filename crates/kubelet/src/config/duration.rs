@@ -1,6 +1,6 @@
 //! Durations in Go's format: `10s`, `1m30s`, `1.5h`, `100ms`.
 
-pub(super) use api::duration::written as text;
+pub(super) use api::duration::format_duration as text;
 use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Eviction settings of the KubeletConfiguration (upstream's `ParseThresholdConfig`).
 
 use super::duration;
-use lifecycle::eviction::{EvictionPolicy, Level, Signal, Threshold};
+use lifecycle::eviction::{EvictionPolicy, Signal, Threshold, ThresholdValue};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -106,7 +106,7 @@ impl EvictionSettings {
 }
 
 /// Parses thresholds. Percentages of 0 % and 100 % disable a threshold, as in upstream.
-fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, Level)>, String> {
+fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, ThresholdValue)>, String> {
     let mut found = Vec::new();
     for (name, text) in set {
         if DERIVED_SIGNALS.contains(&name.as_str()) {
@@ -122,11 +122,11 @@ fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, Level)>, String> {
                 return Err(format!("eviction percentage threshold {name} must be <= 100%: {text}"));
             }
             if share > 0.0 && share < 100.0 {
-                found.push((signal, Level::Share(share / 100.0)));
+                found.push((signal, ThresholdValue::Share(share / 100.0)));
             }
             continue;
         }
-        let level = Level::quantity(text).map_err(|e| format!("{what} {text:?} of {name}: {e}"))?;
+        let level = ThresholdValue::quantity(text).map_err(|e| format!("{what} {text:?} of {name}: {e}"))?;
         if level.of(0).is_negative() {
             return Err(format!("{what} {name} must be positive: {text}"));
         }

@@ -46,7 +46,7 @@ impl KubeletConfiguration {
         if ranges.is_empty() {
             let (total, critical) =
                 (self.shutdown.shutdown_grace_period, self.shutdown.shutdown_grace_period_critical_pods);
-            return Ok(ShutdownPolicy::of_two(total, critical));
+            return Ok(ShutdownPolicy::from_grace_periods(total, critical));
         }
         let grace = |range: &ShutdownGracePeriodByPodPriority| ShutdownGrace {
             priority: range.priority,

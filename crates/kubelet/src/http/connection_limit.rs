@@ -1,6 +1,6 @@
 //! Limits on connections to the kubelet's HTTPS port.
 
-use api::connection_table::{Bounds, Slot, Slots, Source};
+use api::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit, Source};
 use nix::sys::resource::{Resource, getrlimit};
 use std::{
     io::{self, IoSlice},
@@ -21,7 +21,7 @@ const FILE_LIMIT_DIVISOR: u64 = 16;
 const PER_SOURCE: usize = 32;
 
 /// Open connections.
-pub(super) struct Connections(Slots<()>);
+pub(super) struct Connections(ConnectionLimiter<()>);
 
 impl Connections {
     pub(super) fn new() -> Self {
@@ -29,11 +29,11 @@ impl Connections {
             .map_or(MAX_CONNECTIONS, |(soft, _)| usize::try_from(soft / FILE_LIMIT_DIVISOR).unwrap_or(MAX_CONNECTIONS));
         let total = files.min(MAX_CONNECTIONS);
         let remote = total - total / 4;
-        Self::with_bounds(Bounds { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
+        Self::with_bounds(ConnectionLimits { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
     }
 
-    pub(super) fn with_bounds(bounds: Bounds) -> Self {
-        Self(Slots::new(bounds))
+    pub(super) fn with_bounds(bounds: ConnectionLimits) -> Self {
+        Self(ConnectionLimiter::new(bounds))
     }
 
     /// Admits a connection; `None` if a limit is reached.
@@ -52,7 +52,7 @@ impl Connections {
 /// Stream that holds its connection slot until it is dropped, also after an upgrade.
 pub(super) struct LimitedStream {
     stream: TcpStream,
-    _slot: Slot<()>,
+    _slot: ConnectionPermit<()>,
 }
 
 impl AsyncRead for LimitedStream {

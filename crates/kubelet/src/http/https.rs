@@ -142,7 +142,7 @@ fn identity(certificate: &CertificateDer<'_>) -> ClientCertificate {
 mod tests {
     use super::*;
     use crate::config::AccessSettings;
-    use api::connection_table::Bounds;
+    use api::connection_limiter::ConnectionLimits;
     use std::{io, net::SocketAddr};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -163,7 +163,7 @@ mod tests {
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let connections = Connections::with_bounds(Bounds { total, remote: total, per_source: total });
+        let connections = Connections::with_bounds(ConnectionLimits { total, remote: total, per_source: total });
         let service = |_| {
             TowerToHyperService::new(service_fn(|_: http::Request<Incoming>| async {
                 Ok::<_, Infallible>("ok".into_response())

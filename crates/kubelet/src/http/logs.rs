@@ -5,7 +5,7 @@ use crate::{
     Shared, container_exits,
     logs::{self, LogFile, LogOptions},
 };
-use api::text::is_yes;
+use api::text::parse_query_bool;
 use axum::{
     body::Body,
     extract::{Path, Query, State},
@@ -26,7 +26,7 @@ pub(super) async fn container_logs(
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, HttpError> {
     let bad = |what: &str| (StatusCode::BAD_REQUEST, format!("{what} is not valid"));
-    let flag = |key: &str| query.get(key).is_some_and(|v| is_yes(v));
+    let flag = |key: &str| query.get(key).is_some_and(|v| parse_query_bool(v));
     let number = |key: &str| query.get(key).map(|v| v.parse::<u64>().map_err(|_| bad(key))).transpose();
     let since_time =
         query.get("sinceTime").map(|t| t.parse::<Timestamp>().map_err(|_| bad("sinceTime"))).transpose()?;
@@ -153,5 +153,5 @@ impl Reader {
 
 /// Whether the container with this ID may still write to its log.
 fn may_write(pod: &Pod, id: &str) -> bool {
-    pod.running_since(id).is_some() || pod.is_clearing(id)
+    pod.running_since(id).is_some() || pod.is_cleaning_up(id)
 }

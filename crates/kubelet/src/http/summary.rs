@@ -168,7 +168,7 @@ impl View<'_> {
         let meta = &pod.metadata;
         let (uid, name) = (meta.uid.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
         let rendered = |of: &Volume| {
-            let claim = api::claim::name_of(name, of)?;
+            let claim = api::persistent_volume_claim::claim_name(name, of)?;
             let dir = self.shared.paths.volume(uid, &of.name);
             let disk = volumes::is_bind_mounted(&dir).then(|| system_stats::file_system(&dir))??;
             let mut volume = self.disk(disk, None);

@@ -137,5 +137,4 @@ impl ImageTracker {
 }
 
 #[cfg(test)]
-#[path = "gc_plan_tests.rs"]
 mod tests;

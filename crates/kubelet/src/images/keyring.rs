@@ -188,5 +188,4 @@ fn in_class(class: &[u8], byte: u8) -> bool {
 }
 
 #[cfg(test)]
-#[path = "keyring_tests.rs"]
 mod tests;

@@ -130,5 +130,4 @@ impl PluginProvider {
 }
 
 #[cfg(test)]
-#[path = "provider_tests.rs"]
 mod tests;

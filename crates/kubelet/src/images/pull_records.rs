@@ -318,5 +318,4 @@ fn read_all<T: DeserializeOwned>(dir: &Path) -> io::Result<Vec<(PathBuf, T)>> {
 }
 
 #[cfg(test)]
-#[path = "pull_records_tests.rs"]
 mod tests;

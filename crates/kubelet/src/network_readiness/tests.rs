@@ -56,7 +56,7 @@ async fn container_starts_after_its_network_is_ready() {
     let path = "api/v1/namespaces/x/pods/a";
     let spec = json!({"nodeName": "n", "containers": [{"name": "a", "image": IMAGE}]});
     api.put(path, json!({"metadata": {"name": "a", "namespace": "x"}, "spec": spec}));
-    api.until("the Event", |api| {
+    api.wait_until("the Event", |api| {
         let events = api.list("api/v1/namespaces/x/events");
         let message = "network is not ready: no rules";
         events.iter().any(|e| e["reason"] == "NetworkNotReady" && e["message"] == message)
@@ -65,7 +65,7 @@ async fn container_starts_after_its_network_is_ready() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(runtime.starts(), Vec::<String>::new());
     is_ready.store(true, Ordering::Relaxed);
-    api.until("it runs", |api| api.get(path).is_some_and(|pod| pod["status"]["phase"] == "Running")).await;
+    api.wait_until("it runs", |api| api.get(path).is_some_and(|pod| pod["status"]["phase"] == "Running")).await;
     assert_eq!(runtime.starts(), ["a"]);
     stop.cancel();
     running.await.expect("it stops in order");

@@ -161,7 +161,7 @@ async fn raise_inhibit_delay(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fake_logind::Logind as Fake;
+    use fake_logind::FakeLogind as Fake;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -177,7 +177,7 @@ mod tests {
         assert!(!logind.preparing());
         assert_eq!(fake.locks(), ["shutdown podium delay"]);
         for start in [true, false] {
-            fake.prepare(start).await;
+            fake.prepare_for_shutdown(start).await;
             assert_eq!(logind.next().await.unwrap(), start);
             logind.hold(!start).await.unwrap();
             assert_eq!(fake.locks().len(), usize::from(!start));
@@ -188,7 +188,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn shutdown_in_progress_takes_no_lock() {
         let fake = Fake::start(MINUTE).await;
-        fake.prepare(true).await;
+        fake.prepare_for_shutdown(true).await;
         let logind = on(&fake, MINUTE).await.unwrap();
         assert!(logind.preparing() && fake.locks().is_empty());
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn insufficient_logind_delay_is_an_error() {
-        let fake = Fake::start(Duration::from_secs(5)).await.stubborn();
+        let fake = Fake::start(Duration::from_secs(5)).await.ignoring_configuration();
         let error = on(&fake, MINUTE).await.err().unwrap();
         assert!(matches!(error, LogindError::TooShort { .. }), "{error}");
     }

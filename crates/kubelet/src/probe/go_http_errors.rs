@@ -1,6 +1,6 @@
 //! Go's error messages for responses that are not HTTP (`net/http`, `ReadResponse`).
 
-use api::quote::quoted_bytes as quoted;
+use api::go_quote::quoted_bytes as quoted;
 
 /// Returns Go's error for a malformed status line, or `None` if Go accepts the line.
 pub(super) fn status_line_error(response: &[u8]) -> Option<String> {

@@ -17,13 +17,13 @@ use std::{
 };
 
 /// Applies the API server's defaults and validation to a Pod.
-pub type PodRules = fn(&mut Value, &FeatureGates) -> Result<(), String>;
+pub type PodDefaulter = fn(&mut Value, &FeatureGates) -> Result<(), String>;
 
 /// Rules to convert a manifest into a Pod of this node.
 pub(crate) struct Rules {
     node: String,
     gates: FeatureGates,
-    check: PodRules,
+    check: PodDefaulter,
     now: Timestamp,
     /// UIDs of the existing static Pods.
     existing: BTreeSet<String>,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     fn rules(gates: &str) -> Rules {
-        let check: PodRules = |object, _| {
+        let check: PodDefaulter = |object, _| {
             object["spec"]["restartPolicy"] = json!("Always");
             if object["spec"]["containers"].is_array() {
                 Ok(())

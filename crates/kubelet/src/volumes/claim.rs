@@ -6,7 +6,7 @@
 
 use super::{host_path::HostPath, local::LocalVolume, ownership::VolumeOwnership, removal, set_up_error};
 use crate::{Shared, deadline::within_deadline, pods::spec};
-use api::claim::BESIDE_SOURCE;
+use api::persistent_volume_claim::NON_SOURCE_FIELDS;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, Volume};
 use kube::Api;
 use lifecycle::Pod;
@@ -114,7 +114,7 @@ async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) ->
     let claim = claim.map_err(|e| failed(format!("failed to fetch PVC from API server: {}", api_message(e))))?;
     let of = bound_volume_name(&claim).map_err(|e| failed(e.to_owned()))?;
     if volume.ephemeral.is_some() {
-        api::claim::check_made_for(&claim, pod.object())?;
+        api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object())?;
     }
     let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(of)).await;
     let found = found.map_err(|e| failed(format!("failed to fetch PV {of} from API server: {}", api_message(e))))?;
@@ -137,13 +137,13 @@ fn bound_volume_name(claim: &PersistentVolumeClaim) -> Result<&str, &'static str
     if claim.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Bound") {
         return Err("PVC is not bound");
     }
-    api::claim::volume_name(claim).ok_or("PVC has empty pvc.Spec.VolumeName")
+    api::persistent_volume_claim::volume_name(claim).ok_or("PVC has empty pvc.Spec.VolumeName")
 }
 
 /// Checks that the volume refers to the claim, too.
 fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), String> {
     let name = volume.metadata.name.as_deref().unwrap_or_default();
-    let Some(reference) = api::claim::reference(volume) else {
+    let Some(reference) = api::persistent_volume_claim::claim_ref(volume) else {
         return Err(format!(
             "found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
         ));
@@ -177,7 +177,7 @@ async fn matches_this_node(shared: &Shared, found: &PersistentVolume) -> bool {
         return true;
     }
     let node = within_deadline(Api::<Node>::all(shared.client.clone()).get(&shared.options.node_name)).await;
-    node.ok().is_none_or(|node| api::claim::reaches(found, &node))
+    node.ok().is_none_or(|node| api::persistent_volume_claim::node_affinity_matches(found, &node))
 }
 
 fn is_read_write_once_pod(found: &PersistentVolume) -> bool {
@@ -189,7 +189,8 @@ fn is_read_write_once_pod(found: &PersistentVolume) -> bool {
 fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
     let others = shared.pods.all().into_iter().map(|handle| handle.state.borrow().clone());
     others.filter(|other| other.uid() != pod.uid() && other.namespace() == pod.namespace()).any(|other| {
-        let its = |volume: &&Volume| api::claim::name_of(other.name(), volume).as_deref() == Some(claim);
+        let its =
+            |volume: &&Volume| api::persistent_volume_claim::claim_name(other.name(), volume).as_deref() == Some(claim);
         let mut volumes = spec(&other).volumes.iter().flatten().filter(its);
         volumes.any(|volume| mounted_path(&shared.paths.volume(other.uid(), &volume.name)).is_some())
     })
@@ -214,7 +215,7 @@ fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Sou
 fn volume_type(spec: &PersistentVolumeSpec) -> String {
     let value: Value = json!(spec);
     let mut fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
-    fields.find(|field| !BESIDE_SOURCE.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
+    fields.find(|field| !NON_SOURCE_FIELDS.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::{Shared, pods::spec};
 use api::{
     quantity::Amount,
-    resources::{self, Side},
+    resources::{self, ResourceField},
     static_pod::{CONFIG_SEEN, CONFIG_SOURCE, is_static},
 };
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
@@ -99,10 +99,10 @@ fn resource_value(
     }
     let amount = match side {
         "limits" => {
-            let limit = resources::container(container, Side::Limits).get(name).copied();
+            let limit = resources::container_resources(container, ResourceField::Limits).get(name).copied();
             limit.or_else(|| default_limits.iter().find_map(|amounts| amounts.get(name).copied()))
         }
-        "requests" => resources::container(container, Side::Requests).get(name).copied(),
+        "requests" => resources::container_resources(container, ResourceField::Requests).get(name).copied(),
         _ => return Err(unsupported()),
     };
     let (amount, divisor) = (amount.unwrap_or_default(), divisor.unwrap_or(Amount::units(1)));

@@ -92,7 +92,7 @@ fn data(dir: &Path, name: &str) -> PathBuf {
 
 async fn until_told(node: &Node, words: &str) {
     node.api
-        .until(words, |api| {
+        .wait_until(words, |api| {
             let events = api.list("api/v1/namespaces/x/events");
             let mut told = events.iter().filter(|e| e["reason"] == "FailedMount").filter_map(|e| e["message"].as_str());
             told.any(|message| message.starts_with(words))
@@ -102,9 +102,9 @@ async fn until_told(node: &Node, words: &str) {
 
 async fn until_gone(node: &Node, name: &str) {
     node.api.delete(&path(name));
-    node.api.until("it is gone", |api| api.get(&path(name)).is_none()).await;
+    node.api.wait_until("it is gone", |api| api.get(&path(name)).is_none()).await;
     let uid_dirs = || fs::read_dir(node.dir.path().join("pods")).map(Iterator::count).unwrap_or_default();
-    node.api.until("nothing of it is left", |_| uid_dirs() == 0).await;
+    node.api.wait_until("nothing of it is left", |_| uid_dirs() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn claim_volume_is_mounted_and_outlives_its_pod() {
     node.stop().await;
     node.start();
     node.runtime.exit("p", 1, true);
-    node.api.until("it is started again", |_| node.runtime.made("p").len() == 2).await;
+    node.api.wait_until("it is started again", |_| node.runtime.made("p").len() == 2).await;
     assert_eq!((mounted(&node, "p", "/h").0, mounted(&node, "p", "/l")), (host.clone(), l.clone()));
     until_gone(&node, "p").await;
     assert!(!l.0.exists());

@@ -13,7 +13,7 @@ async fn hanging_pull_blocks_others_only_if_serialized() {
         node.runtime.add_image("example.com/quick:1");
         for (name, image) in [("slow", "example.com/slow:1"), ("quick", "example.com/quick:1")] {
             node.pod(name, &json!({"container": {"image": image, "imagePullPolicy": "Always"}}));
-            node.api.until("its pull was asked for", |_| node.runtime.pulls().len() == 1 || name == "quick").await;
+            node.api.wait_until("its pull was asked for", |_| node.runtime.pulls().len() == 1 || name == "quick").await;
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(node.status("quick")["phase"] == "Running", runs, "{config}");
@@ -27,7 +27,7 @@ async fn failed_pull_is_retried_after_10_20_40_seconds() {
     let reason = |s: &Value| s["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
     node.until_status("p", "cannot pull", |s| reason(s) == "ErrImagePull").await;
     node.until_status("p", "backs off", |s| reason(s) == "ImagePullBackOff").await;
-    node.api.until("four pulls", |_| node.runtime.pulls().len() >= 4).await;
+    node.api.wait_until("four pulls", |_| node.runtime.pulls().len() >= 4).await;
     let pulls = node.runtime.pulls();
     let waits: Vec<i64> = pulls.windows(2).map(|w| w[1].duration_since(w[0]).as_secs()).collect();
     assert_eq!(waits, [10, 20, 40]);
@@ -115,7 +115,7 @@ async fn pulls_respect_the_registry_rate_limit() {
     }
     let refused =
         || (0..4).filter(|n| waiting(&node.status(&format!("p{n}"))).1.ends_with("pull QPS exceeded")).count();
-    node.api.until("two to be refused", |_| refused() == 2).await;
+    node.api.wait_until("two to be refused", |_| refused() == 2).await;
     for n in 0..4 {
         node.until_running(&format!("p{n}")).await;
     }
@@ -163,7 +163,7 @@ async fn image_is_pulled_for_the_runtime_handler_with_the_gate() {
         node.api.put("apis/node.k8s.io/v1/runtimeclasses/isolated", class);
         node.runtime.make_private("example.com/a:1", "none");
         node.pod("p", &json!({"container": {"image": "example.com/a:1"}, "runtimeClassName": "isolated"}));
-        node.api.until("its pull was asked for", |_| !node.runtime.pulled_for().is_empty()).await;
+        node.api.wait_until("its pull was asked for", |_| !node.runtime.pulled_for().is_empty()).await;
         assert_eq!(node.runtime.pulled_for()[0], handler);
     }
 }

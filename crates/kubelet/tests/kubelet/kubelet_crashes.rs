@@ -12,7 +12,7 @@ async fn action_of_a_crashed_kubelet_is_adopted() {
             let mut node = Node::started("");
             node.runtime.lose(lost);
             node.pod("p", &json!({"restartPolicy": policy}));
-            node.api.until("it is done", |_| node.runtime.has_lost(lost)).await;
+            node.api.wait_until("it is done", |_| node.runtime.has_lost(lost)).await;
             node.stop().await;
             node.start();
             node.until_running("p").await;
@@ -32,7 +32,7 @@ async fn container_that_exited_during_a_crash_is_not_restarted() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Start);
     node.pod("p", &json!({"restartPolicy": "Never"}));
-    node.api.until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
+    node.api.wait_until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
     node.stop().await;
     node.runtime.exit("p", 7, false);
     node.start();
@@ -40,7 +40,7 @@ async fn container_that_exited_during_a_crash_is_not_restarted() {
     assert_eq!(node.status("p")["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
     assert_eq!((node.runtime.made("p").len(), node.runtime.starts().len()), (1, 1));
     node.api.delete(&path("p"));
-    node.api.until("it is gone", |api| api.get(&path("p")).is_none()).await;
+    node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,11 +63,11 @@ async fn pod_deleted_during_a_crash_leaves_no_sandbox() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Sandbox);
     node.pod("p", &json!({}));
-    node.api.until("it is made", |_| node.runtime.has_lost(Lost::Sandbox)).await;
+    node.api.wait_until("it is made", |_| node.runtime.has_lost(Lost::Sandbox)).await;
     node.stop().await;
     node.api.delete(&path("p"));
     node.start();
-    node.api.until("it is gone", |api| api.get(&path("p")).is_none() && node.runtime.standing() == 0).await;
+    node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none() && node.runtime.standing() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +75,7 @@ async fn aborted_start_is_retried_by_the_next_kubelet() {
     let mut node = Node::started("");
     node.runtime.lose(Lost::Create);
     node.pod("p", &json!({"restartPolicy": "Never"}));
-    node.api.until("it is made", |_| node.runtime.has_lost(Lost::Create)).await;
+    node.api.wait_until("it is made", |_| node.runtime.has_lost(Lost::Create)).await;
     node.stop().await;
     // The runtime does not remove a container that is starting.
     node.runtime.keep_all(true);
@@ -95,7 +95,7 @@ async fn unknown_container_counts_as_terminated() {
         let mut node = Node::started("");
         node.runtime.lose(Lost::Start);
         node.pod("p", &json!({"restartPolicy": policy}));
-        node.api.until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
+        node.api.wait_until("it is started", |_| node.runtime.has_lost(Lost::Start)).await;
         node.stop().await;
         node.runtime.lose_sight("p");
         node.start();
@@ -120,7 +120,7 @@ async fn probe_waits_for_the_command_of_an_earlier_kubelet() {
         node.until_running("p").await;
         for restarts in 1..5 {
             let so_far = node.runtime.begun().len();
-            node.api.until("the next one begins", |_| node.runtime.begun().len() > so_far).await;
+            node.api.wait_until("the next one begins", |_| node.runtime.begun().len() > so_far).await;
             node.stop().await;
             // The kubelet restarts at once, or while the command may still run.
             tokio::time::sleep(Duration::from_millis(300 * (restarts - 1))).await;
@@ -175,11 +175,11 @@ async fn status_of_another_nodes_pod_is_not_retried() {
     node.name = "m";
     let write = format!("PATCH {}/status", path("p"));
     for _ in 0..100 {
-        node.api.refuse(&write, 403);
+        node.api.refuse_next(&write, 403);
     }
     node.start();
     node.pod("p", &json!({}));
-    node.api.until("it is refused", |api| api.refusals(&write) < 100).await;
+    node.api.wait_until("it is refused", |api| api.refusals(&write) < 100).await;
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert!(node.api.refusals(&write) > 90, "{} are left", node.api.refusals(&write));
 }

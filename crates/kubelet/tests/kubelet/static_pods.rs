@@ -27,7 +27,7 @@ fn mirror(api: &FakeApi) -> Value {
 }
 
 async fn until_running(node: &Node) {
-    node.api.until("the mirror shows that it runs", |api| mirror(api)["status"]["phase"] == "Running").await;
+    node.api.wait_until("the mirror shows that it runs", |api| mirror(api)["status"]["phase"] == "Running").await;
 }
 
 /// Returns a node with a running static Pod.
@@ -47,7 +47,7 @@ async fn static_pod_runs_independently_of_its_mirror_pod() {
     assert_eq!((&first["metadata"]["annotations"]["kubernetes.io/config.mirror"], hash.is_string()), (hash, true));
     // Deleting the mirror Pod does not affect the static Pod.
     node.api.delete(MIRROR);
-    node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
+    node.api.wait_until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
     until_running(&node).await;
     assert_eq!(node.runtime.made("c").len(), 1);
     // The next kubelet keeps it running.
@@ -63,13 +63,15 @@ async fn changed_manifest_is_a_new_pod_and_removal_ends_it() {
     let first = node.runtime.sandbox_configs();
     std::fs::write(&file, manifest("two")).expect("a file");
     let args = |node: &Node| node.runtime.made("c").into_iter().map(|c| c.args.concat()).collect::<Vec<_>>();
-    node.api.until("the new one runs, and nothing is left of the other", |_| args(&node) == ["two"]).await;
+    node.api.wait_until("the new one runs, and nothing is left of the other", |_| args(&node) == ["two"]).await;
     until_running(&node).await;
     let second = node.runtime.sandbox_configs();
     assert_eq!((first.len(), second.len()), (1, 1));
     assert_ne!(first[0].uid, second[0].uid);
     std::fs::remove_file(&file).expect("a file");
-    node.api.until("all is gone", |api| node.runtime.sandbox_configs().is_empty() && api.get(MIRROR).is_none()).await;
+    node.api
+        .wait_until("all is gone", |api| node.runtime.sandbox_configs().is_empty() && api.get(MIRROR).is_none())
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,13 +80,15 @@ async fn recreated_manifest_starts_a_new_pod() {
     let first = node.runtime.sandbox_configs();
     std::fs::remove_file(&file).expect("a file");
     node.api
-        .until("its mirror tells of the end", |api| {
+        .wait_until("its mirror tells of the end", |api| {
             mirror(api)["metadata"]["deletionTimestamp"].is_string() || mirror(api).is_null()
         })
         .await;
     std::fs::write(&file, manifest("one")).expect("a file");
     node.api
-        .until("it runs again", |api| node.runtime.starts().len() == 2 && mirror(api)["status"]["phase"] == "Running")
+        .wait_until("it runs again", |api| {
+            node.runtime.starts().len() == 2 && mirror(api)["status"]["phase"] == "Running"
+        })
         .await;
     let second = node.runtime.sandbox_configs();
     assert!(second.iter().all(|s| s.attempt == 0 && s.uid == first[0].uid), "{second:?}");
@@ -99,13 +103,13 @@ async fn failing_mirror_pod_does_not_delay_others() {
     other["metadata"] = json!({"name": "lost", "namespace": "nope"});
     std::fs::write(file.with_file_name("lost.json"), other.to_string()).expect("a file");
     let creation = "POST api/v1/namespaces/nope/pods";
-    (0..1000).for_each(|_| node.api.refuse(creation, 404));
+    (0..1000).for_each(|_| node.api.refuse_next(creation, 404));
     node.start();
     until_running(&node).await;
     // The back-off of the other mirror Pod has reached its maximum.
     tokio::time::sleep(Duration::from_secs(60)).await;
     node.api.delete(MIRROR);
-    node.api.until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
+    node.api.wait_until("the mirror is gone", |api| api.get(MIRROR).is_none()).await;
     let gone = Instant::now();
     until_running(&node).await;
     assert!(gone.elapsed() < Duration::from_secs(2), "{:?}", gone.elapsed());

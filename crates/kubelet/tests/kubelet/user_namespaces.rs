@@ -33,13 +33,13 @@ async fn pods_have_separate_and_stable_user_namespaces() {
     node.pod("c", &json!({"hostUsers": false}));
     check(&node, &["a", "b", "c"], &[65_536, 131_072, 196_608]).await;
     node.runtime.exit("a", 1, true);
-    node.api.until("it is started again", |_| node.runtime.made("a").len() == 2).await;
+    node.api.wait_until("it is started again", |_| node.runtime.made("a").len() == 2).await;
     let users = node.runtime.made("a").remove(1).security.namespaces.users;
     assert_eq!(users.map(|users| users.host_id), Some(65_536));
     node.api.delete(&path("a"));
-    node.api.until("it is gone", |api| api.get(&path("a")).is_none()).await;
+    node.api.wait_until("it is gone", |api| api.get(&path("a")).is_none()).await;
     let directories = || std::fs::read_dir(node.dir.path().join("pods")).expect("a directory").count();
-    node.api.until("nothing of it is left", |_| directories() == 2).await;
+    node.api.wait_until("nothing of it is left", |_| directories() == 2).await;
     node.pod("d", &json!({"hostUsers": false}));
     check(&node, &["b", "c", "d"], &[131_072, 196_608, 65_536]).await;
 }
@@ -57,7 +57,7 @@ async fn runtime_without_user_namespaces_gets_no_sandbox() {
         node.until_running("q").await;
         let words = format!("Failed to create pod sandbox: {refused}{why}");
         node.api
-            .until("it is told", |api| {
+            .wait_until("it is told", |api| {
                 let events = api.list("api/v1/namespaces/x/events");
                 events.iter().any(|e| e["reason"] == "FailedCreatePodSandBox" && e["message"] == words)
             })

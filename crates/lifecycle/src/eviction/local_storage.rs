@@ -1,10 +1,10 @@
 //! Local storage eviction (`localStorageEviction`).
 
-use super::{DiskUsage, IMMEDIATE_GRACE_SECONDS, PodFigures, message::amount, ranking::local_volumes};
+use super::{DiskUsage, IMMEDIATE_GRACE_SECONDS, PodUsage, message::amount, ranking::local_volumes};
 use crate::Eviction;
 use api::{
     quantity::Amount,
-    resources::{self, Side},
+    resources::{self, ResourceField},
 };
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 
@@ -14,7 +14,7 @@ const STORAGE: &str = "ephemeral-storage";
 /// Returns the eviction of a Pod that exceeds a local storage limit: an `emptyDir` its `sizeLimit`, the Pod the sum of
 /// its limits, or a container its own limit. `split_disks` means that images have a separate file system.
 #[must_use]
-pub fn over_limits(pod: &Pod, figures: &PodFigures, split_disks: bool) -> Option<Eviction> {
+pub fn local_storage_eviction(pod: &Pod, figures: &PodUsage, split_disks: bool) -> Option<Eviction> {
     let spec = pod.spec.as_ref().filter(|_| !api::pod::is_critical(pod))?;
     let message = check_empty_dirs(spec, figures)
         .or_else(|| check_pod(pod, spec, figures, split_disks))
@@ -29,12 +29,13 @@ pub fn over_limits(pod: &Pod, figures: &PodFigures, split_disks: bool) -> Option
 
 /// Returns whether a Pod has local storage limits, so that its usage must be measured.
 #[must_use]
-pub fn has_limits(spec: &PodSpec) -> bool {
+pub fn has_local_storage_limits(spec: &PodSpec) -> bool {
     let sized = |v: &Volume| v.empty_dir.as_ref().is_some_and(|e| e.size_limit.is_some());
-    spec.volumes.iter().flatten().any(sized) || resources::pod(spec, Side::Limits).contains_key(STORAGE)
+    spec.volumes.iter().flatten().any(sized)
+        || resources::pod_resources(spec, ResourceField::Limits).contains_key(STORAGE)
 }
 
-fn check_empty_dirs(spec: &PodSpec, figures: &PodFigures) -> Option<String> {
+fn check_empty_dirs(spec: &PodSpec, figures: &PodUsage) -> Option<String> {
     spec.volumes.iter().flatten().find_map(|volume| {
         let limit = volume.empty_dir.as_ref()?.size_limit.as_ref()?;
         let (limit, limit_text) = amount(Some(&limit.0));
@@ -44,8 +45,8 @@ fn check_empty_dirs(spec: &PodSpec, figures: &PodFigures) -> Option<String> {
     })
 }
 
-fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodFigures, split_disks: bool) -> Option<String> {
-    let limit = resources::pod(spec, Side::Limits).get(STORAGE).copied()?;
+fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodUsage, split_disks: bool) -> Option<String> {
+    let limit = resources::pod_resources(spec, ResourceField::Limits).get(STORAGE).copied()?;
     let containers = figures.containers.iter().map(|c| container_usage(c, split_disks));
     let used = containers.fold(local_volumes(figures, pod), DiskUsage::plus);
     // A sum has the format of its first summand.
@@ -57,7 +58,7 @@ fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodFigures, split_disks: bool)
     exceeded.then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit_text}. "))
 }
 
-fn check_containers(spec: &PodSpec, figures: &PodFigures, split_disks: bool) -> Option<String> {
+fn check_containers(spec: &PodSpec, figures: &PodUsage, split_disks: bool) -> Option<String> {
     figures.containers.iter().find_map(|stats| {
         let limits = spec.containers.iter().find(|c| c.name == stats.name)?.resources.as_ref()?.limits.as_ref()?;
         let (limit, limit_text) = amount(Some(&limits.get(STORAGE)?.0));
@@ -68,7 +69,7 @@ fn check_containers(spec: &PodSpec, figures: &PodFigures, split_disks: bool) -> 
     })
 }
 
-fn container_usage(container: &super::ContainerFigures, split_disks: bool) -> DiskUsage {
+fn container_usage(container: &super::ContainerUsage, split_disks: bool) -> DiskUsage {
     let rootfs = container.rootfs.filter(|_| !split_disks).unwrap_or_default();
     container.logs.unwrap_or_default().plus(rootfs)
 }

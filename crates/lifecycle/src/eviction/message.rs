@@ -1,15 +1,15 @@
 //! Eviction messages, equal to upstream's (`evictionMessage`).
 
-use super::{PodFigures, Resource, Starved};
+use super::{MetThreshold, PodUsage, Resource};
 use api::quantity::{Amount, canonical};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
 
 /// Returns the message and annotations of an eviction under resource pressure.
 pub(super) fn eviction_message(
-    starved: &Starved,
+    starved: &MetThreshold,
     pod: &Pod,
-    figures: Option<&PodFigures>,
+    figures: Option<&PodUsage>,
 ) -> (String, BTreeMap<String, String>) {
     let (resource, name) = (starved.threshold.signal.resource(), starved.resource());
     let mut message = format!("The node was low on resource: {name}. ");
@@ -53,7 +53,7 @@ pub(super) fn eviction_message(
 }
 
 /// Describes the usage of a Pod with Pod-level resources (KEP-2837).
-fn pod_excess(resource: Resource, pod: &Pod, figures: &PodFigures) -> Option<String> {
+fn pod_excess(resource: Resource, pod: &Pod, figures: &PodUsage) -> Option<String> {
     let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
     let usage = Amount::units(figures.memory?).to_binary_quantity().0;

@@ -1,11 +1,11 @@
 //! Eviction ranking of Pods (`rankMemoryPressure`, `rankDiskPressureFunc`).
 
-use super::{Candidate, DiskUsage, IMMEDIATE_GRACE_SECONDS, PodFigures, Resource, Signal, Starved, message};
+use super::{DiskUsage, EvictionCandidate, IMMEDIATE_GRACE_SECONDS, MetThreshold, PodUsage, Resource, Signal, message};
 use crate::Eviction;
 use api::{
     pod::{is_critical, priority},
     quantity::Amount,
-    resources::{self, Side},
+    resources::{self, ResourceField},
 };
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use std::cmp::Reverse;
@@ -22,11 +22,11 @@ struct FsStats {
 ///
 /// `split_disks` means that images have a separate file system.
 #[must_use]
-pub fn victim<'a>(
-    starved: &Starved,
-    candidates: &'a [Candidate],
+pub fn select_victim<'a>(
+    starved: &MetThreshold,
+    candidates: &'a [EvictionCandidate],
     split_disks: bool,
-) -> Option<(&'a Candidate, Eviction)> {
+) -> Option<(&'a EvictionCandidate, Eviction)> {
     let evictable = candidates.iter().filter(|c| !is_critical(&c.pod));
     let first = evictable.min_by_key(|c| rank(starved.threshold.signal, c, split_disks))?;
     let pod_grace = first.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
@@ -55,7 +55,7 @@ pub fn victim<'a>(
 /// Sort key, the smallest first: measured, within requests, priority, excess.
 type Rank = (bool, bool, i32, Reverse<i64>);
 
-fn rank(signal: Signal, candidate: &Candidate, split_disks: bool) -> Rank {
+fn rank(signal: Signal, candidate: &EvictionCandidate, split_disks: bool) -> Rank {
     let Some(figures) = &candidate.figures else {
         return (false, false, priority(&candidate.pod), Reverse(0));
     };
@@ -77,7 +77,7 @@ fn rank(signal: Signal, candidate: &Candidate, split_disks: bool) -> Rank {
 }
 
 fn request(pod: &Pod, name: &str) -> i64 {
-    let requests = pod.spec.as_ref().map(|s| resources::pod(s, Side::Requests));
+    let requests = pod.spec.as_ref().map(|s| resources::pod_resources(s, ResourceField::Requests));
     requests.and_then(|r| r.get(name).copied()).map_or(0, Amount::value)
 }
 
@@ -86,7 +86,7 @@ fn fs_stats(signal: Signal, split_disks: bool) -> FsStats {
     FsStats { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
 }
 
-fn disk_usage(figures: &PodFigures, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
+fn disk_usage(figures: &PodUsage, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
     let mut sum = DiskUsage::default();
     for container in &figures.containers {
         if fs_stats.rootfs {
@@ -103,7 +103,7 @@ fn disk_usage(figures: &PodFigures, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
 }
 
 /// Returns the usage of the Pod's local volumes.
-pub(super) fn local_volumes(figures: &PodFigures, pod: &Pod) -> DiskUsage {
+pub(super) fn local_volumes(figures: &PodUsage, pod: &Pod) -> DiskUsage {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
     let local = volumes.iter().filter(|v| is_local(v)).filter_map(|v| figures.volumes.get(&v.name));
     local.fold(DiskUsage::default(), |sum, usage| sum.plus(*usage))

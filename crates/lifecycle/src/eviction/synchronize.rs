@@ -1,26 +1,26 @@
 //! Eviction manager state (`managerImpl.synchronize`).
 
-use super::{EvictionPolicy, NodeFigures, Signal, Threshold};
-use crate::{Pressure, container::elapsed};
+use super::{EvictionPolicy, Signal, SignalObservations, Threshold};
+use crate::{NodePressure, container::elapsed};
 use api::quantity::Amount;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of the eviction manager. Thresholds are identified by their index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watch {
+pub struct EvictionManager {
     /// Thresholds that were met and whose minimum reclaim is not reached.
     unresolved: BTreeSet<usize>,
     /// When each threshold was first met (`thresholdsFirstObservedAt`).
     since: BTreeMap<usize, Timestamp>,
     /// When each condition was last observed (`nodeConditionsLastObservedAt`).
-    pressed: BTreeMap<Pressure, Timestamp>,
-    shown: Vec<Pressure>,
+    pressed: BTreeMap<NodePressure, Timestamp>,
+    shown: Vec<NodePressure>,
 }
 
 /// Met threshold for which a Pod is evicted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Starved {
+pub struct MetThreshold {
     /// The threshold.
     pub(super) threshold: Threshold,
     /// Threshold and available quantities for the message, of the first threshold of the same resource.
@@ -28,7 +28,7 @@ pub struct Starved {
     pub(super) max_pod_grace_seconds: Option<u32>,
 }
 
-impl Starved {
+impl MetThreshold {
     /// Returns the signal of the threshold.
     #[must_use]
     pub fn signal(&self) -> Signal {
@@ -38,7 +38,7 @@ impl Starved {
     /// Returns whether dead containers and unused images are removed first, because they are on the full disk
     /// (`buildSignalToNodeReclaimFuncs`). `split_disks` means that images have a separate file system.
     #[must_use]
-    pub fn takes_unused_first(&self, split_disks: bool) -> bool {
+    pub fn reclaims_unused_first(&self, split_disks: bool) -> bool {
         match self.threshold.signal {
             Signal::ImageFsAvailable | Signal::ImageFsInodesFree => true,
             Signal::NodeFsAvailable | Signal::NodeFsInodesFree => !split_disks,
@@ -53,16 +53,21 @@ impl Starved {
     }
 }
 
-impl Watch {
+impl EvictionManager {
     /// Returns the pressure conditions of the node.
     #[must_use]
-    pub fn pressures(&self) -> &[Pressure] {
+    pub fn pressures(&self) -> &[NodePressure] {
         &self.shown
     }
 
     /// Processes new observations. Returns the threshold for which a Pod must be evicted, if any; at most one Pod is
     /// evicted at a time.
-    pub fn observe(&mut self, policy: &EvictionPolicy, figures: &NodeFigures, now: Timestamp) -> Option<Starved> {
+    pub fn observe(
+        &mut self,
+        policy: &EvictionPolicy,
+        figures: &SignalObservations,
+        now: Timestamp,
+    ) -> Option<MetThreshold> {
         let all = policy.thresholds.iter().enumerate();
         let is_low = |t: &Threshold, with_reclaim: bool| is_met(t, figures, with_reclaim);
         let exceeded: BTreeSet<usize> = all
@@ -79,7 +84,7 @@ impl Watch {
         let met: Vec<(usize, &Threshold)> = all.filter(|(n, t)| grace_elapsed(*n, t)).collect();
         self.unresolved = met.iter().map(|(n, _)| *n).collect();
         // Memory takes precedence, because the kernel's OOM killer does not wait.
-        let is_memory = |t: &Threshold| t.signal.pressure() == Pressure::Memory;
+        let is_memory = |t: &Threshold| t.signal.pressure() == NodePressure::Memory;
         let first = met.iter().find(|(_, t)| is_memory(t)).or(met.first())?.1;
         let resource = first.signal.resource();
         let same_resource = met.iter().map(|(_, t)| *t).find(|t| t.signal.resource() == resource);
@@ -88,23 +93,23 @@ impl Watch {
             Some((t.level.format(figure.capacity), format_amount(t.signal, figure.available)))
         });
         let max_pod_grace_seconds = policy.max_pod_grace_seconds;
-        Some(Starved { threshold: first.clone(), quantities, max_pod_grace_seconds })
+        Some(MetThreshold { threshold: first.clone(), quantities, max_pod_grace_seconds })
     }
 }
 
 /// Returns whether no threshold is met, including the minimum reclaim (`reclaimNodeLevelResources`).
 #[must_use]
-pub fn is_enough(policy: &EvictionPolicy, figures: &NodeFigures) -> bool {
+pub fn is_reclaimed(policy: &EvictionPolicy, figures: &SignalObservations) -> bool {
     !policy.thresholds.iter().any(|threshold| is_met(threshold, figures, true))
 }
 
 /// Returns whether the threshold is met; `with_reclaim` adds the minimum reclaim.
-fn is_met(threshold: &Threshold, figures: &NodeFigures, with_reclaim: bool) -> bool {
+fn is_met(threshold: &Threshold, figures: &SignalObservations, with_reclaim: bool) -> bool {
     let Some(figure) = figures.get(&threshold.signal) else {
         return false;
     };
     let reclaim = threshold.min_reclaim.as_ref().filter(|_| with_reclaim).map(|level| level.of(figure.capacity));
-    let required = threshold.level.of(figure.capacity).plus(reclaim.unwrap_or_default());
+    let required = threshold.level.of(figure.capacity).saturating_add(reclaim.unwrap_or_default());
     required > Amount::units(figure.available)
 }
 

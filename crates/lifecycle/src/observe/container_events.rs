@@ -2,7 +2,7 @@
 
 use super::{container_entry, record};
 use crate::{
-    ContainerExit, ContainerFact, EventKind, NodePolicy, Pod, RuntimeImage, StartStage,
+    ContainerEvent, ContainerExit, EventKind, NodePolicy, Pod, RuntimeImage, StartFailureStage,
     container::{EndedContainer, ImageState, Instance, InstanceState, StartFailure},
     container_kill::{ContainerKill, KillCause},
     restart_all,
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// Reason of a lost container.
 const LOST: &str = "ContainerStatusUnknown";
 
-pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerEvent, policy: &NodePolicy, now: Timestamp) {
     match fact {
-        ContainerFact::Created { id, attempt, image, stop_signal } => {
+        ContainerEvent::Created { id, attempt, image, stop_signal } => {
             if created(pod, name, id, attempt, image, policy, now) {
                 if let Some(instance) = container_entry(pod, name).current.as_mut() {
                     instance.stop_signal = stop_signal;
@@ -24,16 +24,16 @@ pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerFact, policy: &N
                 record(pod, EventKind::Normal, "Created", "Container created".to_owned(), Some(name));
             }
         }
-        ContainerFact::Started { id, at } => {
+        ContainerEvent::Started { id, at } => {
             if started(pod, name, &id, at) {
                 record(pod, EventKind::Normal, "Started", "Container started".to_owned(), Some(name));
             }
         }
-        ContainerFact::StartFailed { stage, message } => start_failed(pod, name, stage, message, policy, now),
-        ContainerFact::Reaped { id, exit } => reaped(pod, name, &id, exit, policy, now),
-        ContainerFact::Exited { id, exit } => exited(pod, name, &id, exit, policy, now),
-        ContainerFact::Lost { id } => lost(pod, name, &id, policy, now),
-        ContainerFact::Removed { id } => container_entry(pod, name).dead.retain(|d| *d != id),
+        ContainerEvent::StartFailed { stage, message } => start_failed(pod, name, stage, message, policy, now),
+        ContainerEvent::Reaped { id, exit } => reaped(pod, name, &id, exit, policy, now),
+        ContainerEvent::Exited { id, exit } => exited(pod, name, &id, exit, policy, now),
+        ContainerEvent::Lost { id } => lost(pod, name, &id, policy, now),
+        ContainerEvent::Removed { id } => container_entry(pod, name).dead.retain(|d| *d != id),
     }
 }
 
@@ -97,7 +97,14 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
     true
 }
 
-fn start_failed(pod: &mut Pod, name: &str, stage: StartStage, message: String, policy: &NodePolicy, now: Timestamp) {
+fn start_failed(
+    pod: &mut Pod,
+    name: &str,
+    stage: StartFailureStage,
+    message: String,
+    policy: &NodePolicy,
+    now: Timestamp,
+) {
     let before = pod.container(name).start_failure.as_ref();
     // A running container, or one in backoff, has no pending start: the event is stale.
     if pod.container(name).is_running() || before.is_some_and(|f| after(f.at, f.delay) > now) {

@@ -1,7 +1,7 @@
 //! Image events.
 
 use super::record;
-use crate::{EventKind, ImageFact, NodePolicy, Pod, container::ImageState, status::format_duration, time::after};
+use crate::{EventKind, ImageEvent, NodePolicy, Pod, container::ImageState, status::format_duration, time::after};
 use api::{feature_gates::Gate, pod::image_volumes};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl RequiredImage {
     }
 }
 
-pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageEvent, policy: &NodePolicy, now: Timestamp) {
     let Some(required) = RequiredImage::find(pod, name, of) else {
         return;
     };
@@ -48,20 +48,20 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
     let resolved =
         |before: ImageState, image_ref| if required.volume { before } else { ImageState::Present { image_ref } };
     let state = match fact {
-        ImageFact::SecretsMissing { names } => return secrets_missing(pod, &names),
-        ImageFact::Pulling => {
+        ImageEvent::SecretsMissing { names } => return secrets_missing(pod, &names),
+        ImageEvent::Pulling => {
             record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), about);
             // The reason of the last failure stays visible during a retry.
             if matches!(before, ImageState::Failed { .. }) { before } else { ImageState::Pulling }
         }
-        ImageFact::Present { image_ref } => {
+        ImageEvent::Present { image_ref } => {
             let credentials_verified = policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
             let suffix = if credentials_verified { " and can be accessed by the pod" } else { "" };
             let text = format!("Container image {image:?} already present on machine{suffix}");
             record(pod, EventKind::Normal, "Pulled", text, about);
             resolved(before, image_ref)
         }
-        ImageFact::Pulled { image_ref, took, took_with_wait, size } => {
+        ImageEvent::Pulled { image_ref, took, took_with_wait, size } => {
             let (took, waited) = (format_duration(took), format_duration(took_with_wait));
             let text = format!(
                 "Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes."
@@ -70,14 +70,14 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageFact, poli
             resolved(before, image_ref)
         }
         _ if in_backoff => return,
-        ImageFact::PullFailed { error } => pull_failed(pod, &required, &error, policy, now),
-        ImageFact::MustPull => {
+        ImageEvent::PullFailed { error } => pull_failed(pod, &required, &error, policy, now),
+        ImageEvent::MustPull => {
             if !matches!(before, ImageState::Failed { .. }) {
                 record_backoff(pod, &required);
             }
             wait_for_pull(pod, &required, policy, now)
         }
-        ImageFact::Failed { reason, message } => {
+        ImageEvent::Failed { reason, message } => {
             let event_reason = if reason == "ErrImageNeverPull" { reason.as_str() } else { "InspectFailed" };
             record(pod, EventKind::Warning, event_reason, message.clone(), about);
             record(pod, EventKind::Warning, "Failed", format!("Error: {reason}"), Some(name));

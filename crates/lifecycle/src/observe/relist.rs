@@ -2,14 +2,14 @@
 
 use super::{container_entry, container_events, sandbox_events};
 use crate::{
-    ContainerView, ContainerViewState, NodePolicy, Pod, RuntimeView, SandboxView,
+    NodePolicy, Pod, RuntimeContainer, RuntimeContainerState, RuntimePodState, RuntimeSandbox,
     container::{EndedContainer, InstanceState},
     pod::{Sandbox, SandboxState},
 };
 use jiff::Timestamp;
 use std::cmp::Ordering;
 
-pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn observe(pod: &mut Pod, view: RuntimePodState, policy: &NodePolicy, now: Timestamp) {
     (pod.unseen, pod.unlisted) = (false, false);
     // The kubelet relists only when no start is in flight.
     pod.durable += pod.containers.values_mut().map(|c| u64::from(c.take_starting())).sum::<u64>();
@@ -31,15 +31,15 @@ pub(super) fn observe(pod: &mut Pod, view: RuntimeView, policy: &NodePolicy, now
     }
     for mut container in containers {
         if start_interrupted(pod, &container) {
-            container.state = ContainerViewState::Created;
+            container.state = RuntimeContainerState::Created;
         }
         adopt(pod, container, &view.sandboxes, policy, now);
     }
 }
 
 /// Returns whether the start failed without a report, because the kubelet exited or gave up. It is retried.
-fn start_interrupted(pod: &Pod, view: &ContainerView) -> bool {
-    let failed = matches!(&view.state, ContainerViewState::Exited(exit) if exit.never_ran());
+fn start_interrupted(pod: &Pod, view: &RuntimeContainer) -> bool {
+    let failed = matches!(&view.state, RuntimeContainerState::Exited(exit) if exit.never_ran());
     let known = pod.container(&view.name).current.as_ref();
     failed
         && known.is_none_or(|i| match i.attempt.cmp(&view.attempt) {
@@ -49,7 +49,7 @@ fn start_interrupted(pod: &Pod, view: &ContainerView) -> bool {
         })
 }
 
-fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
+fn sandboxes(pod: &mut Pod, view: &RuntimePodState, now: Timestamp) {
     for s in &view.sandboxes {
         match pod.sandboxes.iter().position(|known| known.id == s.id) {
             None => {
@@ -79,7 +79,7 @@ fn sandboxes(pod: &mut Pod, view: &RuntimeView, now: Timestamp) {
     pod.sandboxes.sort_by_key(|s| s.attempt);
 }
 
-fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: &NodePolicy, now: Timestamp) {
+fn adopt(pod: &mut Pod, view: RuntimeContainer, sandboxes: &[RuntimeSandbox], policy: &NodePolicy, now: Timestamp) {
     if pod.container_spec(&view.name).is_none() {
         return;
     }
@@ -97,24 +97,24 @@ fn adopt(pod: &mut Pod, view: ContainerView, sandboxes: &[SandboxView], policy: 
         instance.image = instance.image.take().or(view.image.spec);
     }
     match view.state {
-        ContainerViewState::Running { started_at } => {
+        RuntimeContainerState::Running { started_at } => {
             container_events::started(pod, &view.name, &view.id, started_at);
         }
-        ContainerViewState::Exited(exit) => container_events::exited(pod, &view.name, &view.id, exit, policy, now),
+        RuntimeContainerState::Exited(exit) => container_events::exited(pod, &view.name, &view.id, exit, policy, now),
         // Created and not started before the kubelet exited: the plan starts it.
-        ContainerViewState::Created | ContainerViewState::Unknown => {}
+        RuntimeContainerState::Created | RuntimeContainerState::Unknown => {}
     }
 }
 
 /// Adopts an older container: the previous one is kept for its logs, all others are removed.
-fn adopt_older(pod: &mut Pod, view: ContainerView) {
+fn adopt_older(pod: &mut Pod, view: RuntimeContainer) {
     let container = container_entry(pod, &view.name);
     if container.last.as_ref().is_some_and(|l| l.id == view.id) || container.dead.contains(&view.id) {
         return;
     }
     let is_previous = container.current.as_ref().is_some_and(|i| i.attempt == view.attempt + 1);
     match view.state {
-        ContainerViewState::Exited(exit) if is_previous && container.last.is_none() => {
+        RuntimeContainerState::Exited(exit) if is_previous && container.last.is_none() => {
             container.last = Some(EndedContainer { id: view.id, exit });
         }
         _ => container.dead.push(view.id),

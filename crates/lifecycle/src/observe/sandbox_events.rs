@@ -2,25 +2,25 @@
 
 use super::{failed_attempt, record};
 use crate::{
-    EventKind, NodePolicy, Pod, SandboxFact,
+    EventKind, NodePolicy, Pod, SandboxEvent,
     pod::{Sandbox, SandboxState},
 };
 use api::pod::ContainerKind;
 use jiff::Timestamp;
 use std::net::IpAddr;
 
-pub(super) fn observe(pod: &mut Pod, fact: SandboxFact, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn observe(pod: &mut Pod, fact: SandboxEvent, policy: &NodePolicy, now: Timestamp) {
     match fact {
-        SandboxFact::Ready { id, attempt, ips } => ready(pod, id, attempt, ips),
-        SandboxFact::Failed { message } => failed(pod, message, policy, now),
-        SandboxFact::Lost { id } => lost(pod, &id, now),
-        SandboxFact::Stopped { id } => {
+        SandboxEvent::Ready { id, attempt, ips } => ready(pod, id, attempt, ips),
+        SandboxEvent::Failed { message } => failed(pod, message, policy, now),
+        SandboxEvent::Lost { id } => lost(pod, &id, now),
+        SandboxEvent::Stopped { id } => {
             if let Some(s) = pod.sandboxes.iter_mut().find(|s| s.id == id && s.state != SandboxState::Stopped) {
                 s.state = SandboxState::Stopped;
                 pod.durable += 1;
             }
         }
-        SandboxFact::Removed { id } => {
+        SandboxEvent::Removed { id } => {
             pod.sandboxes.retain(|s| s.id != id);
             if pod.sandboxes.is_empty() {
                 // Its containers were removed with it.

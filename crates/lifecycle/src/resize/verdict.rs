@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Decision on a resize request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ResizeVerdict {
+pub enum ResizeDecision {
     /// It fits.
     Fits,
     /// Other Pods use the resources now.
@@ -22,7 +22,7 @@ pub enum ResizeVerdict {
 
 /// Decides whether the desired resources of the whole Pod fit; `used` is the sum of the other Pods on the node.
 #[must_use]
-pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> ResizeVerdict {
+pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> ResizeDecision {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or_default();
     // Upstream prints millicores and bytes.
     let units = |name: &str, a: Amount| if name == "cpu" { a.milli() } else { a.value() };
@@ -32,18 +32,18 @@ pub fn decide(desired: &Amounts, used: &Amounts, allocatable: &Amounts) -> Resiz
             let (desired, capacity) = (units(name, desired), units(name, capacity));
             let message =
                 format!("Node didn't have enough capacity: {name}, requested: {desired}, capacity: {capacity}");
-            return ResizeVerdict::Infeasible { message };
+            return ResizeDecision::Infeasible { message };
         }
     }
     for name in ["cpu", "memory"] {
         let (desired, used, capacity) = (amount(desired, name), amount(used, name), amount(allocatable, name));
-        if !desired.is_zero() && used.plus(desired) > capacity {
+        if !desired.is_zero() && used.saturating_add(desired) > capacity {
             let [desired, used, capacity] = [desired, used, capacity].map(|a| units(name, a));
             let message = format!(
                 "Node didn't have enough resource: {name}, requested: {desired}, used: {used}, capacity: {capacity}"
             );
-            return ResizeVerdict::Deferred { message };
+            return ResizeDecision::Deferred { message };
         }
     }
-    ResizeVerdict::Fits
+    ResizeDecision::Fits
 }

@@ -5,21 +5,22 @@ use api::pod::ContainerKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, PodStatus};
 use lifecycle::{
-    Action, ContainerExit, ContainerFact, ContainerViewState, Event, Hook, HookOutcome, ProbeKind, ProbeOutcome, plan,
+    Action, ContainerEvent, ContainerExit, Hook, HookOutcome, PodLifecycleEvent, ProbeKind, ProbeOutcome,
+    RuntimeContainerState, plan,
 };
 use std::time::Duration;
 
 impl Sim {
     /// Records what the checks need, independently of the state machine.
-    pub(super) fn record_event(&mut self, event: &Event) {
+    pub(super) fn record_event(&mut self, event: &PodLifecycleEvent) {
         let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
         let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
         let until = match event {
-            Event::Gone => Some(grace(2)),
-            Event::Updated(o) if o.metadata.deletion_timestamp.is_some() => {
+            PodLifecycleEvent::Removed => Some(grace(2)),
+            PodLifecycleEvent::Updated(o) if o.metadata.deletion_timestamp.is_some() => {
                 Some(grace(o.metadata.deletion_grace_period_seconds.unwrap_or(0)))
             }
-            Event::Evicted(e) => Some(grace(e.grace_seconds.map_or(own, i64::from))),
+            PodLifecycleEvent::Evicted(e) => Some(grace(e.grace_seconds.map_or(own, i64::from))),
             _ => None,
         };
         self.deadline = self.deadline.into_iter().chain(until).min();
@@ -32,7 +33,7 @@ impl Sim {
             }
         };
         match event {
-            Event::Probed { id, probe, outcome } => {
+            PodLifecycleEvent::Probed { id, probe, outcome } => {
                 let streak = self.failures.entry((id.clone(), *probe)).or_default();
                 match outcome {
                     ProbeOutcome::Failure(_) => *streak += 1,
@@ -40,23 +41,25 @@ impl Sim {
                     ProbeOutcome::Unknown(_) => {}
                 }
             }
-            Event::HookDone { hook: Hook::PostStart, outcome, .. } => self.hook_failed |= *outcome != HookOutcome::Done,
-            Event::Container { fact: ContainerFact::Reaped { id, exit }, .. }
+            PodLifecycleEvent::HookDone { hook: Hook::PostStart, outcome, .. } => {
+                self.hook_failed |= *outcome != HookOutcome::Done
+            }
+            PodLifecycleEvent::Container { fact: ContainerEvent::Reaped { id, exit }, .. }
                 if self.pod.running_since(id).is_some() =>
             {
                 ended(id, exit.code);
                 self.cleaning_up.insert(id.clone());
             }
-            Event::Container { fact: ContainerFact::Exited { id, exit }, .. } => {
+            PodLifecycleEvent::Container { fact: ContainerEvent::Exited { id, exit }, .. } => {
                 ended(id, exit.code);
                 self.cleaning_up.remove(id);
             }
-            Event::Container { fact: ContainerFact::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
-            Event::Relisted(view) => {
+            PodLifecycleEvent::Container { fact: ContainerEvent::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
+            PodLifecycleEvent::Relisted(view) => {
                 self.cleaning_up.clear();
                 for c in &view.containers {
                     // A container that never ran may be left from an interrupted start.
-                    if let ContainerViewState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
+                    if let RuntimeContainerState::Exited(exit @ ContainerExit { started_at: Some(_), .. }) = &c.state {
                         ended(&c.id, exit.code);
                     }
                 }
@@ -200,8 +203,8 @@ impl Sim {
 
     fn since(&self, id: &str) -> Option<Timestamp> {
         self.runtime.containers.iter().find(|c| c.id == id).and_then(|c| match &c.state {
-            ContainerViewState::Running { started_at } => Some(*started_at),
-            ContainerViewState::Exited(exit) => exit.started_at,
+            RuntimeContainerState::Running { started_at } => Some(*started_at),
+            RuntimeContainerState::Exited(exit) => exit.started_at,
             _ => None,
         })
     }
@@ -209,7 +212,8 @@ impl Sim {
     /// An ephemeral container is started once.
     fn check_ephemeral(&self, action: &Action) {
         let Action::StartContainer { container, attempt, .. } = action else { return };
-        let ephemeral = api::pod::ephemeral(self.api.spec.as_ref().unwrap()).iter().any(|c| c.name == *container);
+        let ephemeral =
+            api::pod::ephemeral_containers(self.api.spec.as_ref().unwrap()).iter().any(|c| c.name == *container);
         let is_terminated = || self.state(container).starts_with("terminated");
         assert!(!ephemeral || *attempt == 0 && !is_terminated(), "{container} is started again");
     }

@@ -2,7 +2,7 @@
 
 use super::Runtime;
 use jiff::Timestamp;
-use lifecycle::{Action, ContainerViewState, Event, Hook, HookOutcome, ProbeKind, ProbeOutcome};
+use lifecycle::{Action, Hook, HookOutcome, PodLifecycleEvent, ProbeKind, ProbeOutcome, RuntimeContainerState};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Outcomes by container and probe, each from a second of the container's life on.
@@ -15,7 +15,7 @@ pub(crate) type HookScripts = BTreeMap<(String, Hook), (u64, HookOutcome)>;
 pub(crate) struct Pending {
     pub(crate) at: Timestamp,
     pub(crate) key: String,
-    pub(crate) event: Event,
+    pub(crate) event: PodLifecycleEvent,
 }
 
 pub(crate) fn refused() -> ProbeOutcome {
@@ -23,9 +23,9 @@ pub(crate) fn refused() -> ProbeOutcome {
 }
 
 impl Runtime {
-    pub(super) fn probe(&mut self, name: &str, id: &str, probe: ProbeKind, now: Timestamp) -> Event {
+    pub(super) fn probe(&mut self, name: &str, id: &str, probe: ProbeKind, now: Timestamp) -> PodLifecycleEvent {
         let started = self.containers.iter().find(|c| c.id == id).and_then(|c| match &c.state {
-            ContainerViewState::Running { started_at } => Some(*started_at),
+            RuntimeContainerState::Running { started_at } => Some(*started_at),
             _ => None,
         });
         let scripted = |since: Timestamp| {
@@ -40,7 +40,7 @@ impl Runtime {
         };
         let outcome = if self.probe_failures > 0 { refused() } else { outcome };
         self.probe_failures = self.probe_failures.saturating_sub(1);
-        Event::Probed { id: id.to_owned(), probe, outcome }
+        PodLifecycleEvent::Probed { id: id.to_owned(), probe, outcome }
     }
 
     pub(super) fn run_hook(
@@ -50,7 +50,7 @@ impl Runtime {
         hook: Hook,
         timeout: Option<Duration>,
         now: Timestamp,
-    ) -> Vec<Event> {
+    ) -> Vec<PodLifecycleEvent> {
         let Action::RunHook { container, .. } = action else { return Vec::new() };
         let (seconds, mut outcome) =
             self.hooks.get(&(container.clone(), hook)).cloned().unwrap_or((0, HookOutcome::Done));
@@ -62,7 +62,7 @@ impl Runtime {
             self.hook_failures -= 1;
             outcome = HookOutcome::Failed("secret".to_owned());
         }
-        let event = Event::HookDone { id: id.to_owned(), hook, outcome };
+        let event = PodLifecycleEvent::HookDone { id: id.to_owned(), hook, outcome };
         if duration.is_zero() {
             return vec![event];
         }
@@ -70,7 +70,7 @@ impl Runtime {
         Vec::new()
     }
 
-    pub(super) fn finished_hooks(&mut self, now: Timestamp) -> Vec<(String, Event)> {
+    pub(super) fn finished_hooks(&mut self, now: Timestamp) -> Vec<(String, PodLifecycleEvent)> {
         let (finished, pending) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.at <= now);
         self.pending = pending;
         let finished: Vec<Pending> = finished;

@@ -4,7 +4,8 @@ use super::Sim;
 use api::pod::ContainerKind;
 use jiff::Timestamp;
 use lifecycle::{
-    Action, ContainerFact, ContainerViewState, Event, ResizeVerdict, SandboxFact, StartStage, plan, status,
+    Action, ContainerEvent, PodLifecycleEvent, ResizeDecision, RuntimeContainerState, SandboxEvent, StartFailureStage,
+    plan, status,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -88,9 +89,9 @@ pub(crate) struct Interleaver {
     /// Actions in flight.
     pub(crate) in_flight: Vec<Action>,
     /// Events that are not delivered yet.
-    pub(crate) undelivered: Vec<Event>,
+    pub(crate) undelivered: Vec<PodLifecycleEvent>,
     /// Delivered events that identify their object.
-    delivered: Vec<Event>,
+    delivered: Vec<PodLifecycleEvent>,
 }
 
 impl Interleaver {
@@ -128,30 +129,32 @@ impl Interleaver {
         Self { sim, in_flight: Vec::new(), undelivered: Vec::new(), delivered: Vec::new() }
     }
 
-    pub(crate) fn deliver(&mut self, fact: Event) {
+    pub(crate) fn deliver(&mut self, fact: PodLifecycleEvent) {
         // `Reaped` of a container that is not known to run is ignored; its repetition may not be.
         let is_accepted = match &fact {
-            Event::Container { fact: ContainerFact::Reaped { id, .. }, .. } => self.sim.pod.running_since(id).is_some(),
+            PodLifecycleEvent::Container { fact: ContainerEvent::Reaped { id, .. }, .. } => {
+                self.sim.pod.running_since(id).is_some()
+            }
             _ => true,
         };
         let has_identity = is_accepted
             && matches!(
                 &fact,
-                Event::Container {
-                    fact: ContainerFact::Created { .. }
-                        | ContainerFact::Started { .. }
-                        | ContainerFact::Reaped { .. }
-                        | ContainerFact::Exited { .. }
-                        | ContainerFact::Removed { .. },
+                PodLifecycleEvent::Container {
+                    fact: ContainerEvent::Created { .. }
+                        | ContainerEvent::Started { .. }
+                        | ContainerEvent::Reaped { .. }
+                        | ContainerEvent::Exited { .. }
+                        | ContainerEvent::Removed { .. },
                     ..
-                } | Event::Sandbox(
-                    SandboxFact::Ready { .. }
-                        | SandboxFact::Stopped { .. }
-                        | SandboxFact::Lost { .. }
-                        | SandboxFact::Removed { .. }
-                ) | Event::Admission(_)
-                    | Event::Done(_)
-                    | Event::HookDone { .. }
+                } | PodLifecycleEvent::Sandbox(
+                    SandboxEvent::Ready { .. }
+                        | SandboxEvent::Stopped { .. }
+                        | SandboxEvent::Lost { .. }
+                        | SandboxEvent::Removed { .. }
+                ) | PodLifecycleEvent::Admission(_)
+                    | PodLifecycleEvent::ActionSucceeded(_)
+                    | PodLifecycleEvent::HookDone { .. }
             );
         self.sim.observe(fact.clone());
         if has_identity {
@@ -215,7 +218,7 @@ impl Interleaver {
     }
 
     /// Completes a stop once its container has exited; the runtime reports the exit, too.
-    pub(crate) fn stopped(&mut self, id: &str) -> Option<Event> {
+    pub(crate) fn stopped(&mut self, id: &str) -> Option<PodLifecycleEvent> {
         let container = self.sim.runtime.containers.iter_mut().find(|c| c.id == *id)?;
         if let Some(end) = container.end.as_mut() {
             end.0 = self.sim.now;
@@ -225,7 +228,7 @@ impl Interleaver {
             .iter()
             .rev()
             .find(
-                |f| matches!(f, Event::Container { fact: ContainerFact::Exited { id: ended, .. }, .. } if ended == id),
+                |f| matches!(f, PodLifecycleEvent::Container { fact: ContainerEvent::Exited { id: ended, .. }, .. } if ended == id),
             )
             .cloned()
     }
@@ -261,13 +264,13 @@ impl Interleaver {
             Step::Relist if self.sim.begun.is_empty() => self.relist_twice(),
             Step::Fault(n) => match n {
                 0 => self.sim.runtime.image_failures.push_back(("ErrImagePull", "no")),
-                1 => self.sim.runtime.start_failures.push_back((StartStage::Create, "no")),
-                2 => self.sim.runtime.start_failures.push_back((StartStage::Start, "no")),
+                1 => self.sim.runtime.start_failures.push_back((StartFailureStage::Create, "no")),
+                2 => self.sim.runtime.start_failures.push_back((StartFailureStage::Start, "no")),
                 4 => self.sim.runtime.hook_failures += 1,
                 5 => self.sim.runtime.probe_failures += 1,
                 6 => self.sim.runtime.probe_failures += 20,
                 7 => self.sim.runtime.resize_failures.push_back("no"),
-                8 => self.sim.runtime.verdicts.push_back(ResizeVerdict::Deferred { message: "no".to_owned() }),
+                8 => self.sim.runtime.verdicts.push_back(ResizeDecision::Deferred { message: "no".to_owned() }),
                 _ => self.sim.runtime.sandbox_failures += 1,
             },
             Step::Restart(done, checkpoint) => self.restart(*done, *checkpoint),
@@ -280,7 +283,7 @@ impl Interleaver {
             Step::Delete(grace) if self.sim.in_api => self.sim.request_deletion(*grace),
             Step::ForceDelete if self.sim.in_api => {
                 self.sim.in_api = false;
-                self.sim.observe(Event::Gone);
+                self.sim.observe(PodLifecycleEvent::Removed);
             }
             Step::NewImage(n) if self.sim.in_api => self.sim.set_image(*n),
             Step::Resize(n, size) if self.sim.in_api => {
@@ -297,7 +300,7 @@ impl Interleaver {
             Step::LoseSandbox => {
                 if let Some(s) = self.sim.runtime.sandboxes.iter_mut().find(|s| s.ready) {
                     s.ready = false;
-                    self.undelivered.push(Event::Sandbox(SandboxFact::Lost { id: s.id.clone() }));
+                    self.undelivered.push(PodLifecycleEvent::Sandbox(SandboxEvent::Lost { id: s.id.clone() }));
                 }
             }
             Step::LoseContainer(n) => {
@@ -317,7 +320,7 @@ impl Interleaver {
             .runtime
             .containers
             .iter_mut()
-            .filter(|c| matches!(c.state, ContainerViewState::Running { .. }))
+            .filter(|c| matches!(c.state, RuntimeContainerState::Running { .. }))
             .collect();
         let count = running.len().max(1);
         if let Some(c) = running.get_mut(n % count) {

@@ -18,8 +18,8 @@ pub(crate) use runtime::{OnStop, Run, Runtime, image_of};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod as ApiPod, PodStatus};
 use lifecycle::{
-    Action, ActionKey, Event, Eviction, History, Hook, HookOutcome, NodePolicy, Pod, PodEvent, ProbeKind, ProbeOutcome,
-    ResizeVerdict, SandboxFact, observe, plan, replay, status,
+    Action, ActionKey, Eviction, History, Hook, HookOutcome, NodePolicy, Pod, PodEvent, PodLifecycleEvent, ProbeKind,
+    ProbeOutcome, ResizeDecision, SandboxEvent, observe, plan, replay, status,
 };
 use serde_json::{Value, json};
 use std::{
@@ -154,9 +154,9 @@ impl Sim {
     }
 
     /// Applies an event and checks the invariants.
-    pub(crate) fn observe(&mut self, event: Event) {
-        self.stopping |= matches!(&event, Event::Gone | Event::Evicted(_))
-            || matches!(&event, Event::Updated(o) if o.metadata.deletion_timestamp.is_some());
+    pub(crate) fn observe(&mut self, event: PodLifecycleEvent) {
+        self.stopping |= matches!(&event, PodLifecycleEvent::Removed | PodLifecycleEvent::Evicted(_))
+            || matches!(&event, PodLifecycleEvent::Updated(o) if o.metadata.deletion_timestamp.is_some());
         self.record_event(&event);
         if let Some(history) = &mut self.history {
             history.push(&event, &self.policy, self.now);
@@ -207,7 +207,7 @@ impl Sim {
         self.check_hook(action);
         if let Action::StartContainer { container, .. } = action {
             self.runtime.images.extend(self.pod.spec_of(container).map(image_of));
-            self.observe(Event::Begun(action.key()));
+            self.observe(PodLifecycleEvent::ActionStarted(action.key()));
         }
     }
 
@@ -224,17 +224,17 @@ impl Sim {
     }
 
     /// Executes an action and returns its events.
-    pub(crate) fn answer(&mut self, action: &Action) -> Vec<Event> {
+    pub(crate) fn answer(&mut self, action: &Action) -> Vec<PodLifecycleEvent> {
         match action {
             Action::Record(event) => {
                 self.events.push(event.clone());
-                vec![Event::Done(action.key())]
+                vec![PodLifecycleEvent::ActionSucceeded(action.key())]
             }
             Action::DeleteFromApi => {
                 assert!(matches!(self.api_phase(), "Succeeded" | "Failed"), "deleted before its phase was terminal");
                 assert!(!self.runtime.any_running(), "deleted while something runs");
                 self.in_api = false;
-                vec![Event::Done(action.key()), Event::Gone]
+                vec![PodLifecycleEvent::ActionSucceeded(action.key()), PodLifecycleEvent::Removed]
             }
             Action::Forget => {
                 assert!(self.runtime.sandboxes.is_empty() && self.runtime.containers.is_empty(), "forgotten too early");
@@ -242,14 +242,14 @@ impl Sim {
                 Vec::new()
             }
             Action::DecideResize { generation, .. } => {
-                let verdict = self.runtime.verdicts.pop_front().unwrap_or(ResizeVerdict::Fits);
-                vec![Event::ResizeDecided { generation: *generation, verdict }]
+                let verdict = self.runtime.verdicts.pop_front().unwrap_or(ResizeDecision::Fits);
+                vec![PodLifecycleEvent::ResizeDecided { generation: *generation, verdict }]
             }
             Action::ActuateResources { .. } => vec![match self.runtime.resize_failures.pop_front() {
-                Some(message) => Event::ResourcesFailed { message: message.to_owned() },
+                Some(message) => PodLifecycleEvent::ResourcesFailed { message: message.to_owned() },
                 None => {
                     let ids = self.pod.to_update().into_iter().map(|(_, id)| id).collect();
-                    Event::ResourcesActuated { ids, allocation: self.pod.allocation() }
+                    PodLifecycleEvent::ResourcesActuated { ids, allocation: self.pod.allocation() }
                 }
             }],
             _ => self.runtime.execute(action, self.now),
@@ -267,8 +267,8 @@ impl Sim {
         self.check_transitions(&status);
         self.shown = Some(status.clone());
         self.api.status = Some(status.clone());
-        self.observe(Event::StatusWritten(Box::new(status)));
-        self.observe(Event::Updated(Arc::new(self.api.clone())));
+        self.observe(PodLifecycleEvent::StatusWritten(Box::new(status)));
+        self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
     }
 
     /// Advances the time and executes what becomes due.
@@ -306,7 +306,7 @@ impl Sim {
         found.resources = Some(serde_json::from_value(resources.clone()).unwrap());
         *self.api.metadata.generation.as_mut().unwrap() += 1;
         self.resized = true;
-        self.observe(Event::Updated(Arc::new(self.api.clone())));
+        self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
     }
 
     /// Deletes the Pod with this grace period.
@@ -321,7 +321,7 @@ impl Sim {
         let added = EphemeralContainer { name: name.to_owned(), image: Some("i".to_owned()), ..Default::default() };
         if !list.contains(&added) {
             list.push(added);
-            self.observe(Event::Updated(Arc::new(self.api.clone())));
+            self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
         }
     }
 
@@ -329,13 +329,13 @@ impl Sim {
         let meta = &mut self.api.metadata;
         meta.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
         meta.deletion_grace_period_seconds = Some(grace);
-        self.observe(Event::Updated(Arc::new(self.api.clone())));
+        self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
     }
 
     /// Force-deletes the Pod.
     pub(crate) fn force_delete(&mut self) {
         self.in_api = false;
-        self.observe(Event::Gone);
+        self.observe(PodLifecycleEvent::Removed);
         self.settle();
     }
 
@@ -345,7 +345,7 @@ impl Sim {
     }
 
     pub(crate) fn request_eviction(&mut self, grace_seconds: Option<u32>) {
-        self.observe(Event::Evicted(Eviction {
+        self.observe(PodLifecycleEvent::Evicted(Eviction {
             reason: "Evicted".to_owned(),
             message: "The node was low on resource: memory.".to_owned(),
             grace_seconds,
@@ -360,14 +360,14 @@ impl Sim {
         spec.containers[0].image = Some(format!("image-{n}"));
         self.runtime.never.remove(&spec.containers[0].name);
         self.expects_spec_kills = true;
-        self.observe(Event::Updated(Arc::new(self.api.clone())));
+        self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
     }
 
     pub(crate) fn lose_sandbox(&mut self) {
         let sandbox = self.runtime.sandboxes.iter_mut().rfind(|s| s.ready).unwrap();
         sandbox.ready = false;
         let id = sandbox.id.clone();
-        self.observe(Event::Sandbox(SandboxFact::Lost { id }));
+        self.observe(PodLifecycleEvent::Sandbox(SandboxEvent::Lost { id }));
         self.settle();
     }
 
@@ -402,7 +402,7 @@ impl Sim {
             self.deadline = None;
             // Nor a cleanup in progress; a relist finds it.
             self.cleaning_up.clear();
-            self.record_event(&Event::Updated(Arc::new(self.api.clone())));
+            self.record_event(&PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
         }
         self.pod = if from_api {
             Pod::new(Arc::new(self.api.clone()), self.now)
@@ -410,7 +410,7 @@ impl Sim {
             serde_json::from_str(&serde_json::to_string(&self.saved.1).unwrap()).unwrap()
         };
         self.history = self.history.as_ref().map(|_| History::new(&self.pod));
-        self.observe(Event::KubeletStarted { at: self.now, random: self.random });
+        self.observe(PodLifecycleEvent::KubeletStarted { at: self.now, random: self.random });
         self.check();
     }
 
@@ -420,7 +420,7 @@ impl Sim {
         let lines = history.lines(&self.pod, &self.policy, self.now);
         let dump: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
         let replayed = replay(&dump).unwrap();
-        assert_eq!(replayed.again, replayed.told);
+        assert_eq!(replayed.replayed, replayed.recorded);
     }
 
     pub(crate) fn saved(&self) -> &Pod {
@@ -434,7 +434,7 @@ impl Sim {
 
     /// Delivers an event without effect, to apply what the time has decided.
     pub(crate) fn tick(&mut self) {
-        self.observe(Event::Done(ActionKey("nothing".to_owned())));
+        self.observe(PodLifecycleEvent::ActionSucceeded(ActionKey("nothing".to_owned())));
     }
 
     fn skip(&mut self, seconds: u64) {
@@ -444,6 +444,6 @@ impl Sim {
 
     pub(crate) fn relist(&mut self) {
         let view = self.runtime.view();
-        self.observe(Event::Relisted(view));
+        self.observe(PodLifecycleEvent::Relisted(view));
     }
 }

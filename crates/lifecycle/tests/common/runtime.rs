@@ -4,8 +4,8 @@ use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{
-    Action, Admission, ContainerExit, ContainerFact, ContainerView, ContainerViewState, Event, ImageFact,
-    ResizeVerdict, RuntimeImage, RuntimeView, SandboxFact, SandboxView, StartStage, VolumesFact,
+    Action, Admission, ContainerEvent, ContainerExit, ImageEvent, PodLifecycleEvent, ResizeDecision, RuntimeContainer,
+    RuntimeContainerState, RuntimeImage, RuntimePodState, RuntimeSandbox, SandboxEvent, StartFailureStage, VolumeEvent,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -47,7 +47,7 @@ pub(crate) struct FakeContainer {
     pub(crate) sandbox: String,
     /// Image in the spec at creation; `None` if the test created it.
     image: Option<String>,
-    pub(crate) state: ContainerViewState,
+    pub(crate) state: RuntimeContainerState,
     /// Time, code and reason of its scheduled exit.
     pub(crate) end: Option<(Timestamp, i32, &'static str)>,
 }
@@ -79,11 +79,11 @@ pub(crate) struct Runtime {
     pub(crate) requires_pull: bool,
     /// Image volume that fails instead of the container's own image.
     pub(crate) failing_volume: Option<String>,
-    pub(crate) start_failures: VecDeque<(StartStage, &'static str)>,
+    pub(crate) start_failures: VecDeque<(StartFailureStage, &'static str)>,
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
     /// Resize decisions and actuation failures to return first.
-    pub(crate) verdicts: VecDeque<ResizeVerdict>,
+    pub(crate) verdicts: VecDeque<ResizeDecision>,
     pub(crate) resize_failures: VecDeque<&'static str>,
     /// Number of probes and hooks that fail first.
     pub(crate) probe_failures: u32,
@@ -113,16 +113,16 @@ impl Runtime {
     }
 
     pub(crate) fn any_running(&self) -> bool {
-        self.containers.iter().any(|c| matches!(c.state, ContainerViewState::Running { .. }))
+        self.containers.iter().any(|c| matches!(c.state, RuntimeContainerState::Running { .. }))
     }
 
     pub(crate) fn running(&self) -> usize {
-        self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).count()
+        self.containers.iter().filter(|c| matches!(c.state, RuntimeContainerState::Running { .. })).count()
     }
 
-    pub(crate) fn execute(&mut self, action: &Action, now: Timestamp) -> Vec<Event> {
+    pub(crate) fn execute(&mut self, action: &Action, now: Timestamp) -> Vec<PodLifecycleEvent> {
         match action {
-            Action::Admit => vec![Event::Admission(match self.rejection {
+            Action::Admit => vec![PodLifecycleEvent::Admission(match self.rejection {
                 None => Admission::Admitted,
                 Some((reason, message)) => {
                     Admission::Rejected { reason: reason.to_owned(), message: message.to_owned() }
@@ -130,45 +130,48 @@ impl Runtime {
             })],
             Action::MountVolumes if self.volume_failures > 0 => {
                 self.volume_failures -= 1;
-                vec![Event::Volumes(VolumesFact::Failed {
+                vec![PodLifecycleEvent::Volumes(VolumeEvent::Failed {
                     messages: vec!["no such volume".to_owned(), "no such file".to_owned()],
                 })]
             }
-            Action::MountVolumes => vec![Event::Volumes(VolumesFact::Mounted)],
-            Action::UnmountVolumes => vec![Event::Volumes(VolumesFact::Unmounted)],
-            Action::CreateSandbox { attempt } => vec![Event::Sandbox(self.create_sandbox(*attempt))],
+            Action::MountVolumes => vec![PodLifecycleEvent::Volumes(VolumeEvent::Mounted)],
+            Action::UnmountVolumes => vec![PodLifecycleEvent::Volumes(VolumeEvent::Unmounted)],
+            Action::CreateSandbox { attempt } => vec![PodLifecycleEvent::Sandbox(self.create_sandbox(*attempt))],
             Action::StopSandbox { id } => {
                 let mut facts = self.kill_all(id, now);
                 self.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.ready = false);
-                facts.push(Event::Sandbox(SandboxFact::Stopped { id: id.clone() }));
+                facts.push(PodLifecycleEvent::Sandbox(SandboxEvent::Stopped { id: id.clone() }));
                 facts
             }
             Action::RemoveSandbox { id } => {
                 self.sandboxes.retain(|s| s.id != *id);
                 self.containers.retain(|c| c.sandbox != *id);
-                vec![Event::Sandbox(SandboxFact::Removed { id: id.clone() })]
+                vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id: id.clone() })]
             }
             Action::EnsureImage { container, image, pull } => {
                 let fact = self.ensure_image(*pull);
-                let is_present = matches!(fact, ImageFact::Present { .. } | ImageFact::Pulled { .. });
+                let is_present = matches!(fact, ImageEvent::Present { .. } | ImageEvent::Pulled { .. });
                 let image = self.failing_volume.as_ref().filter(|_| !is_present).unwrap_or(image).clone();
-                vec![Event::Image { container: container.clone(), image, fact }]
+                vec![PodLifecycleEvent::Image { container: container.clone(), image, fact }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
                 let facts = self.start(container, *attempt, sandbox, now);
-                facts.into_iter().map(|fact| Event::Container { container: container.clone(), fact }).collect()
+                facts
+                    .into_iter()
+                    .map(|fact| PodLifecycleEvent::Container { container: container.clone(), fact })
+                    .collect()
             }
             Action::StopContainer { container, id, grace, .. } => {
                 self.stop(container, id, *grace, now);
                 let known = self.containers.iter().any(|c| c.id == *id);
-                let lost = ContainerFact::Lost { id: id.clone() };
-                let fact = (!known).then(|| Event::Container { container: container.clone(), fact: lost });
+                let lost = ContainerEvent::Lost { id: id.clone() };
+                let fact = (!known).then(|| PodLifecycleEvent::Container { container: container.clone(), fact: lost });
                 fact.into_iter().collect()
             }
             Action::RemoveContainer { container, id } => {
                 self.containers.retain(|c| c.id != *id);
-                let fact = ContainerFact::Removed { id: id.clone() };
-                vec![Event::Container { container: container.clone(), fact }]
+                let fact = ContainerEvent::Removed { id: id.clone() };
+                vec![PodLifecycleEvent::Container { container: container.clone(), fact }]
             }
             Action::Probe { container, id, probe, .. } => vec![self.probe(container, id, *probe, now)],
             Action::RunHook { id, hook, timeout, .. } => self.run_hook(action, id, *hook, *timeout, now),
@@ -176,72 +179,72 @@ impl Runtime {
         }
     }
 
-    fn ensure_image(&mut self, pull: bool) -> ImageFact {
+    fn ensure_image(&mut self, pull: bool) -> ImageEvent {
         if self.requires_pull && !pull {
-            return ImageFact::MustPull;
+            return ImageEvent::MustPull;
         }
         let Some((reason, message)) = self.image_failures.front().copied() else {
-            return ImageFact::Present { image_ref: "sha".to_owned() };
+            return ImageEvent::Present { image_ref: "sha".to_owned() };
         };
         let refused = ["ErrImageNeverPull", "InvalidImageName", "ImageInspectError"].contains(&reason);
         if !pull && !refused {
-            return ImageFact::MustPull;
+            return ImageEvent::MustPull;
         }
         self.image_failures.pop_front();
         match reason {
-            _ if refused => ImageFact::Failed { reason: reason.to_owned(), message: message.to_owned() },
-            "ErrImagePull" => ImageFact::PullFailed { error: message.to_owned() },
-            named => ImageFact::PullFailed { error: format!("{named}: {message}") },
+            _ if refused => ImageEvent::Failed { reason: reason.to_owned(), message: message.to_owned() },
+            "ErrImagePull" => ImageEvent::PullFailed { error: message.to_owned() },
+            named => ImageEvent::PullFailed { error: format!("{named}: {message}") },
         }
     }
 
-    fn create_sandbox(&mut self, attempt: u32) -> SandboxFact {
+    fn create_sandbox(&mut self, attempt: u32) -> SandboxEvent {
         if self.sandbox_failures > 0 {
             self.sandbox_failures -= 1;
-            return SandboxFact::Failed { message: "no network".to_owned() };
+            return SandboxEvent::Failed { message: "no network".to_owned() };
         }
         if self.sandboxes.iter().any(|s| s.attempt == attempt) {
-            return SandboxFact::Failed { message: "its name is taken".to_owned() };
+            return SandboxEvent::Failed { message: "its name is taken".to_owned() };
         }
         assert!(!self.sandboxes.iter().any(|s| s.ready), "a second sandbox beside a ready one");
         let id = self.id("sandbox");
         self.sandboxes.push(FakeSandbox { id: id.clone(), attempt, ready: true });
-        SandboxFact::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
+        SandboxEvent::Ready { id, attempt, ips: vec!["10.0.0.2".parse().unwrap()] }
     }
 
     /// Starts a container as the kubelet does: an existing container of the attempt is adopted.
-    fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerFact> {
-        let no_sandbox = (StartStage::Create, "the sandbox is not there");
+    fn start(&mut self, name: &str, attempt: u32, sandbox: &str, now: Timestamp) -> Vec<ContainerEvent> {
+        let no_sandbox = (StartFailureStage::Create, "the sandbox is not there");
         let has_sandbox = self.sandboxes.iter().any(|s| s.id == *sandbox && s.ready);
         let failure = if has_sandbox { self.start_failures.pop_front() } else { Some(no_sandbox) };
-        if let Some((stage @ (StartStage::Config | StartStage::Create), message)) = failure {
-            return vec![ContainerFact::StartFailed { stage, message: message.to_owned() }];
+        if let Some((stage @ (StartFailureStage::Config | StartFailureStage::Create), message)) = failure {
+            return vec![ContainerEvent::StartFailed { stage, message: message.to_owned() }];
         }
         // Except a container whose start was aborted.
         let was_aborted =
-            |c: &FakeContainer| matches!(&c.state, ContainerViewState::Exited(e) if e.started_at.is_none());
+            |c: &FakeContainer| matches!(&c.state, RuntimeContainerState::Exited(e) if e.started_at.is_none());
         self.containers.retain(|c| c.name != name || c.attempt != attempt || !was_aborted(c));
         let at = match self.containers.iter().position(|c| c.name == name && c.attempt == attempt) {
             Some(at) => at,
             None => self.create(name, attempt, sandbox),
         };
         let id = self.containers[at].id.clone();
-        let created = ContainerFact::Created {
+        let created = ContainerEvent::Created {
             id: id.clone(),
             attempt,
             image: self.containers[at].runtime_image(),
             stop_signal: Some("SIGTERM".to_owned()),
         };
         if let Some((stage, message)) = failure {
-            return vec![created, ContainerFact::StartFailed { stage, message: message.to_owned() }];
+            return vec![created, ContainerEvent::StartFailed { stage, message: message.to_owned() }];
         }
-        if self.containers[at].state == ContainerViewState::Created {
+        if self.containers[at].state == RuntimeContainerState::Created {
             self.run(at, now);
         }
-        if let ContainerViewState::Exited(exit) = &self.containers[at].state {
-            return vec![created, ContainerFact::Exited { id, exit: exit.clone() }];
+        if let RuntimeContainerState::Exited(exit) = &self.containers[at].state {
+            return vec![created, ContainerEvent::Exited { id, exit: exit.clone() }];
         }
-        vec![created, ContainerFact::Started { id, at: now }]
+        vec![created, ContainerEvent::Started { id, at: now }]
     }
 
     pub(crate) fn create(&mut self, name: &str, attempt: u32, sandbox: &str) -> usize {
@@ -254,15 +257,18 @@ impl Runtime {
             attempt,
             sandbox,
             image,
-            state: ContainerViewState::Created,
+            state: RuntimeContainerState::Created,
             end: None,
         });
         self.containers.len() - 1
     }
 
     fn run(&mut self, at: usize, now: Timestamp) {
-        let others =
-            self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. })).map(|c| &c.name);
+        let others = self
+            .containers
+            .iter()
+            .filter(|c| matches!(c.state, RuntimeContainerState::Running { .. }))
+            .map(|c| &c.name);
         assert!(!others.into_iter().any(|n| *n == self.containers[at].name), "two containers of one name run at once");
         let container = &mut self.containers[at];
         let runs = self.scripts.get(&container.name).map(Vec::as_slice).unwrap_or_default();
@@ -278,14 +284,14 @@ impl Runtime {
         container.end = match run {
             Run::Forever => None,
             Run::CannotStart => {
-                container.state = ContainerViewState::Exited(start_error);
+                container.state = RuntimeContainerState::Exited(start_error);
                 return;
             }
             Run::Ends(seconds, 0) => Some((after(seconds), 0, "Completed")),
             Run::Ends(seconds, code) => Some((after(seconds), code, "Error")),
             Run::OutOfMemory(seconds) => Some((after(seconds), 137, "OOMKilled")),
         };
-        container.state = ContainerViewState::Running { started_at: now };
+        container.state = RuntimeContainerState::Running { started_at: now };
     }
 
     fn stop(&mut self, name: &str, id: &str, grace: Duration, now: Timestamp) {
@@ -302,7 +308,7 @@ impl Runtime {
         }
     }
 
-    fn kill_all(&mut self, sandbox: &str, now: Timestamp) -> Vec<Event> {
+    fn kill_all(&mut self, sandbox: &str, now: Timestamp) -> Vec<PodLifecycleEvent> {
         for c in self.containers.iter_mut().filter(|c| c.sandbox == sandbox) {
             c.end = Some((now, 137, "Error"));
         }
@@ -310,15 +316,15 @@ impl Runtime {
     }
 
     pub(crate) fn next_end(&self) -> Option<Timestamp> {
-        let running = self.containers.iter().filter(|c| matches!(c.state, ContainerViewState::Running { .. }));
+        let running = self.containers.iter().filter(|c| matches!(c.state, RuntimeContainerState::Running { .. }));
         running.filter_map(|c| Some(c.end?.0)).chain(self.pending.iter().map(|p| p.at)).min()
     }
 
     /// Processes exits that are due. Returns events with the key prefixes of the actions that they complete.
-    pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, Event)> {
+    pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, PodLifecycleEvent)> {
         let mut facts = self.finished_hooks(now);
         for c in &mut self.containers {
-            let (ContainerViewState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
+            let (RuntimeContainerState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
                 continue;
             };
             if at > now {
@@ -331,23 +337,23 @@ impl Runtime {
                 started_at: Some(*started_at),
                 finished_at: at,
             };
-            c.state = ContainerViewState::Exited(exit.clone());
-            let early = ContainerFact::Reaped { id: c.id.clone(), exit: exit.clone() };
-            let fact = ContainerFact::Exited { id: c.id.clone(), exit };
+            c.state = RuntimeContainerState::Exited(exit.clone());
+            let early = ContainerEvent::Reaped { id: c.id.clone(), exit: exit.clone() };
+            let fact = ContainerEvent::Exited { id: c.id.clone(), exit };
             let all = self.reports_reaped.then_some(early).into_iter().chain([fact]);
-            facts.extend(
-                all.map(|fact| (format!("stop/{}/", c.id), Event::Container { container: c.name.clone(), fact })),
-            );
+            facts.extend(all.map(|fact| {
+                (format!("stop/{}/", c.id), PodLifecycleEvent::Container { container: c.name.clone(), fact })
+            }));
         }
         facts
     }
 
-    pub(crate) fn view(&self) -> RuntimeView {
-        RuntimeView {
+    pub(crate) fn view(&self) -> RuntimePodState {
+        RuntimePodState {
             sandboxes: self
                 .sandboxes
                 .iter()
-                .map(|s| SandboxView {
+                .map(|s| RuntimeSandbox {
                     id: s.id.clone(),
                     attempt: s.attempt,
                     ready: s.ready,
@@ -357,7 +363,7 @@ impl Runtime {
             containers: self
                 .containers
                 .iter()
-                .map(|c| ContainerView {
+                .map(|c| RuntimeContainer {
                     id: c.id.clone(),
                     name: c.name.clone(),
                     attempt: c.attempt,

@@ -5,7 +5,7 @@ use api::{
     resources::{self, Amounts},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
-use lifecycle::{Admission, NodeView, Pressure, Verdict, admit};
+use lifecycle::{Admission, AdmissionDecision, AdmissionNodeInfo, NodePressure, admit};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn allocatable() -> Amounts {
 #[derive(Default)]
 struct NodeState {
     others: Vec<Value>,
-    pressures: Vec<Pressure>,
+    pressures: Vec<NodePressure>,
     without_node: bool,
     shutting_down: bool,
     apparmor: bool,
@@ -48,7 +48,7 @@ fn admission(pod: &Pod, state: &NodeState) -> Option<(String, String)> {
     let node = (!state.without_node).then_some(&node);
     let (others, pressures) = (others.as_slice(), state.pressures.as_slice());
     let unsafe_sysctls = ["net.core.*".to_owned()];
-    let view = NodeView {
+    let view = AdmissionNodeInfo {
         name: "n",
         node,
         allocatable: &allocatable,
@@ -59,9 +59,9 @@ fn admission(pod: &Pod, state: &NodeState) -> Option<(String, String)> {
         apparmor: state.apparmor,
     };
     match admit(pod, &view) {
-        Verdict::Settled(Admission::Admitted) => None,
-        Verdict::Settled(Admission::Rejected { reason, message }) => Some((reason, message)),
-        Verdict::Preempts(preemption) => panic!("{preemption:?}"),
+        AdmissionDecision::Decided(Admission::Admitted) => None,
+        AdmissionDecision::Decided(Admission::Rejected { reason, message }) => Some((reason, message)),
+        AdmissionDecision::Preempts(preemption) => panic!("{preemption:?}"),
     }
 }
 
@@ -189,18 +189,19 @@ fn admission_without_node_object_checks_only_resources() {
 
 #[test]
 fn admission_rejects_pod_under_node_pressure() {
-    let under_pressure = |pressures: &[Pressure]| NodeState { pressures: pressures.to_vec(), ..NodeState::default() };
+    let under_pressure =
+        |pressures: &[NodePressure]| NodeState { pressures: pressures.to_vec(), ..NodeState::default() };
     let (best_effort, burstable) = (|| json!({}), || requesting(&json!({"memory": "1Mi"})));
-    let memory = under_pressure(&[Pressure::Memory]);
+    let memory = under_pressure(&[NodePressure::Memory]);
     check_rejected(best_effort(), &memory, "Evicted", "The node had condition: [MemoryPressure]. ");
     check_admitted(burstable(), &memory);
-    let disk = under_pressure(&[Pressure::Disk]);
+    let disk = under_pressure(&[NodePressure::Disk]);
     check_rejected(burstable(), &disk, "Evicted", "The node had condition: [DiskPressure]. ");
-    let both = under_pressure(&[Pressure::Disk, Pressure::Memory]);
+    let both = under_pressure(&[NodePressure::Disk, NodePressure::Memory]);
     check_rejected(burstable(), &both, "Evicted", "The node had condition: [DiskPressure MemoryPressure]. ");
     check_rejected(
         best_effort(),
-        &under_pressure(&[Pressure::Pid]),
+        &under_pressure(&[NodePressure::Pid]),
         "Evicted",
         "The node had condition: [PIDPressure]. ",
     );

@@ -1,7 +1,7 @@
 //! Restart backoff (`doBackOff`).
 
 use crate::common::{Run, Sim};
-use lifecycle::{BackoffPolicy, Event};
+use lifecycle::{BackoffPolicy, PodLifecycleEvent};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +54,7 @@ fn restart_backoff_resets_on_new_image() {
     sim.pass(40);
     assert_eq!((sim.starts("c"), sim.state("c")), (vec![0, 1, 12, 33], "waiting CrashLoopBackOff".to_owned()));
     sim.api.spec.as_mut().unwrap().containers[0].image = Some("other".to_owned());
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
     sim.pass(11);
     assert_eq!(sim.starts("c"), [0, 1, 12, 33, 40, 51]);
 }
@@ -105,7 +105,7 @@ fn failed_step_backoff_doubles_from_1s_to_60s() {
 
 #[test]
 fn failed_start_is_retried_under_any_restart_policy() {
-    use lifecycle::StartStage::{Config, Create, Start};
+    use lifecycle::StartFailureStage::{Config, Create, Start};
     for (stage, attempts) in [(Config, 0), (Create, 0), (Start, 2)] {
         for policy in ["Always", "OnFailure", "Never"] {
             let mut sim = Sim::of(policy, &["c"]);
@@ -124,7 +124,7 @@ fn restart_backoff_resets_on_new_resources() {
     let mut sim = Sim::new(spec).script("c", &[Run::Ends(1, 1)]);
     sim.pass(5);
     sim.api.spec.as_mut().unwrap().containers[0].resources = None;
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
     sim.pass(0);
     assert_eq!(sim.starts("c"), [0, 1, 5]);
 }

@@ -3,7 +3,7 @@
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
-use lifecycle::Event;
+use lifecycle::PodLifecycleEvent;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn readiness_gates_apply_after_containers_are_ready() {
         };
         let conditions = Some(vec![gate("example.com/a", a), gate("example.com/b", b)]);
         sim.api.status = Some(PodStatus { conditions, ..sim.status() });
-        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
         sim.condition("Ready")
     };
     assert_eq!(
@@ -124,7 +124,7 @@ fn status_and_conditions_have_the_observed_generation() {
     let mut sim = Sim::of("Always", &["c"]);
     sim.pass(1);
     sim.api.metadata.generation = Some(2);
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
     let status = sim.status();
     assert_eq!(status.observed_generation, Some(2));
     assert!(status.conditions.unwrap().iter().all(|c| c.observed_generation == Some(2)));

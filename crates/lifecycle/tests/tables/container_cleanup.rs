@@ -1,27 +1,27 @@
 //! Exits that are reported before the runtime finished its cleanup (`Reaped`, then `Exited`).
 
 use crate::common::{Run, Sim};
-use lifecycle::{ContainerExit, ContainerFact, Event, explain};
+use lifecycle::{ContainerEvent, ContainerExit, PodLifecycleEvent, explain};
 use serde_json::json;
 
-const REAPED: fn(String, ContainerExit) -> ContainerFact = |id, exit| ContainerFact::Reaped { id, exit };
-const EXITED: fn(String, ContainerExit) -> ContainerFact = |id, exit| ContainerFact::Exited { id, exit };
+const REAPED: fn(String, ContainerExit) -> ContainerEvent = |id, exit| ContainerEvent::Reaped { id, exit };
+const EXITED: fn(String, ContainerExit) -> ContainerEvent = |id, exit| ContainerEvent::Exited { id, exit };
 
 /// Delivers an exit event of the newest container.
-fn exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerFact) {
+fn exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerEvent) {
     let (id, _) = sim.pod.container_id(name, false).unwrap();
     deliver_exit(sim, name, code, fact, id);
     sim.settle();
 }
 
-fn deliver_exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerFact, id: String) {
+fn deliver_exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerEvent, id: String) {
     let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
     let started_at = Some(sim.now);
     let exit = ContainerExit { code, reason, message: String::new(), started_at, finished_at: sim.now };
     if let Some(container) = sim.runtime.containers.iter_mut().find(|c| c.id == id) {
-        container.state = lifecycle::ContainerViewState::Exited(exit.clone());
+        container.state = lifecycle::RuntimeContainerState::Exited(exit.clone());
     }
-    sim.observe(Event::Container { container: name.to_owned(), fact: fact(id, exit) });
+    sim.observe(PodLifecycleEvent::Container { container: name.to_owned(), fact: fact(id, exit) });
 }
 
 fn running_pod(policy: &str, names: &[&str]) -> (Sim, usize) {

@@ -3,10 +3,11 @@
 use crate::common::{Run, Sim, start};
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
-    Action, Event, Eviction, Pressure,
+    Action, Eviction, NodePressure, PodLifecycleEvent,
     eviction::{
-        Candidate, ContainerFigures, DiskUsage, EvictionPolicy, Figure, Level, NodeFigures, PodFigures, Signal,
-        Starved, Threshold, Watch, has_limits, is_enough, over_limits, victim,
+        ContainerUsage, DiskUsage, EvictionCandidate, EvictionManager, EvictionPolicy, MetThreshold, PodUsage, Signal,
+        SignalObservation, SignalObservations, Threshold, ThresholdValue, has_local_storage_limits, is_reclaimed,
+        local_storage_eviction, select_victim,
     },
 };
 use serde_json::{Value, json};
@@ -16,8 +17,8 @@ const MIB: i64 = 1 << 20;
 
 fn hard(signal: Signal, level: &str) -> Threshold {
     let level = match level.strip_suffix('%') {
-        Some(percent) => Level::Share(percent.parse::<f64>().unwrap() / 100.0),
-        None => Level::quantity(level).unwrap(),
+        Some(percent) => ThresholdValue::Share(percent.parse::<f64>().unwrap() / 100.0),
+        None => ThresholdValue::quantity(level).unwrap(),
     };
     Threshold { signal, level, grace: Duration::ZERO, min_reclaim: None }
 }
@@ -31,17 +32,19 @@ fn policy(thresholds: &[Threshold]) -> EvictionPolicy {
     EvictionPolicy { thresholds, transition_period: Duration::from_secs(300), max_pod_grace_seconds: Some(60) }
 }
 
-fn observations(figures: &[(Signal, i64, i64)]) -> NodeFigures {
+fn observations(figures: &[(Signal, i64, i64)]) -> SignalObservations {
     figures
         .iter()
-        .map(|(signal, available, capacity)| (*signal, Figure { available: *available, capacity: *capacity }))
+        .map(|(signal, available, capacity)| {
+            (*signal, SignalObservation { available: *available, capacity: *capacity })
+        })
         .collect()
 }
 
 /// Asserts pressure conditions and met thresholds over time, given the available MiB of 1000 MiB memory.
 #[track_caller]
-fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[Pressure], bool)]) {
-    let mut watch = Watch::default();
+fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[NodePressure], bool)]) {
+    let mut watch = EvictionManager::default();
     for (at, available, pressures, evicts) in steps {
         let figures = observations(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
         let starved = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
@@ -49,12 +52,12 @@ fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[Pressure], bool)]) {
     }
 }
 
-const MEMORY: &[Pressure] = &[Pressure::Memory];
+const MEMORY: &[NodePressure] = &[NodePressure::Memory];
 
 #[test]
 fn hard_threshold_is_met_at_once_and_pressure_persists() {
     let policy = policy(&[hard(Signal::MemoryAvailable, "100Mi")]);
-    let steps: &[(u64, i64, &[Pressure], bool)] = &[
+    let steps: &[(u64, i64, &[NodePressure], bool)] = &[
         (0, 100, &[], false),
         (10, 99, MEMORY, true),
         (20, 50, MEMORY, true),
@@ -68,7 +71,7 @@ fn hard_threshold_is_met_at_once_and_pressure_persists() {
 #[test]
 fn soft_threshold_is_met_after_uninterrupted_grace_period() {
     let policy = policy(&[soft(Signal::MemoryAvailable, "10%", 30)]);
-    let steps: &[(u64, i64, &[Pressure], bool)] = &[
+    let steps: &[(u64, i64, &[NodePressure], bool)] = &[
         (0, 99, MEMORY, false),
         (20, 99, MEMORY, false),
         (25, 100, MEMORY, false),
@@ -82,8 +85,8 @@ fn soft_threshold_is_met_after_uninterrupted_grace_period() {
 #[test]
 fn threshold_is_met_until_minimum_reclaim_is_reached() {
     let mut one = hard(Signal::MemoryAvailable, "100Mi");
-    one.min_reclaim = Some(Level::quantity("50Mi").unwrap());
-    let steps: &[(u64, i64, &[Pressure], bool)] = &[
+    one.min_reclaim = Some(ThresholdValue::quantity("50Mi").unwrap());
+    let steps: &[(u64, i64, &[NodePressure], bool)] = &[
         (0, 120, &[], false),
         (10, 99, MEMORY, true),
         (20, 149, MEMORY, true),
@@ -109,21 +112,21 @@ fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
         hard(Signal::AllocatableMemoryAvailable, "100Mi"),
     ]);
     let observe = |figures: &[(Signal, i64, i64)]| {
-        let mut watch = Watch::default();
+        let mut watch = EvictionManager::default();
         let starved = watch.observe(&policy, &observations(figures), start());
         (starved.map(|s| s.resource()), watch.pressures().to_vec())
     };
     let (disk, memory) = ((Signal::NodeFsAvailable, 9, 100), (Signal::AllocatableMemoryAvailable, 9, 1000 * MIB));
-    assert_eq!(observe(&[disk, memory]), (Some("memory"), vec![Pressure::Disk, Pressure::Memory]));
-    assert_eq!(observe(&[disk]), (Some("ephemeral-storage"), vec![Pressure::Disk]));
-    assert_eq!(observe(&[(Signal::ImageFsInodesFree, 4, 100)]), (Some("inodes"), vec![Pressure::Disk]));
-    assert_eq!(observe(&[(Signal::PidAvailable, 9, 100)]), (Some("pids"), vec![Pressure::Pid]));
+    assert_eq!(observe(&[disk, memory]), (Some("memory"), vec![NodePressure::Disk, NodePressure::Memory]));
+    assert_eq!(observe(&[disk]), (Some("ephemeral-storage"), vec![NodePressure::Disk]));
+    assert_eq!(observe(&[(Signal::ImageFsInodesFree, 4, 100)]), (Some("inodes"), vec![NodePressure::Disk]));
+    assert_eq!(observe(&[(Signal::PidAvailable, 9, 100)]), (Some("pids"), vec![NodePressure::Pid]));
     assert_eq!(observe(&[]), (None, vec![]));
 }
 
-fn starved(threshold: &Threshold, available: i64, capacity: i64) -> Starved {
+fn starved(threshold: &Threshold, available: i64, capacity: i64) -> MetThreshold {
     let figures = observations(&[(threshold.signal, available, capacity)]);
-    Watch::default()
+    EvictionManager::default()
         .observe(&policy(std::slice::from_ref(threshold)), &figures, start() + Duration::from_secs(1))
         .unwrap()
 }
@@ -139,9 +142,9 @@ fn disk(bytes: i64, inodes: i64) -> DiskUsage {
     DiskUsage { bytes, inodes }
 }
 
-fn uses_memory(mib: i64) -> PodFigures {
-    let container = ContainerFigures { name: "c".to_owned(), memory: Some(mib * MIB), ..Default::default() };
-    PodFigures { memory: Some(mib * MIB), processes: Some(mib), containers: vec![container], ..Default::default() }
+fn uses_memory(mib: i64) -> PodUsage {
+    let container = ContainerUsage { name: "c".to_owned(), memory: Some(mib * MIB), ..Default::default() };
+    PodUsage { memory: Some(mib * MIB), processes: Some(mib), containers: vec![container], ..Default::default() }
 }
 
 /// Pod: name, priority, memory request, memory usage (MiB).
@@ -151,15 +154,15 @@ type Row = (&'static str, i32, &'static str, i64);
 #[track_caller]
 fn check_ranking(signal: Signal, rows: &[Row], expected: &[&str]) {
     let starved = starved(&hard(signal, "1000"), 999, 10_000);
-    let mut remaining: Vec<Candidate> = rows
+    let mut remaining: Vec<EvictionCandidate> = rows
         .iter()
-        .map(|(name, priority, request, used)| Candidate {
+        .map(|(name, priority, request, used)| EvictionCandidate {
             pod: pod(name, *priority, &json!({"memory": request}), None),
             figures: (*used >= 0).then(|| uses_memory(*used)),
         })
         .collect();
     let mut order = Vec::new();
-    while let Some((first, _)) = victim(&starved, &remaining, false) {
+    while let Some((first, _)) = select_victim(&starved, &remaining, false) {
         let name = first.pod.metadata.name.clone().unwrap();
         remaining.retain(|c| c.pod.metadata.name.as_ref() != Some(&name));
         order.push(name);
@@ -193,29 +196,29 @@ fn eviction_ranks_by_request_excess_then_priority_then_usage() {
 fn static_pod_is_never_evicted() {
     let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
     fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
-    let candidates = [Candidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
-    assert!(victim(&starved(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
+    let candidates = [EvictionCandidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
+    assert!(select_victim(&starved(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
 }
 
 #[test]
 fn disk_eviction_ranks_by_usage_on_the_full_disk() {
     // Each Pod uses 100 of one kind of storage.
-    let candidates: Vec<Candidate> = ["rootfs", "logs", "volume", "memory-volume"]
+    let candidates: Vec<EvictionCandidate> = ["rootfs", "logs", "volume", "memory-volume"]
         .iter()
         .map(|name| {
             let some = |of: &str| Some(if *name == of { disk(100, 100) } else { disk(1, 1) });
             let (rootfs, logs) = (some("rootfs"), some("logs"));
-            let container = ContainerFigures { name: "c".to_owned(), memory: None, rootfs, logs };
+            let container = ContainerUsage { name: "c".to_owned(), memory: None, rootfs, logs };
             let volumes = [("v", "volume"), ("m", "memory-volume")].map(|(v, of)| (v.to_owned(), some(of).unwrap()));
-            let figures = PodFigures { containers: vec![container], volumes: volumes.into(), ..Default::default() };
-            Candidate { pod: pod(name, 0, &json!({}), None), figures: Some(figures) }
+            let figures = PodUsage { containers: vec![container], volumes: volumes.into(), ..Default::default() };
+            EvictionCandidate { pod: pod(name, 0, &json!({}), None), figures: Some(figures) }
         })
         .collect();
     let first = |signal: Signal, split: bool, without: &str| {
-        let kept: Vec<Candidate> =
+        let kept: Vec<EvictionCandidate> =
             candidates.iter().filter(|c| c.pod.metadata.name.as_deref() != Some(without)).cloned().collect();
         let starved = starved(&hard(signal, "10%"), 1, 100);
-        victim(&starved, &kept, split).unwrap().0.pod.metadata.name.clone().unwrap()
+        select_victim(&starved, &kept, split).unwrap().0.pod.metadata.name.clone().unwrap()
     };
     assert_eq!(first(Signal::NodeFsAvailable, true, ""), "logs");
     assert_eq!(first(Signal::NodeFsAvailable, true, "logs"), "volume");
@@ -226,10 +229,10 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
 }
 
 #[track_caller]
-fn check_message(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodFigures>, expected: &str) {
-    let candidates = [Candidate { pod: pod("p", 0, request, None), figures }];
+fn check_message(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodUsage>, expected: &str) {
+    let candidates = [EvictionCandidate { pod: pod("p", 0, request, None), figures }];
     let starved = starved(threshold, available, 1000 * MIB);
-    assert_eq!(victim(&starved, &candidates, false).unwrap().1.message, expected);
+    assert_eq!(select_victim(&starved, &candidates, false).unwrap().1.message, expected);
 }
 
 #[test]
@@ -273,10 +276,10 @@ fn eviction_message_names_resource_and_containers() {
 
 #[test]
 fn eviction_event_annotations_name_offending_containers() {
-    let annotations_of = |figures: Option<PodFigures>| {
-        let candidates = [Candidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
+    let annotations_of = |figures: Option<PodUsage>| {
+        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
         let starved = starved(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
-        json!(victim(&starved, &candidates, false).unwrap().1.annotations)
+        json!(select_victim(&starved, &candidates, false).unwrap().1.annotations)
     };
     let annotations = |containers: &str, usage: &str| json!({"starved_resource": "memory", "offending_containers": containers, "offending_containers_usage": usage});
     assert_eq!(annotations_of(Some(uses_memory(80))), annotations("c", "80Mi"));
@@ -289,11 +292,11 @@ fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
     let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
         let figures = observations(&[(threshold.signal, 1, 2)]);
         let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
-        let mut watch = Watch::default();
+        let mut watch = EvictionManager::default();
         watch.observe(&policy, &figures, start());
         let starved = watch.observe(&policy, &figures, start() + Duration::from_secs(60)).unwrap();
-        let candidates = [Candidate { pod: pod("p", 0, &json!({}), own), figures: None }];
-        let eviction = victim(&starved, &candidates, false).unwrap().1;
+        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({}), own), figures: None }];
+        let eviction = select_victim(&starved, &candidates, false).unwrap().1;
         assert_eq!((eviction.reason.as_str(), eviction.disruption_target), ("Evicted", true));
         eviction.grace_seconds
     };
@@ -308,14 +311,14 @@ fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
 /// Returns the local storage eviction of a Pod whose container and volume use so many KiB.
 fn local_storage(spec: &Value, written: i64, in_volume: i64, split: bool) -> Option<Eviction> {
     let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
-    let container = ContainerFigures {
+    let container = ContainerUsage {
         name: "c".to_owned(),
         rootfs: Some(disk(written << 10, 1)),
         logs: Some(disk(1 << 10, 1)),
         memory: None,
     };
     let volumes = [("v".to_owned(), disk(in_volume << 10, 1))].into();
-    over_limits(&pod, &PodFigures { containers: vec![container], volumes, ..Default::default() }, split)
+    local_storage_eviction(&pod, &PodUsage { containers: vec![container], volumes, ..Default::default() }, split)
 }
 
 #[track_caller]
@@ -363,7 +366,7 @@ fn pod_has_local_storage_limits_if_any_is_set() {
         (json!({"containers": [{"name": "c", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}]}), true),
         (json!({"containers": [{"name": "c", "resources": {"limits": {"memory": "1Mi"}}}]}), false),
     ] {
-        assert_eq!(has_limits(&serde_json::from_value(spec).unwrap()), expected);
+        assert_eq!(has_local_storage_limits(&serde_json::from_value(spec).unwrap()), expected);
     }
 }
 
@@ -378,9 +381,9 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
         (Signal::PidAvailable, false, false),
     ] {
         let figures = observations(&[(signal, 1, 100)]);
-        let starved = Watch::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
+        let starved = EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
         assert_eq!(
-            (starved.takes_unused_first(false), starved.takes_unused_first(true)),
+            (starved.reclaims_unused_first(false), starved.reclaims_unused_first(true)),
             (with_images, with_split_disks)
         );
     }
@@ -389,14 +392,14 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
 #[test]
 fn reclaim_is_enough_above_thresholds_plus_minimum_reclaim() {
     let mut disk = hard(Signal::NodeFsAvailable, "10");
-    disk.min_reclaim = Some(Level::quantity("5").unwrap());
+    disk.min_reclaim = Some(ThresholdValue::quantity("5").unwrap());
     let policy = policy(&[disk, soft(Signal::MemoryAvailable, "10%", 30)]);
     for (available, memory, expected) in
         [(9, 50, false), (14, 50, false), (15, 50, true), (15, 9, false), (15, 10, true)]
     {
         let figures =
             observations(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, memory, 100)]);
-        assert_eq!(is_enough(&policy, &figures), expected, "{available} {memory}");
+        assert_eq!(is_reclaimed(&policy, &figures), expected, "{available} {memory}");
     }
 }
 
@@ -405,16 +408,16 @@ fn disk_full_removes_containers_of_terminated_pods() {
     let removed = |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::RemoveContainer { .. })).count();
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);
-    alive.observe(Event::DiskFull);
+    alive.observe(PodLifecycleEvent::DiskFull);
     alive.pass(10);
     assert_eq!((removed(&alive), alive.pod.keeps_dead_containers()), (0, false));
     let mut ended = Sim::of("Never", &["c"]).script("c", &[Run::Ends(1, 3)]);
     ended.pass(10);
     let before = ended.status();
     assert_eq!((removed(&ended), ended.pod.keeps_dead_containers()), (0, true));
-    ended.observe(Event::DiskFull);
+    ended.observe(PodLifecycleEvent::DiskFull);
     ended.pass(10);
-    ended.observe(Event::DiskFull);
+    ended.observe(PodLifecycleEvent::DiskFull);
     ended.pass(10);
     assert_eq!((removed(&ended), ended.pod.keeps_dead_containers()), (1, false));
     assert_eq!(ended.status(), before, "the status is kept");

@@ -3,8 +3,11 @@
 use crate::common::start;
 use k8s_openapi::api::core::v1::Pod;
 use lifecycle::{
-    Pressure,
-    eviction::{Candidate, EvictionPolicy, Figure, Level, PodFigures, Signal, Threshold, Watch, victim},
+    NodePressure,
+    eviction::{
+        EvictionCandidate, EvictionManager, EvictionPolicy, PodUsage, Signal, SignalObservation, Threshold,
+        ThresholdValue, select_victim,
+    },
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
@@ -16,7 +19,7 @@ const RECLAIM: i64 = 50;
 const TRANSITION: u64 = 60;
 
 fn policy(grace: u64) -> EvictionPolicy {
-    let quantity = |n: i64| Level::quantity(&n.to_string()).unwrap();
+    let quantity = |n: i64| ThresholdValue::quantity(&n.to_string()).unwrap();
     let (signal, grace) = (Signal::MemoryAvailable, Duration::from_secs(grace));
     let threshold = Threshold { signal, level: quantity(THRESHOLD), grace, min_reclaim: Some(quantity(RECLAIM)) };
     let transition_period = Duration::from_secs(TRANSITION);
@@ -26,26 +29,26 @@ fn policy(grace: u64) -> EvictionPolicy {
 /// Priority, request and usage of a Pod.
 type Row = (i32, i64, i64);
 
-fn candidate((priority, request, used): Row) -> Candidate {
+fn candidate((priority, request, used): Row) -> EvictionCandidate {
     let containers = json!([{"name": "c", "resources": {"requests": {"memory": request.to_string()}}}]);
     let pod: Pod = serde_json::from_value(json!({"spec": {"priority": priority, "containers": containers}})).unwrap();
-    Candidate { pod: Arc::new(pod), figures: Some(PodFigures { memory: Some(used), ..PodFigures::default() }) }
+    EvictionCandidate { pod: Arc::new(pod), figures: Some(PodUsage { memory: Some(used), ..PodUsage::default() }) }
 }
 
-fn row(candidate: &Candidate) -> Row {
+fn row(candidate: &EvictionCandidate) -> Row {
     let spec = candidate.pod.spec.as_ref().unwrap();
-    let request = api::resources::pod(spec, api::resources::Side::Requests)["memory"].value();
+    let request = api::resources::pod_resources(spec, api::resources::ResourceField::Requests)["memory"].value();
     (spec.priority.unwrap(), request, candidate.figures.as_ref().unwrap().memory.unwrap())
 }
 
 proptest! {
     #[test]
     fn eviction_victim_has_the_highest_rank(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
-        let mut watch = Watch::default();
-        let observed = [(Signal::MemoryAvailable, Figure { available: 1, capacity: CAPACITY })].into();
+        let mut watch = EvictionManager::default();
+        let observed = [(Signal::MemoryAvailable, SignalObservation { available: 1, capacity: CAPACITY })].into();
         let starved = watch.observe(&policy(0), &observed, start()).unwrap();
-        let candidates: Vec<Candidate> = rows.iter().copied().map(candidate).collect();
-        let Some((chosen, _)) = victim(&starved, &candidates, false) else {
+        let candidates: Vec<EvictionCandidate> = rows.iter().copied().map(candidate).collect();
+        let Some((chosen, _)) = select_victim(&starved, &candidates, false) else {
             prop_assert!(rows.is_empty());
             return Ok(());
         };
@@ -66,7 +69,7 @@ proptest! {
         grace in prop_oneof![Just(0_u64), Just(30)],
         steps in vec((1..50_u64, 0..200_i64), 1..40),
     ) {
-        let (policy, mut watch, mut now) = (policy(grace), Watch::default(), start());
+        let (policy, mut watch, mut now) = (policy(grace), EvictionManager::default(), start());
         // Start of the current breach; time of the last breach; whether the threshold was met and is not resolved.
         let (mut since, mut last, mut unresolved) = (None, None, false);
         for (pause, available) in steps {
@@ -77,10 +80,10 @@ proptest! {
             let elapsed = |at: jiff::Timestamp| Duration::try_from(now.duration_since(at)).unwrap();
             unresolved = since.is_some_and(|at| elapsed(at) >= policy.thresholds[0].grace);
             let has_pressure = last.is_some_and(|at| at == now || elapsed(at) < policy.transition_period);
-            let figures = [(Signal::MemoryAvailable, Figure { available, capacity: CAPACITY })].into();
+            let figures = [(Signal::MemoryAvailable, SignalObservation { available, capacity: CAPACITY })].into();
             let starved = watch.observe(&policy, &figures, now);
             prop_assert_eq!(starved.is_some(), unresolved);
-            prop_assert_eq!(watch.pressures(), if has_pressure { &[Pressure::Memory][..] } else { &[] });
+            prop_assert_eq!(watch.pressures(), if has_pressure { &[NodePressure::Memory][..] } else { &[] });
         }
     }
 }

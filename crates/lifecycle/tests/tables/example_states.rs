@@ -2,7 +2,7 @@
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::PodStatus;
-use lifecycle::Event;
+use lifecycle::PodLifecycleEvent;
 use std::sync::Arc;
 
 /// Asserts phase, container states and restart counts after a minute.
@@ -99,7 +99,7 @@ fn phase_failed_by_controller_terminates_containers() {
             PodStatus { phase: Some("Failed".to_owned()), reason: Some("NodeLost".to_owned()), ..sim.status() };
         sim.api.status = Some(status);
         sim.expect_terminal("Failed", Some("NodeLost"));
-        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
         check(sim, "Failed", &[("c", "terminated Error 143", 0)]);
     }
 }

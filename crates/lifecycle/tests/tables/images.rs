@@ -2,7 +2,7 @@
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
-use lifecycle::{Event, ImageFact};
+use lifecycle::{ImageEvent, PodLifecycleEvent};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ fn new_image_is_pulled_without_backoff() {
     fail_pulls(&mut sim, 1);
     sim.pass(2);
     sim.api.spec.as_mut().unwrap().containers[0].image = Some("right".to_owned());
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
     sim.pass(0);
     assert_eq!((sim.state("c"), sim.starts("c")), ("running".to_owned(), vec![2]));
 }
@@ -114,11 +114,11 @@ fn pull_error_prefix_sets_the_waiting_reason() {
         ("rpc: RegistryUnavailable", "ErrImagePull", "rpc: RegistryUnavailable"),
     ] {
         let sim = Sim::of("Always", &["c"]);
-        let fact = ImageFact::PullFailed { error: error.to_owned() };
+        let fact = ImageEvent::PullFailed { error: error.to_owned() };
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
         lifecycle::observe(
             &mut pod,
-            Event::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+            PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
             &sim.policy,
             sim.now,
         );
@@ -134,13 +134,13 @@ fn pull_error_prefix_sets_the_waiting_reason() {
 
 /// Asserts the Events that follow from one image event.
 #[track_caller]
-fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
+fn events(fact: ImageEvent, gates: &str, expected: &[&str]) {
     let mut sim = Sim::of("Always", &["c"]);
     sim.policy.gates = FeatureGates::parse(gates).expect("gates");
     let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
     lifecycle::observe(
         &mut pod,
-        Event::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+        PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
         &sim.policy,
         sim.now,
     );
@@ -159,7 +159,7 @@ fn events(fact: ImageFact, gates: &str, expected: &[&str]) {
 
 #[test]
 fn image_events_match_upstream() {
-    let present = || ImageFact::Present { image_ref: "sha".to_owned() };
+    let present = || ImageEvent::Present { image_ref: "sha".to_owned() };
     events(
         present(),
         "",
@@ -172,25 +172,25 @@ fn image_events_match_upstream() {
     );
     let (took, took_with_wait) = (Duration::from_micros(345_678), Duration::from_micros(61_050_900));
     events(
-        ImageFact::Pulled { image_ref: "sha".to_owned(), took, took_with_wait, size: 12_345 },
+        ImageEvent::Pulled { image_ref: "sha".to_owned(), took, took_with_wait, size: 12_345 },
         "",
         &[
             "Normal Pulled: Successfully pulled image \"i\" in 345ms (1m1.05s including waiting). Image size: 12345 bytes.",
         ],
     );
     events(
-        ImageFact::SecretsMissing { names: vec!["a".to_owned(), "b".to_owned()] },
+        ImageEvent::SecretsMissing { names: vec!["a".to_owned(), "b".to_owned()] },
         "",
         &[
             "Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (a, b); attempting to pull the image may not succeed.",
         ],
     );
-    let failed = |reason: &str| ImageFact::Failed { reason: reason.to_owned(), message: "words".to_owned() };
+    let failed = |reason: &str| ImageEvent::Failed { reason: reason.to_owned(), message: "words".to_owned() };
     for reason in ["InvalidImageName", "ImageInspectError"] {
         events(failed(reason), "", &["Warning InspectFailed: words", &format!("Warning Failed: Error: {reason}")]);
     }
     events(
-        ImageFact::PullFailed { error: "RegistryUnavailable: x".to_owned() },
+        ImageEvent::PullFailed { error: "RegistryUnavailable: x".to_owned() },
         "",
         &[
             "Warning Failed: Failed to pull image \"i\": RegistryUnavailable: x",
@@ -223,9 +223,9 @@ fn image_volume_pull_blocks_the_container_start() {
 #[test]
 fn image_volume_events_are_about_the_pod() {
     let sim = with_image_volume();
-    let recorded = |image: &str, fact: ImageFact| {
+    let recorded = |image: &str, fact: ImageEvent| {
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
-        let event = Event::Image { container: "c".to_owned(), image: image.to_owned(), fact };
+        let event = PodLifecycleEvent::Image { container: "c".to_owned(), image: image.to_owned(), fact };
         lifecycle::observe(&mut pod, event, &sim.policy, sim.now);
         let plan = lifecycle::plan(&pod, &sim.policy, sim.now);
         let events = plan.actions.into_iter().filter_map(|action| match action {
@@ -235,10 +235,10 @@ fn image_volume_events_are_about_the_pod() {
         events.collect::<Vec<_>>()
     };
     let event = |text: &str, of_container| (text.to_owned(), of_container);
-    assert_eq!(recorded("data", ImageFact::Pulling), [event("Pulling image \"data\"", false)]);
-    assert_eq!(recorded("i", ImageFact::Pulling), [event("Pulling image \"i\"", true)]);
-    assert_eq!(recorded("old", ImageFact::Pulling), []);
-    let failed = recorded("data", ImageFact::PullFailed { error: "no".to_owned() });
+    assert_eq!(recorded("data", ImageEvent::Pulling), [event("Pulling image \"data\"", false)]);
+    assert_eq!(recorded("i", ImageEvent::Pulling), [event("Pulling image \"i\"", true)]);
+    assert_eq!(recorded("old", ImageEvent::Pulling), []);
+    let failed = recorded("data", ImageEvent::PullFailed { error: "no".to_owned() });
     let expected = [("Failed to pull image \"data\": no", false), ("Error: ErrImagePull", true)];
     assert_eq!(failed[..2], expected.map(|(text, of_container)| event(text, of_container)));
 }

@@ -1,7 +1,7 @@
 //! Kubelet restarts: no state is lost, no exit is counted twice, running containers are not disturbed.
 
 use crate::common::{Run, Sim, start};
-use lifecycle::{Action, ContainerExit, ContainerViewState, Event, StartStage};
+use lifecycle::{Action, ContainerExit, PodLifecycleEvent, RuntimeContainerState, StartFailureStage};
 use serde_json::{Value, json};
 
 fn restart_kubelet(sim: &mut Sim, checkpoint: bool, seconds: u64) {
@@ -164,7 +164,7 @@ fn unready_sandbox_is_stopped_before_a_new_one_is_created() {
 
 /// Crashes the kubelet during a container start, with this container state in the runtime (`None`: not created), and
 /// starts it again.
-fn interrupted_start(policy: &str, state: Option<ContainerViewState>) -> Sim {
+fn interrupted_start(policy: &str, state: Option<RuntimeContainerState>) -> Sim {
     let mut sim = Sim::of(policy, &["c"]);
     loop {
         let action = sim.next_action().unwrap();
@@ -185,8 +185,8 @@ fn interrupted_start(policy: &str, state: Option<ContainerViewState>) -> Sim {
 }
 
 /// State that a runtime keeps of an aborted start.
-fn aborted_start(message: &str) -> ContainerViewState {
-    ContainerViewState::Exited(ContainerExit {
+fn aborted_start(message: &str) -> RuntimeContainerState {
+    RuntimeContainerState::Exited(ContainerExit {
         code: 128,
         reason: "StartError".to_owned(),
         message: message.to_owned(),
@@ -212,7 +212,10 @@ fn interrupted_start_is_retried_although_runtime_still_starts() {
     let retry = sim.next_action().unwrap();
     assert!(matches!(retry, Action::StartContainer { .. }), "{retry:?}");
     sim.begin(&retry);
-    sim.observe(Event::Failed { key: retry.key(), message: "container is in starting state".to_owned() });
+    sim.observe(PodLifecycleEvent::ActionFailed {
+        key: retry.key(),
+        message: "container is in starting state".to_owned(),
+    });
     sim.begun.clear();
     sim.runtime.containers[made].state = aborted_start("failed to create containerd task: context canceled");
     // Other triggers may relist, too.
@@ -252,7 +255,7 @@ fn nothing_is_created_before_the_first_relist() {
 fn container_started_before_a_kubelet_crash_is_adopted() {
     for policy in ["Always", "OnFailure", "Never"] {
         for state in
-            [None, Some(ContainerViewState::Created), Some(ContainerViewState::Running { started_at: start() })]
+            [None, Some(RuntimeContainerState::Created), Some(RuntimeContainerState::Running { started_at: start() })]
         {
             let sim = interrupted_start(policy, state.clone());
             assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 0), "{policy} {state:?}");
@@ -284,10 +287,10 @@ fn interrupted_start_that_may_have_run_follows_restart_policy() {
 #[test]
 fn container_that_failed_to_start_is_removed() {
     let mut sim = Sim::of("Always", &["c"]);
-    sim.runtime.start_failures = [(StartStage::Start, "no"), (StartStage::Start, "no")].into();
+    sim.runtime.start_failures = [(StartFailureStage::Start, "no"), (StartFailureStage::Start, "no")].into();
     sim.pass(60);
     assert_eq!(sim.runtime.containers.len(), 1);
-    assert!(matches!(sim.runtime.containers[0].state, ContainerViewState::Running { .. }));
+    assert!(matches!(sim.runtime.containers[0].state, RuntimeContainerState::Running { .. }));
 }
 
 #[test]
@@ -385,7 +388,7 @@ fn probes_resume_at_random_offset_and_never_overlap() {
 fn container_started_after_kubelet_is_probed_at_once() {
     let probe = json!({"tcpSocket": {"port": 80}});
     let mut sim = Sim::new(json!({"containers": [{"name": "c", "image": "i", "readinessProbe": probe}]}));
-    sim.observe(Event::KubeletStarted { at: sim.now, random: 7 });
+    sim.observe(PodLifecycleEvent::KubeletStarted { at: sim.now, random: 7 });
     sim.pass(0);
     assert_eq!(sim.times("Readiness c"), [0]);
 }

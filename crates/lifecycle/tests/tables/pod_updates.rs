@@ -2,7 +2,7 @@
 
 use crate::common::{Run, Sim};
 use k8s_openapi::api::core::v1::ContainerStatus;
-use lifecycle::Event;
+use lifecycle::PodLifecycleEvent;
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ fn set_image(sim: &mut Sim, name: &str, image: &str) {
     let all = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
     all.filter(|c| c.name == name).for_each(|c| c.image = Some(image.to_owned()));
     sim.api.metadata.generation = sim.api.metadata.generation.map(|g| g + 1);
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn image_change_during_downtime_restarts_the_container() {
         } else {
             sim.restart_without_checkpoint(5);
         }
-        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
         sim.pass(10);
         assert_eq!(
             (sim.restarts("c"), sim.container("c").image.as_str()),
@@ -208,7 +208,7 @@ fn active_deadline_set_later_counts_from_pod_start() {
     let mut sim = pod("Always");
     sim.pass(10);
     sim.api.spec.as_mut().unwrap().active_deadline_seconds = Some(30);
-    sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+    sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
     sim.pass(19);
     assert_eq!(sim.phase(), "Running");
     sim.pass(30);

@@ -2,7 +2,7 @@
 
 use api::resources::{self, Amounts};
 use k8s_openapi::api::core::v1::Pod;
-use lifecycle::{Admission, NodeView, Verdict, admit};
+use lifecycle::{Admission, AdmissionDecision, AdmissionNodeInfo, admit};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ fn allocatable() -> Amounts {
     resources::amounts(Some(&serde_json::from_value(list).unwrap()))
 }
 
-fn admission(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
+fn admission(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> AdmissionDecision {
     let others: Vec<Arc<Pod>> = others.into_iter().map(Arc::new).collect();
-    let view = NodeView {
+    let view = AdmissionNodeInfo {
         name: "n",
         node: None,
         allocatable: &allocatable(),
@@ -45,7 +45,7 @@ fn admission(pod: &Pod, others: Vec<Pod>, shutting_down: bool) -> Verdict {
 
 #[track_caller]
 fn check(pod: &Pod, others: Vec<Pod>, resource: &str, expected: &[&str]) {
-    let Verdict::Preempts(preemption) = admission(pod, others, false) else { panic!("no Pod is preempted") };
+    let AdmissionDecision::Preempts(preemption) = admission(pod, others, false) else { panic!("no Pod is preempted") };
     let names: Vec<&str> = preemption.pods.iter().filter_map(|p| p.metadata.name.as_deref()).collect();
     assert_eq!((preemption.resource.as_str(), names.as_slice()), (resource, expected));
 }
@@ -53,7 +53,7 @@ fn check(pod: &Pod, others: Vec<Pod>, resource: &str, expected: &[&str]) {
 #[track_caller]
 fn check_rejected(pod: &Pod, others: Vec<Pod>, reason: &str, message: &str) {
     let rejected = Admission::Rejected { reason: reason.to_owned(), message: message.to_owned() };
-    assert_eq!(admission(pod, others, false), Verdict::Settled(rejected));
+    assert_eq!(admission(pod, others, false), AdmissionDecision::Decided(rejected));
 }
 
 fn critical(cpu: u32, memory: u32) -> Pod {
@@ -62,7 +62,7 @@ fn critical(cpu: u32, memory: u32) -> Pod {
 
 #[test]
 fn pod_that_fits_or_is_not_critical_preempts_nothing() {
-    let settled = Verdict::Settled(Admission::Admitted);
+    let settled = AdmissionDecision::Decided(Admission::Admitted);
     assert_eq!(admission(&critical(500, 0), vec![pod("a", None, 500, 0, false)], false), settled);
     let message = "Node didn't have enough resource: cpu, requested: 600, used: 500, capacity: 1000";
     check_rejected(
@@ -149,7 +149,8 @@ fn pod_with_another_rejection_preempts_nothing() {
     let others = || vec![pod("a", None, 500, 0, false)];
     let message = "Predicate NodeName failed: node(s) didn't match the requested node name";
     check_rejected(&assigned_elsewhere, others(), "NodeName", message);
-    let Verdict::Settled(Admission::Rejected { reason, .. }) = admission(&critical(600, 0), others(), true) else {
+    let AdmissionDecision::Decided(Admission::Rejected { reason, .. }) = admission(&critical(600, 0), others(), true)
+    else {
         panic!("it is admitted")
     };
     assert_eq!(reason, "NodeShutdown");
@@ -157,12 +158,14 @@ fn pod_with_another_rejection_preempts_nothing() {
 
 #[test]
 fn preemption_victim_gets_upstream_message() {
-    let Verdict::Preempts(preemption) = admission(&critical(600, 0), vec![pod("a", None, 500, 0, false)], false) else {
+    let AdmissionDecision::Preempts(preemption) =
+        admission(&critical(600, 0), vec![pod("a", None, 500, 0, false)], false)
+    else {
         panic!("no Pod is preempted")
     };
     let mut sim = crate::common::Sim::of("Always", &["c"]).on_stop("c", 1, 0);
     sim.pass(10);
-    sim.observe(lifecycle::Event::Evicted(preemption.eviction));
+    sim.observe(lifecycle::PodLifecycleEvent::Evicted(preemption.eviction));
     sim.pass(5);
     let status = sim.status();
     assert_eq!((sim.phase().as_str(), status.reason.as_deref()), ("Failed", Some("Preempting")));

@@ -1,7 +1,7 @@
 //! Probe timing and results (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
-use lifecycle::{Event, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
+use lifecycle::{PodLifecycleEvent, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
 use serde_json::{Value, json};
 
 /// Creates a Pod of one container `c` with these fields.
@@ -324,7 +324,7 @@ fn stale_or_unrequested_probe_result_is_ignored() {
     let new = sim.runtime.containers[1].id.clone();
     let before = sim.status();
     for (id, probe) in [(&old, Readiness), (&old, Liveness), (&new, Readiness), (&new, Liveness), (&new, Startup)] {
-        sim.observe(Event::Probed { id: id.clone(), probe, outcome: refused() });
+        sim.observe(PodLifecycleEvent::Probed { id: id.clone(), probe, outcome: refused() });
     }
     sim.settle();
     assert_eq!(sim.status(), before);

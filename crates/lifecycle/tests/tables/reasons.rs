@@ -1,7 +1,7 @@
 //! Waiting reasons and Events that clients match on (`pkg/kubelet/events`).
 
 use crate::common::{Run, Sim};
-use lifecycle::StartStage;
+use lifecycle::StartFailureStage;
 use serde_json::json;
 
 /// Asserts the states of a container over time, in seconds.
@@ -21,7 +21,7 @@ fn failing_image(reason: &'static str) -> Sim {
     sim
 }
 
-fn failing_start(stage: StartStage) -> Sim {
+fn failing_start(stage: StartFailureStage) -> Sim {
     let mut sim = Sim::of("Always", &["c"]);
     sim.runtime.start_failures = [(stage, "words")].into();
     sim
@@ -43,9 +43,9 @@ fn waiting_reason_follows_the_failed_step() {
         let shown = format!("waiting {reason}");
         check(failing_image(reason), "c", &[(0, &shown), (9, &shown), (10, "running")]);
     }
-    check(failing_start(StartStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
-    check(failing_start(StartStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
-    check(failing_start(StartStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
+    check(failing_start(StartFailureStage::Config), "c", &[(0, "waiting CreateContainerConfigError"), (1, "running")]);
+    check(failing_start(StartFailureStage::Create), "c", &[(0, "waiting CreateContainerError"), (1, "running")]);
+    check(failing_start(StartFailureStage::Start), "c", &[(0, "waiting RunContainerError"), (1, "running")]);
     let looping = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 1)]);
     check(looping, "c", &[(1, "running"), (2, "waiting CrashLoopBackOff"), (12, "running")]);
 }
@@ -86,7 +86,11 @@ fn app_container_waits_in_pod_initializing() {
 
 #[test]
 fn phase_is_pending_until_all_containers_have_run_once() {
-    for sim in [failing_image("ErrImagePull"), failing_start(StartStage::Config), failing_start(StartStage::Start)] {
+    for sim in [
+        failing_image("ErrImagePull"),
+        failing_start(StartFailureStage::Config),
+        failing_start(StartFailureStage::Start),
+    ] {
         let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
         sim.settle();
         assert_eq!(sim.phase(), "Pending");
@@ -134,9 +138,9 @@ fn events_match_upstream_in_order() {
         5,
         &["Warning ErrImageNeverPull: words", "Warning Failed: Error: ErrImageNeverPull"],
     );
-    check_events(failing_start(StartStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
+    check_events(failing_start(StartFailureStage::Config), 0, &[PRESENT, "Warning Failed: Error: words"]);
     check_events(
-        failing_start(StartStage::Start),
+        failing_start(StartFailureStage::Start),
         0,
         &[PRESENT, "Normal Created: Container created", "Warning Failed: Error: words"],
     );
@@ -174,7 +178,7 @@ fn failed_mount_event_is_recorded_at_each_retry() {
 #[test]
 fn failed_start_event_count_equals_pulled_event_count() {
     let mut sim = Sim::of("Always", &["c"]);
-    sim.runtime.start_failures = [(StartStage::Config, "words"); 5].into();
+    sim.runtime.start_failures = [(StartFailureStage::Config, "words"); 5].into();
     sim.pass(10);
     let count = |reason: &str| sim.event_reasons().iter().filter(|r| **r == reason).count();
     assert!(count("Failed") > 1);

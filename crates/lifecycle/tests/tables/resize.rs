@@ -1,7 +1,7 @@
 //! In-place resize (KEP-1287): desired, allocated and actual resources.
 
 use crate::common::{Run, Sim};
-use lifecycle::{Action, Event, ResizeVerdict, StartStage, decide_resize};
+use lifecycle::{Action, PodLifecycleEvent, ResizeDecision, StartFailureStage, decide_resize};
 use serde_json::{Value, json};
 
 fn amounts(cpu: &str, memory: &str) -> Value {
@@ -43,8 +43,8 @@ fn events(sim: &Sim) -> Vec<&str> {
     sim.events.iter().map(|e| e.reason.as_str()).filter(|r| r.starts_with("Resize") || *r == "Killing").collect()
 }
 
-fn deferred() -> ResizeVerdict {
-    ResizeVerdict::Deferred { message: "full".to_owned() }
+fn deferred() -> ResizeDecision {
+    ResizeDecision::Deferred { message: "full".to_owned() }
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn deferred_resize_is_retried_when_resources_are_released() {
     let mut sim = pod("Always", "NotRequired");
     sim.runtime.verdicts = vec![deferred()].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
-    sim.observe(Event::RoomMade);
+    sim.observe(PodLifecycleEvent::ResourcesReleased);
     sim.settle();
     assert_eq!(cpu_in_status(&sim).1, "150m");
 }
@@ -88,7 +88,7 @@ fn deferred_resize_is_retried_when_resources_are_released() {
 #[test]
 fn infeasible_resize_is_retried_only_after_a_new_request() {
     let mut sim = pod("Always", "NotRequired");
-    sim.runtime.verdicts = vec![ResizeVerdict::Infeasible { message: "small".to_owned() }].into();
+    sim.runtime.verdicts = vec![ResizeDecision::Infeasible { message: "small".to_owned() }].into();
     sim.resize("c", &amounts("1k", "10Mi"), &amounts("1k", "20Mi"));
     sim.pass(1000);
     assert_eq!(condition(&sim, "PodResizePending"), Some(("Infeasible".to_owned(), "small".to_owned())));
@@ -139,7 +139,7 @@ fn container_restarted_by_resize_is_never_shown_terminated() {
     let mut sim = pod("OnFailure", "RestartContainer").on_stop("c", 2, 0);
     // The next start waits for the Pod's cgroup.
     sim.runtime.resize_failures = vec!["no"; 3].into();
-    sim.runtime.start_failures = vec![(StartStage::Create, "no")].into();
+    sim.runtime.start_failures = vec![(StartFailureStage::Create, "no")].into();
     sim.resize("c", &amounts("100m", "12Mi"), &amounts("200m", "25Mi"));
     for _ in 0..20 {
         assert!(!sim.state("c").starts_with("terminated"), "{}", sim.state("c"));
@@ -190,7 +190,7 @@ fn terminating_pod_is_not_resized() {
 #[test]
 fn requested_resources_are_max_of_allocated_and_actual() {
     let mut sim = pod("Always", "NotRequired");
-    let cpu = |sim: &Sim| sim.pod.footprint()["cpu"].milli();
+    let cpu = |sim: &Sim| sim.pod.requested_resources()["cpu"].milli();
     sim.runtime.resize_failures = vec!["no"; 2].into();
     sim.resize("c", &amounts("50m", "10Mi"), &amounts("200m", "20Mi"));
     assert_eq!((cpu_in_status(&sim).0.as_str(), cpu(&sim)), ("50m", 100));
@@ -205,12 +205,12 @@ fn resize_decision_checks_capacity_and_other_pods() {
         api::resources::amounts(Some(&map))
     };
     let node = list("2", "1Gi");
-    let check = |desired: (&str, &str), used: (&str, &str), expected: ResizeVerdict| {
+    let check = |desired: (&str, &str), used: (&str, &str), expected: ResizeDecision| {
         assert_eq!(decide_resize(&list(desired.0, desired.1), &list(used.0, used.1), &node), expected);
     };
-    let deferred = |message: &str| ResizeVerdict::Deferred { message: message.to_owned() };
-    let infeasible = |message: &str| ResizeVerdict::Infeasible { message: message.to_owned() };
-    check(("1", "512Mi"), ("1", "512Mi"), ResizeVerdict::Fits);
+    let deferred = |message: &str| ResizeDecision::Deferred { message: message.to_owned() };
+    let infeasible = |message: &str| ResizeDecision::Infeasible { message: message.to_owned() };
+    check(("1", "512Mi"), ("1", "512Mi"), ResizeDecision::Fits);
     check(
         ("1500m", "1Mi"),
         ("1", "1Mi"),

@@ -145,7 +145,7 @@ fn restart_all_can_be_triggered_by_init_and_sidecar() {
         let container = &mut spec.init_containers.as_mut().unwrap()[at];
         container.restart_policy.get_or_insert("Never".to_owned());
         container.restart_policy_rules = serde_json::from_value(rule()).unwrap();
-        sim.observe(lifecycle::Event::Updated(std::sync::Arc::new(sim.api.clone())));
+        sim.observe(lifecycle::PodLifecycleEvent::Updated(std::sync::Arc::new(sim.api.clone())));
         sim.pass(4);
         assert_eq!(sim.restarts(name), 1, "{name}");
         assert!(sim.events.iter().all(|e| e.reason != "BackOff"));
@@ -194,7 +194,7 @@ fn check(gates: &str, first: Option<(&str, i32)>, code: i32, expected: [i32; 2])
         let rule = json!({"action": action, "exitCodes": {"operator": "In", "values": [value]}});
         rules.insert(0, serde_json::from_value(rule).unwrap());
     }
-    sim.observe(lifecycle::Event::Updated(std::sync::Arc::new(sim.api.clone())));
+    sim.observe(lifecycle::PodLifecycleEvent::Updated(std::sync::Arc::new(sim.api.clone())));
     sim.pass(30);
     assert_eq!([sim.restarts("source"), sim.restarts("main")], expected, "{gates} {first:?} {code}");
 }

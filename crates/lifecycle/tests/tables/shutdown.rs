@@ -1,7 +1,7 @@
 //! Graceful node shutdown (KEP-2000, KEP-2712).
 
 use crate::common::Sim;
-use lifecycle::{Admission, Event, Eviction, ShutdownGrace, ShutdownPod, ShutdownPolicy};
+use lifecycle::{Admission, Eviction, PodLifecycleEvent, ShutdownGrace, ShutdownPod, ShutdownPolicy};
 use std::time::Duration;
 
 fn pod(priority: i32, grace_seconds: u32) -> ShutdownPod {
@@ -28,7 +28,7 @@ fn check(policy: &ShutdownPolicy, pods: &[ShutdownPod], expected: &[(u64, &[(&st
 
 #[test]
 fn shutdown_terminates_critical_pods_last() {
-    let policy = ShutdownPolicy::of_two(Duration::from_secs(30), Duration::from_secs(10));
+    let policy = ShutdownPolicy::from_grace_periods(Duration::from_secs(30), Duration::from_secs(10));
     assert_eq!(policy.total(), Duration::from_secs(30));
     check(
         &policy,
@@ -42,7 +42,7 @@ fn shutdown_terminates_critical_pods_last() {
 #[test]
 fn shutdown_without_grace_period_has_no_groups() {
     for (total, critical) in [(0, 0), (0, 10), (10, 20)] {
-        let policy = ShutdownPolicy::of_two(Duration::from_secs(total), Duration::from_secs(critical));
+        let policy = ShutdownPolicy::from_grace_periods(Duration::from_secs(total), Duration::from_secs(critical));
         assert!(policy.is_empty(), "{total} {critical}");
         check(&policy, &[pod(0, 30)], &[]);
     }
@@ -70,9 +70,9 @@ fn shutdown_sets_reason_terminated() {
     for (code, phase) in [(143, "Failed"), (0, "Succeeded")] {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, code);
         sim.pass(10);
-        let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
+        let policy = ShutdownPolicy::from_grace_periods(Duration::from_secs(20), Duration::from_secs(10));
         let group = policy.groups(&[pod(0, 30)]).remove(0);
-        sim.observe(Event::Evicted(group.pods[0].1.clone()));
+        sim.observe(PodLifecycleEvent::Evicted(group.pods[0].1.clone()));
         sim.pass(5);
         let status = sim.status();
         assert_eq!((sim.phase().as_str(), status.reason.as_deref()), (phase, Some("Terminated")), "exit code {code}");
@@ -86,7 +86,7 @@ fn shutdown_sets_reason_terminated() {
 
 /// Returns the eviction of a Pod by a node shutdown.
 fn shutdown_eviction() -> Eviction {
-    let policy = ShutdownPolicy::of_two(Duration::from_secs(20), Duration::from_secs(10));
+    let policy = ShutdownPolicy::from_grace_periods(Duration::from_secs(20), Duration::from_secs(10));
     policy.groups(&[pod(0, 30)]).remove(0).pods.remove(0).1
 }
 
@@ -94,20 +94,20 @@ fn shutdown_eviction() -> Eviction {
 fn evicted_pod_has_left_once_its_volumes_are_unmounted() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 143);
     sim.pass(10);
-    sim.observe(Event::Evicted(shutdown_eviction()));
+    sim.observe(PodLifecycleEvent::Evicted(shutdown_eviction()));
     sim.pass(1);
-    assert!(!sim.pod.has_left());
+    assert!(!sim.pod.is_terminated_and_unmounted());
     sim.pass(5);
-    assert!(sim.pod.has_left());
+    assert!(sim.pod.is_terminated_and_unmounted());
     // The shutdown is reported by the node's own Event.
     assert!(!sim.events.iter().any(|event| event.reason == "Terminated"));
 }
 
 #[test]
 fn pod_is_shut_down_only_if_node_shutdown_ended_it() {
-    let is_shut_down_after = |event: Event| {
+    let is_shut_down_after = |event: PodLifecycleEvent| {
         let mut sim = Sim::of("Always", &["c"]).on_stop("c", 1, 143);
-        if matches!(event, Event::Evicted(_)) {
+        if matches!(event, PodLifecycleEvent::Evicted(_)) {
             sim.pass(10);
         }
         sim.observe(event);
@@ -115,12 +115,16 @@ fn pod_is_shut_down_only_if_node_shutdown_ended_it() {
         assert_eq!(sim.phase(), "Failed");
         sim.pod.is_shut_down()
     };
-    let rejected =
-        |reason: &str| Event::Admission(Admission::Rejected { reason: reason.to_owned(), message: "no".to_owned() });
-    assert!(is_shut_down_after(Event::Evicted(shutdown_eviction())));
+    let rejected = |reason: &str| {
+        PodLifecycleEvent::Admission(Admission::Rejected { reason: reason.to_owned(), message: "no".to_owned() })
+    };
+    assert!(is_shut_down_after(PodLifecycleEvent::Evicted(shutdown_eviction())));
     assert!(is_shut_down_after(rejected("NodeShutdown")));
     assert!(!is_shut_down_after(rejected("OutOfcpu")));
-    assert!(!is_shut_down_after(Event::Evicted(Eviction { reason: "Evicted".to_owned(), ..shutdown_eviction() })));
+    assert!(!is_shut_down_after(PodLifecycleEvent::Evicted(Eviction {
+        reason: "Evicted".to_owned(),
+        ..shutdown_eviction()
+    })));
     let mut alive = Sim::of("Always", &["c"]);
     alive.pass(10);
     assert!(!alive.pod.is_shut_down());

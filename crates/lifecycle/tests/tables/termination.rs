@@ -2,7 +2,7 @@
 
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
-use lifecycle::{Action, Event};
+use lifecycle::{Action, PodLifecycleEvent};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn repeated_deletion_request_plans_no_new_stop() {
     sim.delete(30);
     for _ in 0..5 {
         sim.pass(1);
-        sim.observe(Event::Updated(Arc::new(sim.api.clone())));
+        sim.observe(PodLifecycleEvent::Updated(Arc::new(sim.api.clone())));
         sim.settle();
     }
     let stops = sim.log.iter().filter(|(_, a)| matches!(a, Action::StopContainer { .. })).count();
@@ -220,10 +220,10 @@ fn evicted_pod_fails_with_reason_after_containers_stop() {
 fn evicted_pod_releases_resources_after_unmount() {
     let mut sim = Sim::of("Always", &["c"]).on_stop("c", 3, 0);
     sim.pass(5);
-    assert!(!sim.pod.has_made_room(sim.now), "not evicted");
+    assert!(!sim.pod.has_released_resources(sim.now), "not evicted");
     sim.evict(Some(10));
     sim.pass(2);
-    assert!(!sim.pod.has_made_room(sim.now), "still running");
+    assert!(!sim.pod.has_released_resources(sim.now), "still running");
     sim.now += std::time::Duration::from_secs(1);
     for (_, end) in sim.runtime.ends(sim.now) {
         sim.observe(end);
@@ -238,12 +238,12 @@ fn evicted_pod_releases_resources_after_unmount() {
             sim.begin(&action);
             sim.finish(&action);
         };
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} has not started");
+        assert!(!sim.pod.has_released_resources(sim.now), "{next:?} has not started");
         sim.begin(&next);
-        assert!(!sim.pod.has_made_room(sim.now), "{next:?} is in flight");
+        assert!(!sim.pod.has_released_resources(sim.now), "{next:?} is in flight");
         sim.finish(&next);
     }
-    assert!(sim.pod.has_made_room(sim.now));
+    assert!(sim.pod.has_released_resources(sim.now));
 }
 
 #[test]

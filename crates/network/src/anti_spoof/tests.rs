@@ -81,7 +81,7 @@ fn pod_cannot_send_with_an_address_of_another() {
         let dir = tempfile::tempdir().expect("a directory");
         let places = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         let network = Network::prepare(Options::new(dir.path().join("data"))).await.expect("a network");
-        if !network.checks_senders {
+        if !network.has_anti_spoofing {
             println!("skipped: no nftables for bridges here");
             return;
         }

@@ -1,6 +1,6 @@
 //! Limits of concurrent work of the DNS server, in total and per client.
 
-use api::connection_table::{Bounds, Slots, Source};
+use api::connection_limiter::{ConnectionLimiter, ConnectionLimits, Source};
 use nix::sys::resource::{Resource, getrlimit};
 use std::net::IpAddr;
 use tokio_util::sync::CancellationToken;
@@ -16,25 +16,25 @@ const CONNECTIONS_SHARE: u64 = 16;
 const CLIENT_SHARE: usize = 5;
 
 /// Queries or connections in progress. Beyond the limit, the oldest one of the client with the most is cancelled.
-pub(super) type InProgress = Slots<CancellationToken>;
+pub(super) type InProgress = ConnectionLimiter<CancellationToken>;
 
 pub(super) fn queries() -> InProgress {
-    Slots::new(bounds(QUERIES, QUERIES_SHARE))
+    ConnectionLimiter::new(bounds(QUERIES, QUERIES_SHARE))
 }
 
 pub(super) fn connections() -> InProgress {
-    Slots::new(bounds(CONNECTIONS, CONNECTIONS_SHARE))
+    ConnectionLimiter::new(bounds(CONNECTIONS, CONNECTIONS_SHARE))
 }
 
-fn bounds(most: usize, share: u64) -> Bounds {
+fn bounds(most: usize, share: u64) -> ConnectionLimits {
     let files =
         getrlimit(Resource::RLIMIT_NOFILE).map_or(most, |(soft, _)| usize::try_from(soft / share).unwrap_or(most));
     of(files.min(most))
 }
 
 /// Returns limits for a total.
-pub(super) fn of(total: usize) -> Bounds {
-    Bounds { total, remote: total, per_source: (total / CLIENT_SHARE).max(1) }
+pub(super) fn of(total: usize) -> ConnectionLimits {
+    ConnectionLimits { total, remote: total, per_source: (total / CLIENT_SHARE).max(1) }
 }
 
 /// Runs `work` for a client within the limits; `None` if it was rejected or cancelled.

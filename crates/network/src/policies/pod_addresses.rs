@@ -4,7 +4,7 @@ use super::gate::IpOwners;
 use crate::services::service_ports::protocol;
 use api::address::ipv4;
 use api::pod::{is_sidecar, is_terminal};
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(super) fn selects(selector: Option<&LabelSelector>, labels: Option<&Labels>)
     let Some(selector) = selector else { return true };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     // An invalid selector matches nothing.
-    Selector::from_object(selector).is_ok_and(|selector| selector.matches(label))
+    LabelRequirements::from_object(selector).is_ok_and(|selector| selector.matches(label))
 }
 
 /// Returns the Pods by IP address. A report of the kubelet takes precedence over every status. The address of a

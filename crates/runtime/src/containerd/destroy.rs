@@ -1,7 +1,7 @@
 //! Removes the sandboxes, shims and mounts of a data directory.
 
 use super::{
-    ContainerdError, OciRuntime, OwnContainerd,
+    ContainerdError, ManagedContainerd, OciRuntime,
     config::Paths,
     shims::{children, parents, shims},
 };
@@ -31,7 +31,7 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
     if paths.config.exists() {
         // The default runtime does not matter: no containers are created.
         let (data_dir, cni_conf_dir) = (data_dir.to_path_buf(), cni_conf_dir.to_path_buf());
-        let containerd = OwnContainerd::start(data_dir, cni_conf_dir, OciRuntime::default()).await?;
+        let containerd = ManagedContainerd::start(data_dir, cni_conf_dir, OciRuntime::default()).await?;
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
         if let Err(reason) = removed {
@@ -45,7 +45,7 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
     unmount_below(&paths.data_dir)
 }
 
-async fn remove_sandboxes(containerd: &OwnContainerd) -> Result<(), String> {
+async fn remove_sandboxes(containerd: &ManagedContainerd) -> Result<(), String> {
     containerd.wait_ready(Duration::from_secs(30)).await.map_err(|e| e.to_string())?;
     remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await.map_err(|e| e.to_string())
 }

@@ -99,7 +99,7 @@ pub(super) async fn session(url: &str, io: SessionIo) -> Result<Session, Runtime
         false => Ok(None),
     };
     let error = connection.open(named("error")).await.map_err(spdy_error)?;
-    connection.ends_with(&error);
+    connection.set_final_stream(&error);
     let stdin = open(io.stdin, "stdin").await?;
     let stdout = open(io.stdout, "stdout").await?;
     let stderr = open(io.stderr && !io.tty, "stderr").await?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub(super) fn validate(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(default) = schema.get("default") {
-        validate_default(&Schema::read(schema), default, &path.child("default"), errors);
+        validate_default(&Schema::parse(schema), default, &path.child("default"), errors);
     }
     for (name, property) in fields(schema, "properties") {
         validate(property, &path.child("properties").key(name), errors);
@@ -24,6 +24,6 @@ fn validate_default(schema: &Schema, default: &Value, path: &FieldPath, errors: 
     if !schema.prune_value(&mut pruned).is_empty() && !schema.embedded {
         errors.invalid(path, default, "must not have unknown fields");
     }
-    schema.fill_in(&mut pruned);
+    schema.apply_defaults(&mut pruned);
     schema.validate_value(&pruned, &path.to_string(), errors);
 }

@@ -1,6 +1,6 @@
 //! Conversion of schemas and values to CEL types and values.
 
-use crate::{Additional, Kind, Schema};
+use crate::{AdditionalProperties, JsonType, Schema};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use expr::{Key, RESERVED, Type, Value};
 use jiff::Timestamp;
@@ -25,20 +25,22 @@ impl Schema {
         match self.kind {
             _ if self.int_or_string => Type::Dyn,
             None => Type::Dyn,
-            Some(Kind::Boolean) => Type::BOOL,
-            Some(Kind::Integer) => Type::INT,
-            Some(Kind::Number) => Type::DOUBLE,
-            Some(Kind::String) => match self.checks.format.as_deref() {
+            Some(JsonType::Boolean) => Type::BOOL,
+            Some(JsonType::Integer) => Type::INT,
+            Some(JsonType::Number) => Type::DOUBLE,
+            Some(JsonType::String) => match self.value_validation.format.as_deref() {
                 Some("byte") => Type::BYTES,
                 Some("duration") => Type::DURATION,
                 Some("date" | "date-time") => Type::TIMESTAMP,
                 _ => Type::STRING,
             },
-            Some(Kind::Array) => Type::list(self.items.as_ref().map_or(Type::Dyn, |items| items.as_type(false))),
-            Some(Kind::Object) => match &self.additional {
-                Additional::Like(like) => Type::Map(Box::new(like.as_type(false))),
-                Additional::Allowed => Type::Map(Box::new(Type::Dyn)),
-                Additional::Unsaid | Additional::Forbidden => Type::Object(Arc::new(self.field_types(root))),
+            Some(JsonType::Array) => Type::list(self.items.as_ref().map_or(Type::Dyn, |items| items.as_type(false))),
+            Some(JsonType::Object) => match &self.additional {
+                AdditionalProperties::Schema(like) => Type::Map(Box::new(like.as_type(false))),
+                AdditionalProperties::Allowed => Type::Map(Box::new(Type::Dyn)),
+                AdditionalProperties::Unspecified | AdditionalProperties::Forbidden => {
+                    Type::Object(Arc::new(self.field_types(root)))
+                }
             },
         }
     }
@@ -60,20 +62,22 @@ impl Schema {
     pub(crate) fn as_value(&self, json: &Json, root: bool) -> Value {
         match (json, self.kind) {
             _ if self.int_or_string || self.kind.is_none() => untyped(json),
-            (Json::Number(number), Some(Kind::Number)) => Value::Double(number.as_f64().unwrap_or_default()),
-            (Json::String(text), Some(Kind::String)) => self.text(text),
-            (Json::Array(items), Some(Kind::Array)) => match &self.items {
+            (Json::Number(number), Some(JsonType::Number)) => Value::Double(number.as_f64().unwrap_or_default()),
+            (Json::String(text), Some(JsonType::String)) => self.text(text),
+            (Json::Array(items), Some(JsonType::Array)) => match &self.items {
                 Some(item_schema) => {
                     Value::List(Arc::new(items.iter().map(|item| item_schema.as_value(item, false)).collect()))
                 }
                 None => untyped(json),
             },
-            (Json::Object(fields), Some(Kind::Object)) => match &self.additional {
-                Additional::Like(like) => {
+            (Json::Object(fields), Some(JsonType::Object)) => match &self.additional {
+                AdditionalProperties::Schema(like) => {
                     convert_map(fields, |_, value| Some(like.as_value(value, false)), |name| Some(name.to_owned()))
                 }
-                Additional::Allowed => untyped(json),
-                Additional::Unsaid | Additional::Forbidden => self.object(fields, root || self.embedded),
+                AdditionalProperties::Allowed => untyped(json),
+                AdditionalProperties::Unspecified | AdditionalProperties::Forbidden => {
+                    self.object(fields, root || self.embedded)
+                }
             },
             _ => untyped(json),
         }
@@ -93,14 +97,14 @@ impl Schema {
     }
 
     fn text(&self, text: &str) -> Value {
-        let parsed = match self.checks.format.as_deref() {
+        let parsed = match self.value_validation.format.as_deref() {
             Some("byte") => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
             Some("date-time") => date_time(text).map(Value::Time),
             Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Value::Time),
-            Some("duration") => expr::duration(text).map(Value::Duration),
+            Some("duration") => expr::parse_duration(text).map(Value::Duration),
             _ => None,
         };
-        parsed.unwrap_or_else(|| Value::text(text))
+        parsed.unwrap_or_else(|| Value::string(text))
     }
 }
 
@@ -131,7 +135,7 @@ fn untyped(json: &Json) -> Value {
             (None, Some(whole)) if whole.fract() == 0.0 && whole.abs() < 9e15 => Value::Int(whole as i64),
             (None, number) => Value::Double(number.unwrap_or_default()),
         },
-        Json::String(text) => Value::text(text),
+        Json::String(text) => Value::string(text),
         Json::Array(items) => Value::List(Arc::new(items.iter().map(untyped).collect())),
         Json::Object(fields) => convert_map(fields, |_, value| Some(untyped(value)), |name| Some(name.to_owned())),
     }

@@ -22,7 +22,7 @@ pub(crate) fn validate_rules(
     let parsed = Schema::parse_without_rules(schema);
     for (i, rule) in rules.iter().enumerate() {
         let field = rule["fieldPath"].as_str().unwrap_or("");
-        if !field.is_empty() && parsed.at_path(field, true).is_err() {
+        if !field.is_empty() && parsed.resolve_field_path(field, true).is_err() {
             errors.invalid(&at(i).child("fieldPath"), &json!(field), "must be a valid path");
         }
     }
@@ -100,12 +100,12 @@ fn validate_expressions(
         }
     }
     match uncorrelatable {
-        Some(uncorrelatable) if program.mentions("oldSelf") => {
+        Some(uncorrelatable) if program.uses_variable("oldSelf") => {
             let why =
                 format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
             errors.invalid(&path.child("rule"), &rule["rule"], &why);
         }
-        _ if !program.mentions("oldSelf") && !rule["optionalOldSelf"].is_null() => {
+        _ if !program.uses_variable("oldSelf") && !rule["optionalOldSelf"].is_null() => {
             let why = "may not be set if oldSelf is not used in rule";
             errors.invalid(&path.child("optionalOldSelf"), &rule["optionalOldSelf"], why);
         }

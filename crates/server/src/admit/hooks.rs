@@ -2,7 +2,7 @@
 //! was acknowledged.
 
 use crate::{
-    lazy_informer::{LazyInformer, InformerUpdate},
+    lazy_informer::{InformerUpdate, LazyInformer},
     webhook::Target,
 };
 use admission::{
@@ -12,7 +12,7 @@ use admission::{
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use store::{Listing, Store};
+use store::{List, Store};
 
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
@@ -45,7 +45,7 @@ impl Asked {
     }
 
     /// What the objects of [`RESOURCES`] say.
-    fn read(lists: &[Listing; 6]) -> Self {
+    fn read(lists: &[List; 6]) -> Self {
         let lists = lists.each_ref().map(|list| {
             list.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok()).collect::<Vec<Value>>()
         });

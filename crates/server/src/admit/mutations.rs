@@ -11,7 +11,7 @@ use crate::{
     status::ApiError,
 };
 use admission::{
-    about::{Form, Operation},
+    attributes::{EquivalentResource, Operation},
     conditions,
     policy::{Binding, Change, MutatingPolicy},
 };
@@ -213,7 +213,9 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
                 Ok(patched) => patched.value,
                 // What its tests do not hold for it leaves alone.
                 Err(PatchError::Test(_)) => return Ok(object.clone()),
-                Err(PatchError::Other(why)) => return Err(Failure::Denied(format!("JSON Patch: {}", why.cause_message()))),
+                Err(PatchError::Other(why)) => {
+                    return Err(Failure::Denied(format!("JSON Patch: {}", why.cause_message())));
+                }
             };
             let unknown = review.unknown_fields(&patched, form)?;
             if let Some(first) = unknown.first() {
@@ -227,7 +229,7 @@ fn changed(review: &Review<'_>, form: usize, object: &Value, change: Change) -> 
 /// A configuration merged into an object; nobody owns what it says (`ApplyStructuredMergeDiff`).
 fn merged(review: &Review<'_>, form: usize, object: &Value, mut config: Value) -> Result<Value, Failure> {
     let failed = |why: String| Failure::Denied(format!("error applying patch: {why}"));
-    let Form { kind: [group, version, kind], .. } = &review.about.forms[form];
+    let EquivalentResource { kind: [group, version, kind], .. } = &review.about.forms[form];
     let Some(types) = review.types(form) else {
         let why = format!(
             "Resource kind {group}/{version}, Kind={kind} not found. There can be a delay between when CustomResourceDefinitions are created and when they are available."
@@ -239,7 +241,7 @@ fn merged(review: &Review<'_>, form: usize, object: &Value, mut config: Value) -
     }
     apply::validate(types, &config, Duplicates::Refused)
         .map_err(|why| failed(format!("failed to convert patch object to typed object: {why}")))?;
-    let atomics = apply::atomics(types, &config);
+    let atomics = apply::atomic_fields(types, &config);
     if !atomics.is_empty() {
         let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
         return Err(failed(format!("invalid ApplyConfiguration: {why}")));

@@ -10,7 +10,7 @@ use crate::{
     service::{ApiServer, Call},
     status::ApiError,
 };
-use admission::about::Operation;
+use admission::attributes::Operation;
 use serde_json::Value;
 
 /// Nothing is done again.

@@ -8,7 +8,7 @@ use crate::{
     service::ApiServer,
     status::ApiError,
 };
-use admission::pod_security::{self as standards, Level, LevelVersion, Policy, Wrong};
+use admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ fn check_template(server: &ApiServer, namespace: &str, template: &Value, trail: 
 }
 
 /// Tells the audit log what is wrong with the labels of a namespace, and what violates that which is only noted.
-fn note(trail: &Trail, subject: &Subject, policy: Policy, wrong: &[Wrong]) {
+fn note(trail: &Trail, subject: &Subject, policy: Policy, wrong: &[InvalidLabel]) {
     if !trail.is_on() {
         return;
     }
@@ -107,7 +107,7 @@ fn note(trail: &Trail, subject: &Subject, policy: Policy, wrong: &[Wrong]) {
     }
 }
 
-fn note_wrong(wrong: &[Wrong], errors: &mut FieldErrors) {
+fn note_wrong(wrong: &[InvalidLabel], errors: &mut FieldErrors) {
     let path = FieldPath::new("metadata").child("labels");
     for wrong in wrong {
         errors.invalid(&path.key(&wrong.label), &json!(wrong.value), wrong.message);
@@ -174,7 +174,7 @@ fn whose(pods: &[String], what: &str) -> String {
 }
 
 /// What a namespace asks of its Pods, and what is wrong with its labels.
-fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<Wrong>), String> {
+fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), String> {
     let stored = server.store.get(&Key::new("namespaces", "", namespace));
     let object = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
     let object = object.filter(|object| object["metadata"].is_object());

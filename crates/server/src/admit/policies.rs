@@ -6,7 +6,7 @@ use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, sta
 use admission::{
     conditions,
     matching::Matching,
-    policy::{Binding, Denial, Policy, Said, is_ignored},
+    policy::{Binding, Decision, Denial, Policy, is_ignored},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -131,14 +131,14 @@ async fn decide(
     form: usize,
     objects: [Option<&Value>; 2],
     [now, before]: [&Value; 2],
-) -> Result<Said, ApiError> {
+) -> Result<Decision, ApiError> {
     let wrong = |why: String| {
         let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {why}")) };
-        Said::from(if policy.is_optional { Vec::new() } else { vec![denial] })
+        Decision::from(if policy.is_optional { Vec::new() } else { vec![denial] })
     };
     match concerns(review, &binding.matching, objects[0], objects[1]) {
         Ok(Some(_)) => {}
-        Ok(None) => return Ok(Said::default()),
+        Ok(None) => return Ok(Decision::default()),
         Err(why) => return Ok(wrong(why)),
     }
     let params = match params(review, policy.params.as_ref(), binding).await {
@@ -149,10 +149,10 @@ async fn decide(
     let namespace =
         if about.namespace.is_empty() || about.is_namespace() { Value::Null } else { exposed(&review.namespace()?) };
     let request = about.request(form);
-    let mut all = Said::default();
+    let mut all = Decision::default();
     for params in &params {
         let inputs = conditions::inputs(now, before, &request, review.authority());
-        let Said { denials, annotations } = policy.decide(inputs, params, &namespace);
+        let Decision { denials, annotations } = policy.decide(inputs, params, &namespace);
         all.denials.extend(denials);
         all.annotations.extend(annotations);
     }

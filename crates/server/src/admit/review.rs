@@ -2,7 +2,7 @@
 
 use super::hooks::Asked;
 use crate::{
-    authorization::{self, Attributes, Decision, ResourceAbout},
+    authorization::{self, Decision, ResourceAbout},
     conversion,
     kinds::KindRef,
     managed_fields,
@@ -12,8 +12,8 @@ use crate::{
     typed, user,
 };
 use admission::{
-    Authorize, Question, Verdict,
-    about::{About, Form, Operation},
+    AuthorizationAttributes, AuthorizationDecision, Authorizer,
+    attributes::{Attributes, EquivalentResource, Operation},
     matching::Matching,
     webhook::is_exempt,
 };
@@ -26,7 +26,7 @@ use store::Key;
 pub(crate) struct Review<'a> {
     pub(crate) server: &'a ApiServer,
     pub(crate) call: &'a Call,
-    pub(crate) about: About,
+    pub(crate) about: Attributes,
     pub(crate) asked: Arc<Asked>,
     /// How the name begins that an object will get.
     pub(super) prefix: String,
@@ -54,11 +54,11 @@ impl<'a> Review<'a> {
         let form = |kind: &KindRef| {
             let info = kind.info();
             let of = |name: &str| [info.group, info.version, name].map(str::to_owned);
-            Form { resource: of(info.plural), kind: of(info.kind) }
+            EquivalentResource { resource: of(info.plural), kind: of(info.kind) }
         };
         let name = resource.name.clone().unwrap_or_default();
         let is_namespace = info.group.is_empty() && info.plural == "namespaces";
-        let about = About {
+        let about = Attributes {
             operation,
             forms: kinds.iter().map(form).collect(),
             subresource: resource.subresource.clone().unwrap_or_default(),
@@ -163,18 +163,18 @@ impl<'a> Review<'a> {
     }
 
     /// Who says what somebody may do.
-    pub(crate) fn authority(&self) -> Arc<dyn Authorize> {
+    pub(crate) fn authority(&self) -> Arc<dyn Authorizer> {
         let resource = |i: usize| self.about.forms.first().map_or_else(String::new, |form| form.resource[i].clone());
         Arc::new(Authority {
             server: self.server.clone(),
             user: self.call.user.clone(),
-            request: Question {
+            request: AuthorizationAttributes {
                 group: resource(0),
                 resource: resource(2),
                 subresource: self.about.subresource.clone(),
                 namespace: self.about.namespace.clone(),
                 name: self.about.name.clone(),
-                ..Question::default()
+                ..AuthorizationAttributes::default()
             },
         })
     }
@@ -197,7 +197,7 @@ pub(crate) fn options(call: &Call, kind: &str, dry: bool) -> Value {
 struct Authority {
     server: ApiServer,
     user: crate::UserInfo,
-    request: Question,
+    request: AuthorizationAttributes,
 }
 
 impl fmt::Debug for Authority {
@@ -206,11 +206,11 @@ impl fmt::Debug for Authority {
     }
 }
 
-impl Authorize for Authority {
-    fn decide(&self, question: &Question) -> Verdict {
+impl Authorizer for Authority {
+    fn authorize(&self, question: &AuthorizationAttributes) -> AuthorizationDecision {
         let question = question.clone();
         let wanted = match question.path {
-            Some(path) => Attributes { verb: question.verb, about: authorization::About::Path(path) },
+            Some(path) => authorization::Attributes { verb: question.verb, about: authorization::About::Path(path) },
             None => {
                 let about = ResourceAbout {
                     group: question.group,
@@ -220,17 +220,17 @@ impl Authorize for Authority {
                     name: question.name,
                     ..ResourceAbout::default()
                 };
-                Attributes::to(&question.verb, about)
+                authorization::Attributes::to(&question.verb, about)
             }
         };
         let account = question.account.map(|(namespace, name)| user::account(&namespace, &name));
         match authorization::decide(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
-            Decision::Allowed(reason) => Verdict { allowed: true, reason },
-            Decision::NoOpinion(reason) => Verdict { allowed: false, reason },
+            Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
+            Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },
         }
     }
 
-    fn request(&self) -> Question {
+    fn request(&self) -> AuthorizationAttributes {
         self.request.clone()
     }
 }

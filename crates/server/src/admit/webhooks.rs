@@ -103,7 +103,8 @@ async fn mutate(
             (&hook.webhook.name, "attempted to modify the object, which is not supported for this operation");
         return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
     }
-    let patched = patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause_message()))?;
+    let patched =
+        patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause_message()))?;
     let changed = patched.value != now;
     let made = review.taken(patched.value, form).await?;
     noted.patched(&patch);
@@ -177,7 +178,11 @@ async fn call(
     };
     noted.said(&answer.annotations);
     review.call.warnings.lock().extend(answer.warnings.iter().cloned());
-    if answer.allowed { Ok(Some(answer)) } else { Err(ApiError::from_status(review::refusal(&webhook.name, &answer.status))) }
+    if answer.allowed {
+        Ok(Some(answer))
+    } else {
+        Err(ApiError::from_status(review::refusal(&webhook.name, &answer.status)))
+    }
 }
 
 async fn ask(

@@ -69,13 +69,13 @@ async fn ensure(server: ApiServer, api_service: Value) {
 pub(super) async fn register_built_in(server: &ApiServer) {
     let served = server.registry.served();
     let built_in = registry::built_in_versions().filter(|(group, version)| {
-        *group != "apiregistration.k8s.io" && served.has_version(group, version) && !is_stand_in(group, version)
+        *group != "apiregistration.k8s.io" && served.has_version(group, version) && !is_fallback(group, version)
     });
     let objects = built_in.map(|(group, version)| api_service(group, version, "onstart", priority(group, version)));
     join_all(objects.map(|api_service| ensure(server.clone(), api_service).boxed())).await;
 }
 
-fn is_stand_in(group: &str, version: &str) -> bool {
+fn is_fallback(group: &str, version: &str) -> bool {
     registry::built_in_kinds(group, version).any(|kind| kind.info().aggregation_fallback)
 }
 
@@ -84,10 +84,10 @@ pub(super) async fn reconcile(server: &ApiServer) {
     let served = server.registry.served();
     let custom =
         served.custom_versions().map(|(group, version, _)| api_service(group, version, "true", CUSTOM_PRIORITY));
-    let stand_ins = registry::built_in_versions().filter(|(group, version)| is_stand_in(group, version));
-    let stand_ins = stand_ins.map(|(group, version)| api_service(group, version, "true", priority(group, version)));
+    let fallbacks = registry::built_in_versions().filter(|(group, version)| is_fallback(group, version));
+    let fallbacks = fallbacks.map(|(group, version)| api_service(group, version, "true", priority(group, version)));
     let desired: BTreeMap<String, Value> =
-        custom.chain(stand_ins).map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();
+        custom.chain(fallbacks).map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();
     for stored in &server.store.list(&Scope::resource(STORAGE), None, None).objects {
         let existing: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         if existing["metadata"]["labels"][MANAGED] == "true" && !desired.contains_key(&*stored.key.name) {

@@ -293,7 +293,8 @@ impl Noted {
         let code = response.status().as_u16();
         self.change(|event| event.response_status = Some(json!({"metadata": {}, "code": code})));
         let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == "application/json");
-        let streams = response.body().size_hint().exact().is_none() || response.extensions().get::<ProxiedResponse>().is_some();
+        let streams =
+            response.body().size_hint().exact().is_none() || response.extensions().get::<ProxiedResponse>().is_some();
         let is_short = level == Level::RequestResponse || !matches!(code, 200) || self.may_be_status();
         let response = if is_json && !streams && is_short { self.read_answer(response, level).await } else { response };
         self.emit(if lasts { Stage::ResponseStarted } else { Stage::ResponseComplete }).await;

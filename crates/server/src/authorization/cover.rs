@@ -104,7 +104,7 @@ pub(crate) fn describe(rule: &Rule) -> String {
 
 /// `["a" "b"]`, Go's `%q` of a list.
 pub(crate) fn quoted(list: &[String]) -> String {
-    let all: Vec<String> = list.iter().map(|value| api::quote::quoted(value)).collect();
+    let all: Vec<String> = list.iter().map(|value| api::go_quote::quoted(value)).collect();
     format!("[{}]", all.join(" "))
 }
 

@@ -1,7 +1,7 @@
 //! The policy as the store has it. Nobody waits for it: whoever asks brings it up to date.
 
 use super::policy::Policy;
-use crate::lazy_informer::{LazyInformer, InformerUpdate};
+use crate::lazy_informer::{InformerUpdate, LazyInformer};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use store::{EventKind, Object, Store};
@@ -83,10 +83,10 @@ mod tests {
         authorization::attributes::{Attributes, ResourceAbout},
         authorization::policy::Decision,
     };
-    use store::{Expect, Key, MemoryEngine, Options, Write};
+    use store::{Key, MemoryEngine, Options, Precondition, Write};
 
     async fn put(store: &Store, resource: &str, name: &str, text: String) {
-        let write = Write::put(Key::new(resource, "", name), Expect::Any, text);
+        let write = Write::put(Key::new(resource, "", name), Precondition::Any, text);
         store.write(write).await.unwrap();
     }
 
@@ -111,14 +111,14 @@ mod tests {
         assert!(!may(&follower));
         put(&store, "clusterroles", "r", ROLE.into()).await;
         assert!(may(&follower));
-        let delete = Write::delete(Key::new("clusterrolebindings", "", "b"), Expect::Any, "");
+        let delete = Write::delete(Key::new("clusterrolebindings", "", "b"), Precondition::Any, "");
         store.write(delete).await.unwrap();
         assert!(!may(&follower));
     }
 
     #[tokio::test]
     async fn who_asks_rarely_reads_everything_again() {
-        let options = Options { window_events: 4, ..Options::default() };
+        let options = Options { watch_cache_events: 4, ..Options::default() };
         let store = Store::open(MemoryEngine::new(), options).unwrap();
         let follower = Follower::new(store.clone());
         put(&store, "clusterroles", "r", ROLE.into()).await;

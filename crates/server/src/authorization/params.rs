@@ -89,7 +89,8 @@ impl Reader<'_> {
         let (group, resource) = match (kind["apiVersion"].as_str(), kind["kind"].as_str()) {
             (Some(version), Some(kind)) => {
                 let served = self.server.registry.served();
-                let plural = served.find_object_kind(version, kind).map_or_else(any, |kind| kind.info().plural.to_owned());
+                let plural =
+                    served.find_object_kind(version, kind).map_or_else(any, |kind| kind.info().plural.to_owned());
                 (version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(), plural)
             }
             _ => (any(), any()),

@@ -256,5 +256,4 @@ fn aggregate(errors: Vec<String>) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 mod document;
 
 use super::{DecodedBody, check_paths};
-use api::quote::quoted;
+use api::go_quote::quoted;
 use document::Document;
 use serde::{
     Deserialize, Deserializer,

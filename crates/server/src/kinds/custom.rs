@@ -9,7 +9,7 @@ mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{conversion::Conversion, scale::ScalePaths, typed};
-use admission::policy::Known;
+use admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;
 use printer_columns::PrinterColumn;
@@ -111,15 +111,15 @@ impl Custom {
             aggregation_fallback: false,
             gate: None,
         };
-        let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
-        schema.preserve |= spec["preserveUnknownFields"] == true;
+        let mut schema = Schema::parse(&version["schema"]["openAPIV3Schema"]);
+        schema.preserve_unknown_fields |= spec["preserveUnknownFields"] == true;
         let (types, root) = apply_schema::build_types(&schema);
         let versions = spec["versions"].as_array().into_iter().flatten();
         let stored = versions.filter(|v| v["storage"] == true).map(|v| text(v, "name")).next().unwrap_or_default();
         let fields = version["selectableFields"].as_array().into_iter().flatten();
         Some(Self {
             list_kind: text(accepted, "listKind"),
-            status: schema.only("status"),
+            status: schema.with_only_field("status"),
             columns: PrinterColumn::read(version),
             selectable_fields: fields
                 .filter_map(|f| f["jsonPath"].as_str())
@@ -152,15 +152,15 @@ impl Custom {
     }
 
     /// Returns the type of its objects for CEL type checking, without metadata.
-    pub(crate) fn expression_kind(&self) -> Known {
+    pub(crate) fn expression_kind(&self) -> ResourceType {
         let Self { info, schema, .. } = self;
-        Known { kind: format!("{}, Kind={}", info.api_version(), info.kind), object: schema.expression_type() }
+        ResourceType { kind: format!("{}, Kind={}", info.api_version(), info.kind), object: schema.expression_type() }
     }
 
     /// Prunes unknown fields and sets the defaults of this version.
     fn prune_and_default(&self, object: &mut Value) {
         self.schema.prune(object);
-        self.schema.fill_in(object);
+        self.schema.apply_defaults(object);
     }
 
     /// Validates an object, in upstream's order.
@@ -175,8 +175,8 @@ impl Custom {
     /// for some errors.
     fn validate_structure(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         embedded::validate(&self.schema, object, errors);
-        self.schema.validate_lists(object, old, errors);
-        self.schema.ask_rules(object, old, errors);
+        self.schema.validate_list_sets_and_maps(object, old, errors);
+        self.schema.validate_rules(object, old, errors);
     }
 }
 
@@ -208,7 +208,7 @@ impl Kind for Custom {
     }
 
     fn set_defaults(&self, object: &mut Value) {
-        self.schema.fill_in(object);
+        self.schema.apply_defaults(object);
     }
 
     fn prepare_create(&self, object: &mut Value, _ctx: &WriteContext) {

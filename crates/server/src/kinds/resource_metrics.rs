@@ -43,5 +43,5 @@ const COLUMNS: &[Column] = &[
 fn total_usage(metrics: &Value, resource: &str) -> Amount {
     let parts = items(metrics, "containers").chain([metrics]);
     let used = parts.filter_map(|part| Amount::parse(part["usage"][resource].as_str()?).ok());
-    used.fold(Amount::ZERO, Amount::plus)
+    used.fold(Amount::ZERO, Amount::saturating_add)
 }

@@ -2,7 +2,7 @@
 
 use super::{FieldErrors, FieldPath, field_validation::items, field_validation::text, or_none};
 use crate::object_meta;
-use api::selector::Selector;
+use api::selector::LabelRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub(crate) fn matches(selector: &Value, labels: &Value) -> Option<bool> {
         return None;
     }
     let typed: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
-    let selector = Selector::from_object(&typed).ok()?;
+    let selector = LabelRequirements::from_object(&typed).ok()?;
     Some(selector.matches(|key| labels.get(key).and_then(Value::as_str)))
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn format(selector: &Value) -> String {
         (text(one, "key"), text(one, "operator"), values)
     });
     // Validation rejects other operators.
-    api::selector::text(labels, expressions).unwrap_or_default()
+    api::selector::format_label_selector(labels, expressions).unwrap_or_default()
 }
 
 /// Formats labels in query syntax.

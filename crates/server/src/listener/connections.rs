@@ -1,7 +1,7 @@
 //! The open connections of all listeners, within bounds: in all and per peer.
 
 use super::activity::Activity;
-use api::connection_table::{Bounds, Full, Slot, Slots, Source};
+use api::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit, LimitReached, Source};
 use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
@@ -24,7 +24,7 @@ const PER_SOURCE: usize = 100;
 /// The open connections of all listeners that share the process's file descriptors.
 #[derive(Debug)]
 pub struct Connections {
-    slots: Slots<Arc<Activity>>,
+    slots: ConnectionLimiter<Arc<Activity>>,
     refused: Mutex<Refused>,
 }
 
@@ -40,13 +40,13 @@ impl Connections {
     #[must_use]
     pub fn new(total: usize) -> Self {
         let remote = total - total / 4;
-        Self::with_bounds(Bounds { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
+        Self::with_bounds(ConnectionLimits { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
     }
 
     /// No connections yet, within these bounds.
     #[must_use]
-    pub fn with_bounds(bounds: Bounds) -> Self {
-        Self { slots: Slots::new(bounds), refused: Mutex::default() }
+    pub fn with_bounds(bounds: ConnectionLimits) -> Self {
+        Self { slots: ConnectionLimiter::new(bounds), refused: Mutex::default() }
     }
 
     /// How many connections are open.
@@ -57,7 +57,7 @@ impl Connections {
 
     /// Takes a connection in; `None` when there are too many. Where all sources together have too many, an idle connection
     /// of the source with the most makes room.
-    pub(super) fn admit(&self, source: Source, activity: &Arc<Activity>) -> Option<Slot<Arc<Activity>>> {
+    pub(super) fn admit(&self, source: Source, activity: &Arc<Activity>) -> Option<ConnectionPermit<Arc<Activity>>> {
         match self.slots.admit(source, Arc::clone(activity), |activity| activity.eviction_rank()) {
             Ok((slot, evicted)) => {
                 if let Some(evicted) = evicted {
@@ -79,7 +79,7 @@ impl Connections {
         }
     }
 
-    fn note_refused(&self, source: Source, bound: Full) {
+    fn note_refused(&self, source: Source, bound: LimitReached) {
         let mut refused = self.refused.lock();
         refused.count = refused.count.saturating_add(1);
         if refused.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
@@ -95,11 +95,11 @@ impl Connections {
 pub(super) struct Admitted<S> {
     stream: S,
     activity: Arc<Activity>,
-    _slot: Slot<Arc<Activity>>,
+    _slot: ConnectionPermit<Arc<Activity>>,
 }
 
 impl<S> Admitted<S> {
-    pub(super) fn new(stream: S, activity: Arc<Activity>, slot: Slot<Arc<Activity>>) -> Self {
+    pub(super) fn new(stream: S, activity: Arc<Activity>, slot: ConnectionPermit<Arc<Activity>>) -> Self {
         Self { stream, activity, _slot: slot }
     }
 }

@@ -74,7 +74,7 @@ impl Builder {
     /// Returns the fields of a kind. Its message does not contain `apiVersion` and `kind`.
     fn with_type(&mut self, message: &'static Message) -> Vec<Field> {
         let text = self.scalar(Scalar::String);
-        let named = |name: &str| Field { name: name.into(), of: text, default: None, implied: None };
+        let named = |name: &str| Field { name: name.into(), type_id: text, default: None, implied: None };
         let mut fields = self.fields(message);
         fields.extend(["apiVersion", "kind"].map(named));
         fields
@@ -101,7 +101,7 @@ impl Builder {
                 _ => {
                     let of = self.field(fact);
                     let (default, implied) = (default(message, fact), implied(fact));
-                    fields.push(Field { name: fact.name.into(), of, default, implied });
+                    fields.push(Field { name: fact.name.into(), type_id: of, default, implied });
                 }
             }
         }
@@ -206,7 +206,7 @@ mod tests {
             let properties = published["properties"].as_object().unwrap();
             for (field, property) in properties {
                 match map.field(field) {
-                    Some(own) => self.field(&format!("{name}.{field}"), property, TypeRef { id: own.of, ..of }),
+                    Some(own) => self.field(&format!("{name}.{field}"), property, TypeRef { id: own.type_id, ..of }),
                     None => self.wrong.push(format!("{name}.{field} has no type")),
                 }
             }

@@ -224,7 +224,7 @@ fn length(message: &[u8]) -> Result<Value, DecodeError> {
         }
     }
     let sign = if nanos < 0 { "-" } else { "" };
-    Ok(Value::String(format!("{sign}{}", duration::written(Duration::from_nanos(nanos.unsigned_abs())))))
+    Ok(Value::String(format!("{sign}{}", duration::format_duration(Duration::from_nanos(nanos.unsigned_abs())))))
 }
 
 /// Seconds and nanoseconds since 1970; nothing at all is Go's zero time, which is null.

@@ -159,5 +159,4 @@ impl Ring {
 }
 
 #[cfg(test)]
-#[path = "usage_tests.rs"]
 mod tests;

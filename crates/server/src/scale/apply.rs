@@ -12,7 +12,7 @@ use crate::{
     strict::Validation,
     write::now,
 };
-use ::apply::{ApplyError, Filter, Managers, Part, Path, Request, TypeRef, Versions};
+use ::apply::{ApplyError, Converter, Filter, ManagedFields, Path, Request, ScaleHandler, TypeRef};
 use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";
@@ -20,7 +20,7 @@ const VERSION: &str = "autoscaling/v1";
 /// The only version of Scale.
 struct OneVersion;
 
-impl Versions for OneVersion {
+impl Converter for OneVersion {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
         types::of(api_version, SCALE.kind)
     }
@@ -56,7 +56,7 @@ fn merged(
     old: &ManagedObject,
     config: &Value,
     force: bool,
-) -> Result<(Value, Managers), ApiError> {
+) -> Result<(Value, ManagedFields), ApiError> {
     let kind = &*resource.kind;
     let forms = resource.served.kinds_of_storage(kind.info().storage);
     let path_of = |version: &str| {
@@ -64,7 +64,7 @@ fn merged(
         Some(path(form.scale()))
     };
     let own_path = Path::of_fields(&["spec", "replicas"]);
-    let part = Part { path_of: &path_of, own_path: &own_path, own_version: VERSION };
+    let part = ScaleHandler { path_of: &path_of, own_path: &own_path, own_version: VERSION };
     let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
     let (manager, time) = (managed_fields::field_manager_name(call), now().to_string());
     let request = Request {
@@ -75,7 +75,7 @@ fn merged(
         time: &time,
         filter: &Filter::Everything,
     };
-    let applied = ::apply::apply(&request, Some(&live), config.clone(), part.managers(whole), force);
+    let applied = ::apply::apply(&request, Some(&live), config.clone(), part.to_subresource(whole), force);
     let applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
         error => {
@@ -84,7 +84,7 @@ fn merged(
             ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
         }
     })?;
-    let managers = part.merged(whole, &applied.managers, &kind.info().api_version());
+    let managers = part.to_parent(whole, &applied.managers, &kind.info().api_version());
     Ok((applied.object, managers))
 }
 

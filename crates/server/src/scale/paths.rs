@@ -147,7 +147,7 @@ fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Number(n) if !n.is_i64() => float::shown(n.as_f64().unwrap_or(0.0)),
+        Value::Number(n) if !n.is_i64() => float::format_float(n.as_f64().unwrap_or(0.0)),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(items) => list(items.iter().map(printed).collect()),
         Value::Object(fields) => {

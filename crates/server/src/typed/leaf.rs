@@ -1,7 +1,7 @@
 //! Decoding of values that are not messages, in the form in which Go encodes them.
 
 use crate::protobuf::table::Kind;
-use api::quantity::{rounded, shown};
+use api::quantity::{normalize_quantity, round_up_to_milli};
 use api::rfc3339::{self, Precision};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
@@ -94,12 +94,12 @@ fn quantity(value: &Value) -> Result<Value, Wrong> {
         Value::Null => "0".to_owned(),
         _ => return Err(Wrong::Type),
     };
-    shown(&text).map(Value::from).map_err(|e| Wrong::Value(e.to_string()))
+    normalize_quantity(&text).map(Value::from).map_err(|e| Wrong::Value(e.to_string()))
 }
 
 /// Rounds a quantity of a `ResourceList` up to a thousandth (upstream's `SetDefaults_ResourceList`).
 pub(super) fn in_list(value: &mut Value) {
-    if let Some(text) = value.as_str().and_then(rounded) {
+    if let Some(text) = value.as_str().and_then(round_up_to_milli) {
         *value = Value::from(text);
     }
 }

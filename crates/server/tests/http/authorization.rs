@@ -106,7 +106,7 @@ async fn exec_by_get_requires_the_create_verb() {
 /// Starts a server with upstream's bootstrap roles and bindings.
 async fn api_with_roles() -> TestApi {
     let api = TestApi::new().await;
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     api
 }
 
@@ -131,7 +131,7 @@ async fn bootstrap_creates_upstream_roles_and_bindings() {
 #[tokio::test]
 async fn requests_during_bootstrap_wait_for_the_roles() {
     let api = TestApi::new().await;
-    let coming = api.server.bootstrap_access();
+    let coming = api.server.bootstrap_rbac();
     api.check(get("/apis"), 200, json!({})).await;
     let request = as_ann(get("/apis"));
     let early = api.send(&request);
@@ -153,7 +153,7 @@ async fn default_role_changes_survive_reconciliation() {
     let node = format!("{RBAC}/clusterrolebindings/system:node");
     api.check(merge_patch(&node, &json!({"subjects": [{"kind": "Group", "name": "mine"}]})), 200, json!({})).await;
     api.check(delete(format!("{RBAC}/clusterroles/edit")), 200, json!({})).await;
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     let added = json!({"rules": [{"nonResourceURLs": ["/mine"]}, {"nonResourceURLs": ["/livez"]}]});
     let again = api.check(get(&discovery), 200, json!({})).await.body;
     assert_eq!(again["rules"][0], json!({"verbs": ["get"], "nonResourceURLs": ["/mine"]}), "{added}");
@@ -172,7 +172,7 @@ async fn public_info_viewer_copies_discovery_subjects() {
         "subjects": [{"kind": "User", "name": "q", "apiGroup": "rbac.authorization.k8s.io"}]});
     api.check(merge_patch(&discovery, &mine), 200, json!({})).await;
     api.check(delete(&info), 200, json!({})).await;
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     let mut expected = mine;
     expected["roleRef"] = json!({"name": "system:public-info-viewer"});
     let found = api.check(get(&info), 200, expected).await.body;

@@ -4,7 +4,7 @@ use crate::{
     common::{CONFIG_MAPS, TestApi, distinguished_name, get, post},
     echo_server::own_ip,
 };
-use api::connection_table::Bounds;
+use api::connection_limiter::ConnectionLimits;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -51,7 +51,7 @@ struct TestServer {
     _stop: tokio_util::sync::DropGuard,
 }
 
-async fn start_server(bounds: Bounds, timeouts: Timeouts, peers: Option<PeerFilter>) -> TestServer {
+async fn start_server(bounds: ConnectionLimits, timeouts: Timeouts, peers: Option<PeerFilter>) -> TestServer {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::load_or_create(dir.path(), &[], &[LOOPBACK]).unwrap();
     let mut api = TestApi::new().await;
@@ -67,8 +67,8 @@ async fn start_server(bounds: Bounds, timeouts: Timeouts, peers: Option<PeerFilt
     TestServer { address, connections, api, ca, dir, _stop: stop.drop_guard() }
 }
 
-fn bounds(total: usize) -> Bounds {
-    Bounds { total, remote: total, per_source: total }
+fn bounds(total: usize) -> ConnectionLimits {
+    ConnectionLimits { total, remote: total, per_source: total }
 }
 
 impl TestServer {
@@ -183,7 +183,7 @@ async fn silent_connections_are_closed_while_others_are_served() {
 
 #[tokio::test]
 async fn source_address_connections_are_limited() {
-    let bounds = Bounds { total: 100, remote: 75, per_source: 10 };
+    let bounds = ConnectionLimits { total: 100, remote: 75, per_source: 10 };
     let server = start_server(bounds, NO_TIMEOUTS, None).await;
     let mut silent = Vec::new();
     for _ in 0..10 {
@@ -220,7 +220,7 @@ async fn full_server_rejects_new_and_serves_open_connections() {
 
 #[tokio::test]
 async fn idle_remote_connections_do_not_block_loopback() {
-    let server = start_server(Bounds { total: 20, remote: 10, per_source: 10 }, NO_TIMEOUTS, None).await;
+    let server = start_server(ConnectionLimits { total: 20, remote: 10, per_source: 10 }, NO_TIMEOUTS, None).await;
     let mut silent = Vec::new();
     for _ in 0..10 {
         silent.push(server.tcp_from(own_ip()).await);

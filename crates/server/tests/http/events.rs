@@ -64,7 +64,7 @@ async fn events_expire_an_hour_after_last_seen() {
         api.check(post(CORE, &object), 201, json!({})).await;
     }
     // Each Event was created a moment ago.
-    let wait = api.server.forget_events(now).await.unwrap();
+    let wait = api.server.delete_expired_events(now).await.unwrap();
     assert!(wait > Duration::from_secs(3500), "{wait:?}");
     api.check(get(CORE), 200, json!({"items": [{}, {}]})).await;
     let seen = json!({"lastTimestamp": now + SignedDuration::from_mins(30)});
@@ -72,7 +72,7 @@ async fn events_expire_an_hour_after_last_seen() {
     let mut events = api
         .watch(&format!("{CORE}?watch=1&resourceVersion={}", resource_version(&api.send(&get(CORE)).await.body)))
         .await;
-    let wait = api.server.forget_events(now + SignedDuration::from_mins(61)).await.unwrap();
+    let wait = api.server.delete_expired_events(now + SignedDuration::from_mins(61)).await.unwrap();
     assert!(wait > Duration::from_secs(28 * 60) && wait <= Duration::from_secs(30 * 60), "{wait:?}");
     api.check(get(CORE), 200, json!({"items": [{"metadata": {"name": "fresh"}}]})).await;
     events.check("DELETED", json!({"metadata": {"name": "old"}})).await;

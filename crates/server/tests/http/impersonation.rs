@@ -7,7 +7,7 @@ const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 async fn api() -> TestApi {
     let api = TestApi::new().await;
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     api
 }
 

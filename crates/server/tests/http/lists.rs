@@ -51,7 +51,7 @@ async fn resource_version_match_is_honored() {
 
 #[tokio::test]
 async fn compacted_resource_version_is_gone() {
-    let api = TestApi::with_options(Options { window_events: 4, ..Options::default() }).await;
+    let api = TestApi::with_options(Options { watch_cache_events: 4, ..Options::default() }).await;
     let first = api.create_config_map("a", json!({})).await;
     for name in ["b", "c", "d"] {
         api.create_config_map(name, json!({})).await;

@@ -9,7 +9,7 @@ async fn api() -> TestApi {
     let mut api = TestApi::new().await;
     let dir = tempfile::tempdir().unwrap();
     api.server = api.server.with_signing_key(Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap());
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     for name in ["mine", "other"] {
         let secret = json!({"metadata": {"name": name}});
         api.check(post("/api/v1/namespaces/default/secrets", &secret), 201, json!({})).await;

@@ -22,7 +22,7 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 /// Starts a server with upstream's flow control objects and this number of seats.
 async fn api_with_seats(total: usize) -> TestApi {
     let mut api = TestApi::new().await;
-    api.server = api.server.clone().with_requests_at_a_time(total);
+    api.server = api.server.clone().with_max_requests_inflight(total);
     api.server.clone().bootstrap_flows().await;
     let everybody = json!([{"kind": "Group", "name": "system:authenticated"}]);
     api.grant_cluster_role("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;

@@ -74,7 +74,7 @@ async fn start_api() -> (TestApi, Arc<AtomicU32>) {
     let requests = Arc::clone(&kubelet.0);
     let server = ApiServer::new(Store::open(engine.clone(), Options::default()).unwrap(), Arc::new(kubelet));
     server.bootstrap().await;
-    server.bootstrap_access().await;
+    server.bootstrap_rbac().await;
     let api = TestApi { server, engine };
     for (name, labels) in [("m", json!({})), ("n", json!({"kind": "quick"}))] {
         let node = json!({"metadata": {"name": name, "labels": labels}});

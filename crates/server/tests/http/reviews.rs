@@ -13,7 +13,7 @@ async fn api() -> TestApi {
     let dir = tempfile::tempdir().unwrap();
     let key = Pki::load_or_create(dir.path(), &[], &[]).unwrap().signing_key().unwrap();
     api.server = api.server.with_signing_key(key);
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     let subjects = json!([{"kind": "User", "name": "ann"}]);
     let binding =
         json!({"metadata": {"name": "ann"}, "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": subjects});

@@ -309,7 +309,7 @@ async fn tokens_verify_with_published_oidc_keys() {
     let configuration = json!({"issuer": issuer, "jwks_uri": "https://10.201.0.1:8443/openid/v1/jwks"});
     api.check(get("/.well-known/openid-configuration"), 200, configuration).await;
     // Only service accounts may read the discovery documents.
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     assert_eq!(send_with_token(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
     api.check(get("/openid/v1/jwks").as_user("ann", &[]), 403, json!({})).await;
     api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
@@ -330,7 +330,7 @@ async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
 async fn token_auth_file_authenticates() {
     let mut api = api().await;
     api.server = api.server.with_tokens(TokenFile::parse("abc,ann,7,\"devs,ops\"").unwrap());
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     let groups = json!(["devs", "ops", "system:authenticated"]);
     let ann = json!({"username": "ann", "uid": "7", "groups": groups});
     assert_eq!(whoami(&api.server, "abc").await, (201, ann.clone()));
@@ -345,7 +345,7 @@ async fn token_auth_file_authenticates() {
 #[tokio::test]
 async fn bootstrap_token_authenticates_until_expiration() {
     let api = api().await;
-    api.server.bootstrap_access().await;
+    api.server.bootstrap_rbac().await;
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     let secret = |id: &str, more: Value| {
         let mut data =

@@ -140,7 +140,7 @@ async fn no_data_is_sent_after_the_exit_status() {
     let mut encoder = crate::headers::Encoder::new();
     raw.write_all(&OutgoingFrame::Reply { stream: 1 }.encode(&mut encoder)).await.unwrap();
     let mut stream = client.open(Headers::new()).await.unwrap();
-    client.ends_with(&stream);
+    client.set_final_stream(&stream);
     for frame in [OutgoingFrame::Data { stream: 1, bytes: Bytes::from_static(b"over") }, OutgoingFrame::Ping { id: 2 }]
     {
         raw.write_all(&frame.encode(&mut encoder)).await.unwrap();

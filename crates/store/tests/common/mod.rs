@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use store::{
-    Batch, CommitError, Engine, Expect, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object, OpenError, Options,
-    Record, Revision, Store, Template, Write, WriteError,
+    Batch, CommitError, Engine, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object, OpenError, Options,
+    Precondition, Record, Revision, Store, Template, Write, WriteError,
 };
 
 /// Timeout of a test.
@@ -53,16 +53,16 @@ pub(crate) fn template(text: &str) -> Template {
     Template::new(text, end)
 }
 
-pub(crate) fn put(key: &Key, expect: Expect, text: &str) -> Write {
+pub(crate) fn put(key: &Key, expect: Precondition, text: &str) -> Write {
     Write::put(key.clone(), expect, template(text))
 }
 
-pub(crate) fn delete(key: &Key, expect: Expect) -> Write {
+pub(crate) fn delete(key: &Key, expect: Precondition) -> Write {
     Write::delete(key.clone(), expect, template("deleted"))
 }
 
 pub(crate) async fn create(store: &Store, key: &Key, text: &str) -> Object {
-    store.write(put(key, Expect::Absent, text)).await.unwrap()
+    store.write(put(key, Precondition::Absent, text)).await.unwrap()
 }
 
 /// Returns the result as one word, for tables.

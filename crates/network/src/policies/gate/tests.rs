@@ -124,7 +124,7 @@ fn node_without_br_netfilter_gets_an_event() {
             "without policies there is nothing to report"
         );
         deny(&api);
-        api.until("an Event", |api| !api.list("api/v1/namespaces/default/events").is_empty()).await;
+        api.wait_until("an Event", |api| !api.list("api/v1/namespaces/default/events").is_empty()).await;
         let event = api.list("api/v1/namespaces/default/events").pop().expect("an Event");
         assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!("NetworkPolicyNotEnforced")));
         assert_eq!(event["involvedObject"], json!({"kind": "Node", "name": "n", "uid": "n"}));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_server;
-use store::{Expect, Write};
+use store::{Precondition, Write};
 
 const NAMESPACE: &str = "risky";
 
@@ -9,7 +9,7 @@ async fn server(metadata: &Value) -> ApiServer {
     let server = test_server::server().await;
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     let key = Key::new("namespaces", "", NAMESPACE);
-    server.store.write(Write::put(key, Expect::Any, object.to_string())).await.unwrap();
+    server.store.write(Write::put(key, Precondition::Any, object.to_string())).await.unwrap();
     server
 }
 
@@ -51,7 +51,7 @@ async fn namespaces_that_cannot_be_read_have_no_policy() {
         assert_eq!(policy(&server, name), Err(format!("failed to lookup namespace {name:?}")));
     }
     let key = Key::new("namespaces", "", NAMESPACE);
-    server.store.write(Write::put(key, Expect::Any, "{".to_owned())).await.unwrap();
+    server.store.write(Write::put(key, Precondition::Any, "{".to_owned())).await.unwrap();
     policy(&server, NAMESPACE).unwrap_err();
 }
 

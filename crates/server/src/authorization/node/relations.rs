@@ -3,7 +3,7 @@
 //! Looked up when a node asks, among the Pods of one namespace: what does not name the object is not read.
 
 use crate::{ApiServer, kinds::pod::mirror_pod};
-use api::mentions;
+use api::pod_references;
 use serde_json::Value;
 use store::{Key, Scope};
 
@@ -71,16 +71,17 @@ fn has_secret(spec: &Value, namespace: &str, name: &str) -> bool {
     let referred =
         |key: &str, value: &Value| FOR_NODES.contains(&key) && value["name"] == name && is_here(&value["namespace"]);
     let file = &spec["azureFile"];
-    mentions::has(spec, &referred) || (file["secretName"] == name && is_here(&file["secretNamespace"]))
+    pod_references::any_field(spec, &referred) || (file["secretName"] == name && is_here(&file["secretNamespace"]))
 }
 
 /// Whether a Pod names this object of its namespace.
 fn names(pod: &Value, resource: &str, name: &str) -> bool {
     let spec = &pod["spec"];
-    let by =
-        |keys: &[&str], field: &str| mentions::has(spec, &|key, value| keys.contains(&key) && value[field] == name);
+    let by = |keys: &[&str], field: &str| {
+        pod_references::any_field(spec, &|key, value| keys.contains(&key) && value[field] == name)
+    };
     match resource {
-        "secrets" => mentions::secret(spec, name),
+        "secrets" => pod_references::references_secret(spec, name),
         "configmaps" => by(&["configMapKeyRef", "configMapRef", "configMap"], "name"),
         "serviceaccounts" => spec["serviceAccountName"] == name,
         "persistentvolumeclaims" => by(&["persistentVolumeClaim"], "claimName") || makes_claim(pod, name),

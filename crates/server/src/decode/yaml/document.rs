@@ -117,7 +117,7 @@ impl Visitor<'_> for KeyVisitor {
             f32::INFINITY => ".inf".to_owned(),
             f32::NEG_INFINITY => "-.inf".to_owned(),
             _ if short.is_nan() => ".nan".to_owned(),
-            _ => float::shown(short),
+            _ => float::format_float(short),
         })
     }
 

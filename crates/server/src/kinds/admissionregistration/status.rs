@@ -6,7 +6,7 @@ use crate::{
 };
 use admission::{
     Type,
-    policy::{self, Known},
+    policy::{self, ResourceType},
 };
 use apply::{Scalar, Type as Shape, TypeRef};
 use serde_json::{Value, json};
@@ -25,8 +25,8 @@ pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResol
     });
     let find = |group: &str, version: &str, resource: &str| {
         built_in_type(group, version, resource).or_else(|| {
-            let Known { kind, object } = resolver(group, version, resource)?;
-            Some(Known { kind, object: with_metadata(object) })
+            let ResourceType { kind, object } = resolver(group, version, resource)?;
+            Some(ResourceType { kind, object: with_metadata(object) })
         })
     };
     let warnings = policy::type_check(&policy["spec"], params.as_ref(), &find);
@@ -38,12 +38,12 @@ pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResol
 }
 
 /// Returns the type of a built-in resource.
-fn built_in_type(group: &str, version: &str, resource: &str) -> Option<Known> {
+fn built_in_type(group: &str, version: &str, resource: &str) -> Option<ResourceType> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
     let of = managed_fields::types::of(&info.api_version(), info.kind)?;
     let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
-    Some(Known { kind, object: expression_type(of, 0) })
+    Some(ResourceType { kind, object: expression_type(of, 0) })
 }
 
 /// Adds the type of metadata to that of a custom kind.
@@ -77,7 +77,7 @@ fn expression_type(of: TypeRef<'_>, depth: usize) -> Type {
             Some(_) => Type::Dyn,
             None => {
                 let fields: BTreeMap<String, Type> =
-                    map.fields.iter().map(|field| (field.name.to_string(), at(field.of))).collect();
+                    map.fields.iter().map(|field| (field.name.to_string(), at(field.type_id))).collect();
                 Type::Object(Arc::new(fields))
             }
         },

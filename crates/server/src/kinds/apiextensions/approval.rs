@@ -1,7 +1,7 @@
 //! Approval of definitions in protected groups such as `*.k8s.io` (`apihelpers.GetAPIApprovalState`).
 
 use crate::kinds::field_validation::text;
-use api::quote::quoted;
+use api::go_quote::quoted;
 use serde_json::Value;
 
 /// Approval annotation (`v1.KubeAPIApprovedAnnotation`).

@@ -4,7 +4,7 @@
 //! `spec.validation` instead of `spec.versions[0].schema`.
 
 use crate::kinds::{FieldErrors, FieldPath, field_validation::text};
-use schema::{Kind, Schema, structural};
+use schema::{JsonType, Schema, validate_structural};
 use serde_json::{Map, Value, json};
 
 /// Maximum number of selectable fields (`MaxSelectableFields`).
@@ -93,7 +93,7 @@ fn validate_schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut 
     if schema["nullable"] == true {
         errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
     }
-    structural(schema, path, errors);
+    validate_structural(schema, path, errors);
 }
 
 fn is_allowed_at_root(key: &str) -> bool {
@@ -189,7 +189,7 @@ fn validate_column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates the selectable fields (`ValidateCustomResourceSelectableFields`).
 fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let all = version["selectableFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
+    let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]);
     let mut seen: Map<String, Value> = Map::new();
     for (i, field) in all.iter().enumerate() {
         let (json_path, at) = (text(field, "jsonPath"), path.index(i).child("jsonPath"));
@@ -197,7 +197,7 @@ fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut Fi
             errors.required(&at, "");
             continue;
         }
-        let found = match schema.at_path(json_path, false) {
+        let found = match schema.resolve_field_path(json_path, false) {
             Ok(found) => found,
             Err(why) => {
                 errors.invalid(&at, &json!(json_path), &format!("is an invalid path: {why}"));
@@ -208,7 +208,7 @@ fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut Fi
             errors.invalid(&at, &json!(json_path), "must not point to fields in metadata");
         }
         let kind = found.schema.and_then(|schema| schema.kind);
-        if !matches!(kind, Some(Kind::String | Kind::Boolean | Kind::Integer)) {
+        if !matches!(kind, Some(JsonType::String | JsonType::Boolean | JsonType::Integer)) {
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             errors.invalid(&at, &json!(json_path), why);
         }

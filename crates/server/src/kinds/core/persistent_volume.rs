@@ -16,7 +16,7 @@ use crate::kinds::{
     text,
     volume_source::{self, Owner},
 };
-use api::claim::BESIDE_SOURCE;
+use api::persistent_volume_claim::NON_SOURCE_FIELDS;
 use serde_json::{Value, json};
 
 pub(in crate::kinds) static PERSISTENT_VOLUME: GenericKind = GenericKind {
@@ -230,8 +230,10 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let may_add_expand_secret = before["csi"].is_object() && before["csi"][EXPAND_SECRET].is_null();
     let sources = |spec: &Value| -> Vec<(String, Value)> {
         let all = spec.as_object().into_iter().flatten();
-        let mut all: Vec<_> =
-            all.filter(|(k, _)| !BESIDE_SOURCE.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let mut all: Vec<_> = all
+            .filter(|(k, _)| !NON_SOURCE_FIELDS.contains(&k.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
         for (_, source) in all.iter_mut().filter(|(k, _)| k == "csi" && may_add_expand_secret) {
             source.as_object_mut().map(|csi| csi.remove(EXPAND_SECRET));
         }

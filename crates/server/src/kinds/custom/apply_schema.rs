@@ -2,7 +2,7 @@
 
 use crate::managed_fields;
 use apply::{Field, List, ListType, Map, Scalar, Schema as Types, Type, TypeId};
-use schema::{Additional, Kind, Schema};
+use schema::{AdditionalProperties, JsonType, Schema};
 
 /// Builds the types of a resource from its schema. Returns them with the resource's type.
 pub(super) fn build_types(resource: &Schema) -> (Types, TypeId) {
@@ -24,7 +24,7 @@ impl Builder {
         let mut fields = self.fields(schema);
         fields.retain(|f| !matches!(f.name.as_ref(), "apiVersion" | "kind" | "metadata"));
         for (name, of) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {
-            fields.push(Field { name: name.into(), of, default: None, implied: None });
+            fields.push(Field { name: name.into(), type_id: of, default: None, implied: None });
         }
         let element = self.element(schema);
         self.types.add(Type::Map(Map { fields, element, atomic: false }))
@@ -33,17 +33,17 @@ impl Builder {
     fn value(&mut self, schema: &Schema) -> TypeId {
         let scalar = match schema.kind {
             _ if schema.int_or_string => Scalar::Any,
-            Some(Kind::String) => Scalar::String,
-            Some(Kind::Integer | Kind::Number) => Scalar::Numeric,
-            Some(Kind::Boolean) => Scalar::Boolean,
-            Some(Kind::Object) if schema.embedded => return self.resource(schema),
-            Some(Kind::Object) => {
+            Some(JsonType::String) => Scalar::String,
+            Some(JsonType::Integer | JsonType::Number) => Scalar::Numeric,
+            Some(JsonType::Boolean) => Scalar::Boolean,
+            Some(JsonType::Object) if schema.embedded => return self.resource(schema),
+            Some(JsonType::Object) => {
                 let (fields, element) = (self.fields(schema), self.element(schema));
                 return self.types.add(Type::Map(Map { fields, element, atomic: schema.atomic }));
             }
-            Some(Kind::Array) => {
+            Some(JsonType::Array) => {
                 let element = schema.items.as_ref().map_or(Types::UNTYPED, |items| self.value(items));
-                let list_type = match &schema.list {
+                let list_type = match &schema.list_type {
                     schema::ListType::Atomic => ListType::Atomic,
                     schema::ListType::Set => ListType::Set,
                     schema::ListType::Map(keys) => ListType::Map(keys.clone()),
@@ -59,7 +59,7 @@ impl Builder {
         let mut fields = Vec::with_capacity(schema.properties.len());
         for (name, property) in &schema.properties {
             let (of, default) = (self.value(property), property.default.clone());
-            fields.push(Field { name: name.as_ref().into(), of, default, implied: None });
+            fields.push(Field { name: name.as_ref().into(), type_id: of, default, implied: None });
         }
         fields
     }
@@ -67,10 +67,10 @@ impl Builder {
     /// Returns the type of undeclared fields; `None` if they are pruned.
     fn element(&mut self, schema: &Schema) -> Option<TypeId> {
         match &schema.additional {
-            Additional::Like(like) => Some(self.value(like)),
-            Additional::Allowed => Some(Types::UNTYPED),
-            _ if schema.preserve || schema.properties.is_empty() => Some(Types::UNTYPED),
-            Additional::Unsaid | Additional::Forbidden => None,
+            AdditionalProperties::Schema(like) => Some(self.value(like)),
+            AdditionalProperties::Allowed => Some(Types::UNTYPED),
+            _ if schema.preserve_unknown_fields || schema.properties.is_empty() => Some(Types::UNTYPED),
+            AdditionalProperties::Unspecified | AdditionalProperties::Forbidden => None,
         }
     }
 }

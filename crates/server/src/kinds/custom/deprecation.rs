@@ -1,7 +1,7 @@
 //! Deprecation warnings of custom versions (`defaultDeprecationWarning`).
 
 use crate::kinds::field_validation::text;
-use api::version::priority;
+use api::version::version_priority;
 use serde_json::Value;
 
 /// Returns the deprecation warning of a version: the one of the definition, or a default that names a newer version.
@@ -16,7 +16,9 @@ pub(super) fn deprecation_warning(spec: &Value, version: &Value) -> Option<Strin
     let name = text(version, "name");
     let versions = spec["versions"].as_array().into_iter().flatten();
     let supported = versions.filter(|v| v["served"] == true && v["deprecated"] != true).map(|v| text(v, "name"));
-    let newer = supported.filter(|other| priority(other) > priority(name)).max_by_key(|other| priority(other));
+    let newer = supported
+        .filter(|other| version_priority(other) > version_priority(name))
+        .max_by_key(|other| version_priority(other));
     let instead = newer.map_or_else(String::new, |newer| format!("; use {group}/{newer} {kind}"));
     Some(format!("{group}/{name} {kind} is deprecated{instead}"))
 }

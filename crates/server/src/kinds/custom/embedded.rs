@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The message of Go's decoder for a value of the wrong type.
 pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
-    for resource_path in schema.embedded_in(object) {
+    for resource_path in schema.embedded_resources(object) {
         let at = format!("{}/metadata", resource_path.pointer);
         if let Some(found) = object.pointer_mut(&at).filter(|metadata| !metadata.is_null()) {
             unknown.extend(typed::metadata(found, &resource_path.path.child("metadata").to_string())?);
@@ -25,7 +25,7 @@ pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec
 
 /// Validates `apiVersion`, `kind` and metadata of embedded resources.
 pub(super) fn validate(schema: &Schema, object: &Value, errors: &mut FieldErrors) {
-    for resource_path in schema.embedded_in(object) {
+    for resource_path in schema.embedded_resources(object) {
         let Some(resource) = object.pointer(&resource_path.pointer) else { continue };
         for field in ["apiVersion", "kind"] {
             validate_type_field(&resource[field], field, &resource_path.path.child(field), errors);

@@ -53,7 +53,9 @@ impl PrinterColumn {
                 (*value).clone()
             }
             ("string", Value::Null) => json!("<no value>"),
-            ("string", Value::Number(number)) if number.is_f64() => json!(float::shown(number.as_f64().unwrap_or(0.0))),
+            ("string", Value::Number(number)) if number.is_f64() => {
+                json!(float::format_float(number.as_f64().unwrap_or(0.0)))
+            }
             ("string", other) => json!(other.to_string()),
             #[expect(clippy::cast_possible_truncation, reason = "as upstream does")]
             ("integer", Value::Number(number)) => json!(number.as_i64().or(number.as_f64().map(|f| f as i64))),

@@ -2,7 +2,7 @@
 //! admission plugins.
 
 use crate::kinds::defaulting::{for_each_item, object_field, set_default, set_number_default};
-use api::resources::{self, Side};
+use api::resources::{self, ResourceField};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value, json};
 
@@ -170,13 +170,13 @@ fn default_pod_requests(spec: &mut Map<String, Value>) {
     let limits = spec.get("resources").and_then(|r| r["limits"].as_object()).filter(|l| !l.is_empty()).cloned();
     let Some(limits) = limits else { return };
     let typed: PodSpec = serde_json::from_value(Value::Object(spec.clone())).unwrap_or_default();
-    let sums = resources::aggregate(&typed, Side::Requests).into_iter();
+    let sums = resources::aggregate_container_resources(&typed, ResourceField::Requests).into_iter();
     // Huge pages cannot be overcommitted, so their requests equal the limits.
     let sums = sums.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));
     let Some(pod_resources) = object_field(spec, "resources") else { return };
     set_default(pod_resources, "requests", json!({}));
     if let Some(requests) = object_field(pod_resources, "requests") {
-        sums.for_each(|(name, sum)| set_default(requests, &name, json!(resources::shown(&name, sum).0)));
+        sums.for_each(|(name, sum)| set_default(requests, &name, json!(resources::format_amount(&name, sum).0)));
         limits
             .into_iter()
             .filter(|(name, _)| resources::is_pod_level(name))

@@ -4,7 +4,7 @@ use super::{items, text};
 use crate::kinds::{FieldErrors, FieldPath};
 use api::{
     quantity::Amount,
-    resources::{self, Side, is_pod_level},
+    resources::{self, ResourceField, is_pod_level},
 };
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
@@ -78,9 +78,12 @@ pub(super) fn validate_pod_resources(spec: &Value, path: &FieldPath, errors: &mu
     validate_requirements(pod_resources, path, errors);
     let Ok(typed) = serde_json::from_value::<PodSpec>(spec.clone()) else { return };
     let amount = |v: &Value| Amount::parse(v.as_str().unwrap_or("0")).unwrap_or_default();
-    for (name, sum) in resources::aggregate(&typed, Side::Requests).into_iter().filter(|(name, _)| is_pod_level(name)) {
+    for (name, sum) in resources::aggregate_container_resources(&typed, ResourceField::Requests)
+        .into_iter()
+        .filter(|(name, _)| is_pod_level(name))
+    {
         let own = amount(&pod_resources["requests"][&name]);
-        let shown = |a| resources::shown(&name, a).0;
+        let shown = |a| resources::format_amount(&name, a).0;
         if sum > own {
             let text = format!("must be greater than or equal to aggregate container requests of {}", shown(sum));
             errors.invalid(&path.child("requests").key(&name), &Value::String(shown(own)), &text);

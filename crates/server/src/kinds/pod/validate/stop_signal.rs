@@ -14,7 +14,7 @@ pub(super) fn validate_stop_signal(container: &Value, spec: &Value, path: &Field
     let supported = match text(&spec["os"], "name") {
         "" => return errors.forbidden(&path, "may not be set for containers with empty `spec.os.name`"),
         "windows" => WINDOWS_SIGNALS.map(str::to_owned).to_vec(),
-        "linux" => api::signals::linux(),
+        "linux" => api::signals::linux_signals(),
         // Validation of `spec.os.name` rejects other names.
         _ => return,
     };

@@ -46,7 +46,7 @@ pub(super) fn validate_ephemeral_claim_names(pod: &str, spec: &Value, path: &Fie
     }
     let claim_name = |v: &Value| {
         let is_named = !v["ephemeral"].is_null() && !text(v, "name").is_empty();
-        is_named.then(|| api::claim::made_name(pod, text(v, "name")))
+        is_named.then(|| api::persistent_volume_claim::ephemeral_claim_name(pod, text(v, "name")))
     };
     let ephemeral_claims: HashSet<String> = items(spec, "volumes").filter_map(claim_name).collect();
     for (i, v) in items(spec, "volumes").enumerate() {

@@ -64,7 +64,7 @@ pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut types = changes::types(spec);
     let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
     conditions::check(spec, &authorized, path, errors);
-    types.push(Type::CHANGES);
+    types.push(Type::MUTATION_TYPES);
     check_variables(spec, &mut types, path, errors);
     let known = changes::with_changes(&types);
     if items(spec, "mutations").next().is_none() {

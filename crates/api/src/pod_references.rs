@@ -5,30 +5,30 @@ use serde_json::Value;
 /// Returns whether a Pod's spec refers to a Secret of its namespace (`VisitPodSecretNames`): by a volume, an environment
 /// variable, an image pull secret or a volume driver.
 #[must_use]
-pub fn secret(spec: &Value, name: &str) -> bool {
+pub fn references_secret(spec: &Value, name: &str) -> bool {
     let keys = ["secretKeyRef", "secretRef", "nodePublishSecretRef", "secret"];
-    has(spec, &|key, value| keys.contains(&key) && value["name"] == name)
-        || has(spec, &|key, value| ["secret", "azureFile"].contains(&key) && value["secretName"] == name)
+    any_field(spec, &|key, value| keys.contains(&key) && value["name"] == name)
+        || any_field(spec, &|key, value| ["secret", "azureFile"].contains(&key) && value["secretName"] == name)
         || spec["imagePullSecrets"].as_array().is_some_and(|all| all.iter().any(|s| s["name"] == name))
 }
 
 /// Returns whether any field, at any depth, satisfies the predicate. The depth is limited by that of stored objects.
-pub fn has(value: &Value, predicate: &dyn Fn(&str, &Value) -> bool) -> bool {
+pub fn any_field(value: &Value, predicate: &dyn Fn(&str, &Value) -> bool) -> bool {
     match value {
-        Value::Object(fields) => fields.iter().any(|(key, value)| predicate(key, value) || has(value, predicate)),
-        Value::Array(items) => items.iter().any(|value| has(value, predicate)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| predicate(key, value) || any_field(value, predicate)),
+        Value::Array(items) => items.iter().any(|value| any_field(value, predicate)),
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::secret;
+    use super::references_secret;
     use serde_json::{Value, json};
 
     #[track_caller]
     fn check(spec: Value, expected: bool) {
-        assert_eq!(secret(&spec, "s"), expected, "{spec}");
+        assert_eq!(references_secret(&spec, "s"), expected, "{spec}");
     }
 
     #[test]

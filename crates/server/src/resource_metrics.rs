@@ -164,7 +164,7 @@ fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Valu
 
 fn interval(metadata: Value, usage: &Usage) -> Value {
     let at = write::truncate_to_seconds(usage.at);
-    json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::written(usage.window)})
+    json!({"metadata": metadata, "timestamp": at.to_string(), "window": duration::format_duration(usage.window)})
 }
 
 fn resources(usage: &Usage) -> Value {

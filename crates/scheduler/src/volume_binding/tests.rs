@@ -77,7 +77,7 @@ impl Case {
             Decision::BindVolumes(pod_volumes) if pod_volumes.is_empty() => "waits".to_owned(),
             Decision::BindVolumes(pod_volumes) => {
                 let bound = pod_volumes.bindings.iter().map(|(_, after)| {
-                    let (name, to) = (after.metadata.name.as_deref(), api::claim::reference(after));
+                    let (name, to) = (after.metadata.name.as_deref(), api::persistent_volume_claim::claim_ref(after));
                     format!(
                         "{} for {}",
                         name.unwrap_or_default(),
@@ -85,7 +85,8 @@ impl Case {
                     )
                 });
                 let made = pod_volumes.provisions.iter().map(|(_, after)| {
-                    let node = api::claim::annotation(&after.metadata, "volume.kubernetes.io/selected-node");
+                    let node =
+                        api::persistent_volume_claim::annotation(&after.metadata, "volume.kubernetes.io/selected-node");
                     format!(
                         "make {} at {}",
                         after.metadata.name.as_deref().unwrap_or_default(),

@@ -31,7 +31,7 @@ fn only_at(node: &str) -> Value {
 
 #[track_caller]
 fn check(claim: &PersistentVolumeClaim, volumes: &[PersistentVolume], expected: Option<&str>) {
-    let found = find(claim, volumes.iter(), None, false);
+    let found = find_matching_volume(claim, volumes.iter(), None, false);
     assert_eq!(found.and_then(|volume| volume.metadata.name.as_deref()), expected);
 }
 
@@ -73,7 +73,7 @@ fn volume_affinity_must_match_the_node() {
     let volumes = [volume("a", only_at("n1")), volume("b", only_at("n2"))];
     let pvc = claim(json!({}));
     let found = |node: Option<&Node>, delayed| {
-        let found = find(&pvc, volumes.iter(), node, delayed);
+        let found = find_matching_volume(&pvc, volumes.iter(), node, delayed);
         found.and_then(|volume| volume.metadata.name.clone())
     };
     assert_eq!(found(Some(&node("n2")), true).as_deref(), Some("b"));
@@ -83,23 +83,30 @@ fn volume_affinity_must_match_the_node() {
     let mut reserved = only_at("n1");
     reserved["claimRef"] = json!({"namespace": "x", "name": "c"});
     let reserved = [volume("kept", reserved), volume("free", json!({}))];
-    assert!(find(&pvc, reserved.iter(), Some(&node("n2")), true).is_none(), "only the reserved volume is a candidate");
+    assert!(
+        find_matching_volume(&pvc, reserved.iter(), Some(&node("n2")), true).is_none(),
+        "only the reserved volume is a candidate"
+    );
 }
 
 #[test]
 fn binding_by_controller_is_annotated() {
     let pvc = claim(json!({}));
-    let bound = bind(&volume("v", json!({})), &pvc).unwrap();
+    let bound = bind_volume_to_claim(&volume("v", json!({})), &pvc).unwrap();
     assert_eq!(annotation(&bound.metadata, BOUND_BY_CONTROLLER), Some("yes"));
-    assert_eq!(reference(&bound).unwrap().uid.as_deref(), Some("1"));
-    assert_eq!(bind(&bound, &pvc), None);
-    let reserved = bind(&volume("v", json!({"claimRef": {"namespace": "x", "name": "c"}})), &pvc).unwrap();
-    assert_eq!((annotation(&reserved.metadata, BOUND_BY_CONTROLLER), is_for(&reserved, &pvc)), (None, true));
+    assert_eq!(claim_ref(&bound).unwrap().uid.as_deref(), Some("1"));
+    assert_eq!(bind_volume_to_claim(&bound, &pvc), None);
+    let reserved =
+        bind_volume_to_claim(&volume("v", json!({"claimRef": {"namespace": "x", "name": "c"}})), &pvc).unwrap();
+    assert_eq!(
+        (annotation(&reserved.metadata, BOUND_BY_CONTROLLER), is_volume_bound_to_claim(&reserved, &pvc)),
+        (None, true)
+    );
 }
 
 #[test]
 fn volume_mismatch_has_upstreams_message() {
-    let reason = |spec: Value| mismatch(&volume("v", json!({})), &claim(spec));
+    let reason = |spec: Value| check_volume_satisfies_claim(&volume("v", json!({})), &claim(spec));
     assert_eq!(reason(json!({})), None);
     assert_eq!(reason(json!({"resources": {"requests": {"storage": "6Gi"}}})), Some("requested PV is too small"));
     assert_eq!(reason(json!({"storageClassName": "t"})), Some("storageClassName does not match"));
@@ -109,15 +116,15 @@ fn volume_mismatch_has_upstreams_message() {
 
 #[test]
 fn ephemeral_volume_claim_belongs_to_its_pod() {
-    let of = |volume: Value| name_of("p", &serde_json::from_value(volume).unwrap());
+    let of = |volume: Value| claim_name("p", &serde_json::from_value(volume).unwrap());
     assert_eq!(of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
     assert_eq!(of(json!({"name": "v", "ephemeral": {}})).as_deref(), Some("p-v"));
     assert_eq!(of(json!({"name": "v", "emptyDir": {}})), None);
     let pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "x", "uid": "7"}})).unwrap();
     let mut own = claim(json!({}));
     let why = "PVC x/c was not created for pod x/p (pod is not owner)";
-    assert_eq!(check_made_for(&own, &pod), Err(why.to_owned()));
+    assert_eq!(check_owned_by_pod(&own, &pod), Err(why.to_owned()));
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "7", "controller": true}]);
     own.metadata.owner_references = serde_json::from_value(owner).unwrap();
-    assert_eq!(check_made_for(&own, &pod), Ok(()));
+    assert_eq!(check_owned_by_pod(&own, &pod), Ok(()));
 }

@@ -7,12 +7,12 @@ const MAX_BYTES: usize = 1 << 20;
 /// Messages in the order in which they were added; messages beyond 1 MiB are dropped. One error is enough to reject an
 /// object, and a client receives fewer warnings.
 #[derive(Debug, Clone, Default)]
-pub struct Findings {
+pub struct BoundedMessages {
     messages: Vec<String>,
     bytes: usize,
 }
 
-impl Findings {
+impl BoundedMessages {
     /// Adds a message, which is formatted only if it is kept.
     pub fn push(&mut self, text: impl FnOnce() -> String) {
         if self.bytes > MAX_BYTES {
@@ -25,7 +25,7 @@ impl Findings {
 
     /// Returns the messages.
     #[must_use]
-    pub fn into_texts(self) -> Vec<String> {
+    pub fn into_messages(self) -> Vec<String> {
         self.messages
     }
 }
@@ -36,14 +36,14 @@ mod tests {
 
     #[test]
     fn messages_beyond_the_size_limit_are_not_formatted() {
-        let (mut findings, mut formatted) = (Findings::default(), 0);
+        let (mut findings, mut formatted) = (BoundedMessages::default(), 0);
         for _ in 0..10_000 {
             findings.push(|| {
                 formatted += 1;
                 "x".repeat(10_000)
             });
         }
-        assert_eq!(findings.into_texts().len(), formatted);
+        assert_eq!(findings.into_messages().len(), formatted);
         assert!(formatted * 10_000 <= MAX_BYTES + 10_000, "{formatted}");
     }
 }

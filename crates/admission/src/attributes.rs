@@ -30,14 +30,14 @@ impl Operation {
 
 /// Resource in a version, and the kind of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
+pub struct EquivalentResource {
     /// Group, version and name of the resource: `apps`, `v1`, `deployments`.
     pub resource: [String; 3],
     /// Group, version and name of the kind: `apps`, `v1`, `Deployment`.
     pub kind: [String; 3],
 }
 
-impl Form {
+impl EquivalentResource {
     fn kind(&self) -> Value {
         let [group, version, kind] = &self.kind;
         json!({"group": group, "version": version, "kind": kind})
@@ -51,11 +51,11 @@ impl Form {
 
 /// Attributes of a request (`admission.Attributes`).
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct Attributes {
     /// Operation.
     pub operation: Operation,
     /// Resource and kind of the request, then the equivalent ones that serve the same objects (`EquivalentResourceRegistry`).
-    pub forms: Vec<Form>,
+    pub forms: Vec<EquivalentResource>,
     /// Subresource; empty for the object itself.
     pub subresource: String,
     /// Namespace; empty for cluster-scoped objects. That of a Namespace is its own name.
@@ -70,7 +70,7 @@ pub struct About {
     pub dry: bool,
 }
 
-impl About {
+impl Attributes {
     /// Returns the name of the resource.
     #[must_use]
     pub fn resource(&self) -> &str {

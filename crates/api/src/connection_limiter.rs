@@ -9,7 +9,7 @@ use std::{
 
 /// Limits of a [`ConnectionTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     /// Maximum number of entries.
     pub total: usize,
     /// Maximum number of entries of all remote sources; the rest of `total` is reserved for [`Source::Local`].
@@ -49,7 +49,7 @@ pub struct Key {
 
 /// The limit that rejected an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitReached {
     /// [`Bounds::per_source`].
     Source,
     /// [`Bounds::total`] or [`Bounds::remote`].
@@ -59,7 +59,7 @@ pub enum Full {
 /// Entries by source, with limits.
 #[derive(Debug)]
 pub struct ConnectionTable<T> {
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     by_source: HashMap<Source, BTreeMap<u64, T>>,
     total: usize,
     next_id: u64,
@@ -68,7 +68,7 @@ pub struct ConnectionTable<T> {
 impl<T> ConnectionTable<T> {
     /// Creates an empty table.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: ConnectionLimits) -> Self {
         Self { bounds, by_source: HashMap::new(), total: 0, next_id: 0 }
     }
 
@@ -88,7 +88,7 @@ impl<T> ConnectionTable<T> {
     ///
     /// # Errors
     /// When a limit is reached.
-    pub fn insert(&mut self, source: Source, entry: T) -> Result<Key, Full> {
+    pub fn insert(&mut self, source: Source, entry: T) -> Result<Key, LimitReached> {
         self.check(source)?;
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
@@ -98,14 +98,14 @@ impl<T> ConnectionTable<T> {
     }
 
     /// Checks that an entry of this source can be added.
-    fn check(&self, source: Source) -> Result<(), Full> {
+    fn check(&self, source: Source) -> Result<(), LimitReached> {
         let count = |source: &Source| self.by_source.get(source).map_or(0, BTreeMap::len);
         let remote = self.total.saturating_sub(count(&Source::Local));
         if source != Source::Local && count(&source) >= self.bounds.per_source {
-            return Err(Full::Source);
+            return Err(LimitReached::Source);
         }
         if self.total >= self.bounds.total || (source != Source::Local && remote >= self.bounds.remote) {
-            return Err(Full::All);
+            return Err(LimitReached::All);
         }
         Ok(())
     }
@@ -145,19 +145,19 @@ impl<T> ConnectionTable<T> {
 
 /// A [`ConnectionTable`] shared between tasks. Each entry lives as long as its [`Slot`].
 #[derive(Debug)]
-pub struct Slots<T>(Arc<Mutex<ConnectionTable<T>>>);
+pub struct ConnectionLimiter<T>(Arc<Mutex<ConnectionTable<T>>>);
 
 /// Guard of an entry, which is removed when the guard is dropped.
 #[derive(Debug)]
-pub struct Slot<T> {
-    slots: Slots<T>,
+pub struct ConnectionPermit<T> {
+    slots: ConnectionLimiter<T>,
     key: Key,
 }
 
-impl<T> Slots<T> {
+impl<T> ConnectionLimiter<T> {
     /// Creates an empty shared table.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: ConnectionLimits) -> Self {
         Self(Arc::new(Mutex::new(ConnectionTable::new(bounds))))
     }
 
@@ -177,15 +177,15 @@ impl<T> Slots<T> {
         source: Source,
         entry: T,
         rank: impl Fn(&T) -> Option<R>,
-    ) -> Result<(Slot<T>, Option<T>), Full> {
+    ) -> Result<(ConnectionPermit<T>, Option<T>), LimitReached> {
         let mut table = self.lock();
         let evicted = match table.check(source) {
             Ok(()) => None,
-            Err(Full::All) => Some(table.evict(source, rank).ok_or(Full::All)?),
+            Err(LimitReached::All) => Some(table.evict(source, rank).ok_or(LimitReached::All)?),
             Err(full) => return Err(full),
         };
         let key = table.insert(source, entry)?;
-        Ok((Slot { slots: Self(Arc::clone(&self.0)), key }, evicted))
+        Ok((ConnectionPermit { slots: Self(Arc::clone(&self.0)), key }, evicted))
     }
 
     /// Evicts the lowest-ranked entry of the remote source with the most entries.
@@ -199,7 +199,7 @@ impl<T> Slots<T> {
     }
 }
 
-impl<T> Drop for Slot<T> {
+impl<T> Drop for ConnectionPermit<T> {
     fn drop(&mut self) {
         let removed = self.slots.lock().remove(self.key);
         // The entry is dropped after the lock is released, so that its destructor may use the table.
@@ -211,7 +211,7 @@ impl<T> Drop for Slot<T> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { total: 6, remote: 4, per_source: 3 };
+    const BOUNDS: ConnectionLimits = ConnectionLimits { total: 6, remote: 4, per_source: 3 };
 
     fn source(last: u8) -> Source {
         Source::of(IpAddr::from([10, 0, 0, last]), None)
@@ -232,12 +232,12 @@ mod tests {
     fn source_at_its_limit_does_not_affect_others() {
         let mut table = ConnectionTable::new(BOUNDS);
         let keys: Vec<Key> = (0..3).map(|_| table.insert(source(1), ()).unwrap()).collect();
-        assert_eq!(table.insert(source(1), ()), Err(Full::Source));
+        assert_eq!(table.insert(source(1), ()), Err(LimitReached::Source));
         assert!(table.insert(source(2), ()).is_ok());
-        assert_eq!(table.insert(source(3), ()), Err(Full::All));
+        assert_eq!(table.insert(source(3), ()), Err(LimitReached::All));
         // The rest is reserved for this machine.
         assert!(table.insert(Source::Local, ()).is_ok() && table.insert(Source::Local, ()).is_ok());
-        assert_eq!(table.insert(Source::Local, ()), Err(Full::All));
+        assert_eq!(table.insert(Source::Local, ()), Err(LimitReached::All));
         assert_eq!((table.remove(keys[0]), table.remove(keys[0])), (Some(()), None));
         assert!(table.insert(source(3), ()).is_ok());
         assert_eq!(table.len(), 6);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn newcomer_evicts_an_entry_of_the_largest_source() {
-        let slots = Slots::new(BOUNDS);
+        let slots = ConnectionLimiter::new(BOUNDS);
         let admit = |source, name| slots.admit(source, name, |_| Some(())).map_err(|full| (full, name));
         let held: Vec<_> = ["a", "b", "c"].map(|name| admit(source(1), name).unwrap().0).into();
         let (second, evicted) = admit(source(2), "d").unwrap();

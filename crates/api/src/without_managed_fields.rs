@@ -20,15 +20,15 @@ const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// An object that is deserialized without its `managedFields`, and whose conditions may lack `lastTransitionTime`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lean<K>(pub K);
+pub struct WithoutManagedFields<K>(pub K);
 
-impl<'de, K: Deserialize<'de>> Deserialize<'de> for Lean<K> {
+impl<'de, K: Deserialize<'de>> Deserialize<'de> for WithoutManagedFields<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         K::deserialize(FilteringDeserializer { inner: deserializer, position: FieldPosition::Object }).map(Self)
     }
 }
 
-impl<K: k8s_openapi::Resource> k8s_openapi::Resource for Lean<K> {
+impl<K: k8s_openapi::Resource> k8s_openapi::Resource for WithoutManagedFields<K> {
     const API_VERSION: &'static str = K::API_VERSION;
     const GROUP: &'static str = K::GROUP;
     const KIND: &'static str = K::KIND;
@@ -37,7 +37,7 @@ impl<K: k8s_openapi::Resource> k8s_openapi::Resource for Lean<K> {
     type Scope = K::Scope;
 }
 
-impl<K: k8s_openapi::Metadata<Ty = ObjectMeta>> k8s_openapi::Metadata for Lean<K> {
+impl<K: k8s_openapi::Metadata<Ty = ObjectMeta>> k8s_openapi::Metadata for WithoutManagedFields<K> {
     type Ty = ObjectMeta;
 
     fn metadata(&self) -> &ObjectMeta {
@@ -239,7 +239,8 @@ mod tests {
             "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {"phase": "Running"}});
         let bare: Pod = serde_json::from_value(object.clone()).unwrap();
         object["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
-        let Lean(read) = serde_json::from_str::<Lean<Pod>>(&object.to_string()).unwrap();
+        let WithoutManagedFields(read) =
+            serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).unwrap();
         assert_eq!(read, bare);
         assert_ne!(read, serde_json::from_value::<Pod>(object).unwrap());
     }
@@ -252,16 +253,18 @@ mod tests {
                 condition["lastTransitionTime"] = transition_time;
             }
             let object = json!({"metadata": {"name": "s"}, "status": {"conditions": [condition.clone(), condition]}});
-            serde_json::from_str::<Lean<Service>>(&object.to_string()).map(|Lean(service)| {
-                service
-                    .status
-                    .unwrap()
-                    .conditions
-                    .unwrap()
-                    .iter()
-                    .map(|c| c.last_transition_time.0.to_string())
-                    .collect()
-            })
+            serde_json::from_str::<WithoutManagedFields<Service>>(&object.to_string()).map(
+                |WithoutManagedFields(service)| {
+                    service
+                        .status
+                        .unwrap()
+                        .conditions
+                        .unwrap()
+                        .iter()
+                        .map(|c| c.last_transition_time.0.to_string())
+                        .collect()
+                },
+            )
         };
         let check = |transition_time: Value, expected: &str| {
             let read: Vec<String> = service(transition_time).unwrap();
@@ -273,14 +276,16 @@ mod tests {
         assert!(service(json!("soon")).is_err());
         for conditions in [json!(null), json!([]), json!([{"type": "Ready", "lastTransitionTime": null}, {}])] {
             let object = json!({"status": {"conditions": conditions}});
-            let Lean(read) = serde_json::from_str::<Lean<Pod>>(&object.to_string()).unwrap();
+            let WithoutManagedFields(read) =
+                serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).unwrap();
             assert_eq!(read, serde_json::from_value::<Pod>(object).unwrap());
         }
     }
 
     #[test]
     fn object_without_metadata_deserializes_as_before() {
-        let read = |object: &Value| serde_json::from_str::<Lean<Pod>>(&object.to_string()).map(|lean| lean.0);
+        let read =
+            |object: &Value| serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).map(|lean| lean.0);
         for object in [json!({}), json!({"metadata": null}), json!({"metadata": {}}), json!({"spec": null})] {
             assert_eq!(read(&object).unwrap(), serde_json::from_value::<Pod>(object).unwrap());
         }

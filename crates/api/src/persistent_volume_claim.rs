@@ -3,7 +3,7 @@
 
 use crate::affinity::matches_selector;
 use crate::quantity::Amount;
-use crate::selector::Selector;
+use crate::selector::LabelRequirements;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -22,7 +22,7 @@ pub const PROVISIONERS: [&str; 2] =
 /// Provisioner of a class without dynamic provisioning (`NotSupportedProvisioner`).
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// Fields of a `PersistentVolumeSpec` that are not its volume source.
-pub const BESIDE_SOURCE: [&str; 9] = [
+pub const NON_SOURCE_FIELDS: [&str; 9] = [
     "accessModes",
     "capacity",
     "claimRef",
@@ -38,17 +38,17 @@ const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Returns the name of the claim that a Pod's volume refers to or, for an ephemeral volume, that is created for it.
 #[must_use]
-pub fn name_of(pod: &str, volume: &Volume) -> Option<String> {
+pub fn claim_name(pod: &str, volume: &Volume) -> Option<String> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(claim), _) => Some(claim.claim_name.clone()),
-        (None, Some(_)) => Some(made_name(pod, &volume.name)),
+        (None, Some(_)) => Some(ephemeral_claim_name(pod, &volume.name)),
         (None, None) => None,
     }
 }
 
 /// Returns the name of the claim that is created for a Pod's ephemeral volume (`VolumeClaimName`).
 #[must_use]
-pub fn made_name(pod: &str, volume: &str) -> String {
+pub fn ephemeral_claim_name(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
 }
 
@@ -56,7 +56,7 @@ pub fn made_name(pod: &str, volume: &str) -> String {
 ///
 /// # Errors
 /// When the Pod is not the claim's controller, with upstream's message.
-pub fn check_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
+pub fn check_owned_by_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
     let owners = claim.metadata.owner_references.iter().flatten();
     let mut controllers = owners.filter(|owner| owner.controller == Some(true));
     if controllers.any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref()) {
@@ -77,28 +77,28 @@ pub fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 /// Returns the storage class of a claim; `""` if it has none (`GetPersistentVolumeClaimClass`).
 #[must_use]
-pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
+pub fn claim_storage_class(claim: &PersistentVolumeClaim) -> &str {
     let field = || claim.spec.as_ref()?.storage_class_name.as_deref();
     annotation(&claim.metadata, BETA_STORAGE_CLASS).or_else(field).unwrap_or_default()
 }
 
 /// Returns whether a claim sets its storage class, even to `""` (`PersistentVolumeClaimHasClass`).
 #[must_use]
-pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
+pub fn has_storage_class(claim: &PersistentVolumeClaim) -> bool {
     annotation(&claim.metadata, BETA_STORAGE_CLASS).is_some()
         || claim.spec.as_ref().is_some_and(|spec| spec.storage_class_name.is_some())
 }
 
 /// Returns the storage class of a volume; `""` if it has none (`GetPersistentVolumeClass`).
 #[must_use]
-pub fn class_of_volume(volume: &PersistentVolume) -> &str {
+pub fn volume_storage_class(volume: &PersistentVolume) -> &str {
     let field = || volume.spec.as_ref()?.storage_class_name.as_deref();
     annotation(&volume.metadata, BETA_STORAGE_CLASS).or_else(field).unwrap_or_default()
 }
 
 /// Returns the claim that a volume is bound to or reserved for (`spec.claimRef`).
 #[must_use]
-pub fn reference(volume: &PersistentVolume) -> Option<&ObjectReference> {
+pub fn claim_ref(volume: &PersistentVolume) -> Option<&ObjectReference> {
     volume.spec.as_ref()?.claim_ref.as_ref()
 }
 
@@ -116,8 +116,8 @@ pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 
 /// Returns whether a volume is bound to this claim or reserved for it (`IsVolumeBoundToClaim`).
 #[must_use]
-pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    reference(volume).is_some_and(|to| {
+pub fn is_volume_bound_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    claim_ref(volume).is_some_and(|to| {
         to.name == claim.metadata.name
             && to.namespace == claim.metadata.namespace
             && to.uid.as_ref().is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_ref())
@@ -126,14 +126,14 @@ pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool 
 
 /// Returns whether the volume's node affinity matches the node (`CheckNodeAffinity`).
 #[must_use]
-pub fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
+pub fn node_affinity_matches(volume: &PersistentVolume, node: &Node) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     affinity.and_then(|affinity| affinity.required.as_ref()).is_none_or(|terms| matches_selector(terms, node))
 }
 
 /// Returns the storage that a claim requests, in bytes.
 #[must_use]
-pub fn requested(claim: &PersistentVolumeClaim) -> Amount {
+pub fn requested_storage(claim: &PersistentVolumeClaim) -> Amount {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     let storage = requests.and_then(|requests| requests.get("storage"));
     storage.and_then(|quantity| Amount::try_from(quantity).ok()).unwrap_or_default()
@@ -149,11 +149,11 @@ pub fn capacity(volume: &PersistentVolume) -> Amount {
 
 /// Returns why a volume does not satisfy a claim that requests it by name (`checkVolumeSatisfyClaim`).
 #[must_use]
-pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
-    if requested(claim) > capacity(volume) {
+pub fn check_volume_satisfies_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<&'static str> {
+    if requested_storage(claim) > capacity(volume) {
         return Some("requested PV is too small");
     }
-    if class_of_volume(volume) != class_of_claim(claim) {
+    if volume_storage_class(volume) != claim_storage_class(claim) {
         return Some("storageClassName does not match");
     }
     if !matches_volume_attributes_class(volume, claim) {
@@ -168,14 +168,14 @@ pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Opt
 /// Finds the volume for a claim (`FindMatchingVolume`): the one that is reserved for it, else among the available ones that
 /// match the one with the fewest access modes, then the smallest. With a node, the volume's node affinity must match it.
 #[must_use]
-pub fn find<'a>(
+pub fn find_matching_volume<'a>(
     claim: &PersistentVolumeClaim,
     volumes: impl Iterator<Item = &'a PersistentVolume>,
     node: Option<&Node>,
     delayed: bool,
 ) -> Option<&'a PersistentVolume> {
     let spec = claim.spec.as_ref()?;
-    let selector = spec.selector.as_ref().map(Selector::from_object);
+    let selector = spec.selector.as_ref().map(LabelRequirements::from_object);
     let selected = |volume: &PersistentVolume| match &selector {
         None => true,
         Some(Err(_)) => false,
@@ -184,18 +184,18 @@ pub fn find<'a>(
             selector.matches(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str))
         }
     };
-    let matches_node = |volume: &PersistentVolume| node.is_none_or(|node| reaches(volume, node));
+    let matches_node = |volume: &PersistentVolume| node.is_none_or(|node| node_affinity_matches(volume, node));
     let mut best: Option<(Rank<'_>, &PersistentVolume)> = None;
     for volume in volumes.filter(|volume| is_candidate(volume, claim)) {
-        if is_for(volume, claim) {
+        if is_volume_bound_to_claim(volume, claim) {
             return Some(volume).filter(|volume| matches_node(volume));
         }
-        let is_free = reference(volume).is_none() && phase(volume) == Some("Available");
+        let is_free = claim_ref(volume).is_none() && phase(volume) == Some("Available");
         // Delayed binding (`WaitForFirstConsumer`) needs a node.
         if !is_free || (delayed && node.is_none()) || !selected(volume) || !matches_node(volume) {
             continue;
         }
-        if class_of_volume(volume) != class_of_claim(claim) || !offers_access_modes(volume, claim) {
+        if volume_storage_class(volume) != claim_storage_class(claim) || !offers_access_modes(volume, claim) {
             continue;
         }
         let rank =
@@ -213,7 +213,7 @@ type Rank<'a> = (usize, Amount, &'a str);
 /// Returns whether a volume passes the checks that apply even to one that is reserved for the claim.
 fn is_candidate(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.metadata.deletion_timestamp.is_none()
-        && capacity(volume) >= requested(claim)
+        && capacity(volume) >= requested_storage(claim)
         && matches_volume_mode(volume, claim)
         && matches_volume_attributes_class(volume, claim)
 }
@@ -248,10 +248,10 @@ pub fn phase(volume: &PersistentVolume) -> Option<&str> {
 
 /// Returns the volume with its reference to the claim set (`GetBindVolumeToClaim`); `None` if it is already bound.
 #[must_use]
-pub fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
+pub fn bind_volume_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
     let meta = &claim.metadata;
-    let already_reserved = is_for(volume, claim);
-    if already_reserved && reference(volume).is_some_and(|to| to.uid == meta.uid) {
+    let already_reserved = is_volume_bound_to_claim(volume, claim);
+    if already_reserved && claim_ref(volume).is_some_and(|to| to.uid == meta.uid) {
         return None;
     }
     let mut bound = volume.clone();
@@ -273,5 +273,4 @@ pub fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
 }
 
 #[cfg(test)]
-#[path = "claim_tests.rs"]
 mod tests;
