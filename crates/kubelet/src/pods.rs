@@ -238,7 +238,7 @@ async fn watch_api(shared: &Arc<Shared>) {
             }
             Ok(watcher::Event::Apply(WithoutManagedFields(pod))) => add_or_update(shared, pod),
             Ok(watcher::Event::Delete(WithoutManagedFields(pod))) if is_mirror(&pod) => {
-                shared.mirror_pods.observe_deleted(&pod)
+                shared.mirror_pods.observe_deleted(&pod);
             }
             Ok(watcher::Event::Delete(WithoutManagedFields(pod))) => {
                 if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {

@@ -44,7 +44,7 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
             image_events::observe(pod, &container, &image, fact, policy, now);
         }
         PodLifecycleEvent::Container { container, fact } => {
-            container_events::observe(pod, &container, fact, policy, now)
+            container_events::observe(pod, &container, fact, policy, now);
         }
         PodLifecycleEvent::StatusWritten(status) => {
             pod.written = Some(status);
@@ -55,7 +55,7 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
         PodLifecycleEvent::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
         PodLifecycleEvent::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
         PodLifecycleEvent::ResizeDecided { generation, verdict } => {
-            resize::apply_decision(pod, generation, verdict, now)
+            resize::apply_decision(pod, generation, verdict, now);
         }
         PodLifecycleEvent::DiskFull => reclaim_dead_containers(pod),
         PodLifecycleEvent::ResourcesReleased => resize::retry_pending(pod, now),

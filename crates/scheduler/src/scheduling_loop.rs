@@ -256,7 +256,7 @@ impl SchedulingLoop {
             }
             Ok(Event::Apply(WithoutManagedFields(pod))) => self.set_pod(pod),
             Ok(Event::Delete(WithoutManagedFields(pod))) => {
-                self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default())
+                self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default());
             }
             Err(e) => tracing::warn!(error = %e, "failed to watch pods"),
         }

@@ -163,7 +163,7 @@ impl Validator<'_> {
             match (schema.properties.get(name.as_str()), &schema.additional) {
                 (Some(property), _) => self.validate_value_at(property, field_value, before, &at),
                 (None, AdditionalProperties::Schema(additional)) => {
-                    self.validate_value_at(additional, field_value, before, &at)
+                    self.validate_value_at(additional, field_value, before, &at);
                 }
                 (None, AdditionalProperties::Forbidden)
                     if !(is_resource && RESOURCE_FIELDS.contains(&name.as_str())) =>

@@ -30,7 +30,7 @@ impl LogFile {
             let opened = path.clone();
             match run_blocking(move || open(&opened, tail)).await {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && attempt < MAX_ATTEMPTS => {
-                    tokio::time::sleep(RETRY_INTERVAL).await
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(error) => return Err(error),
                 Ok((file, read, length)) => {

@@ -42,7 +42,7 @@ impl Sim {
                 }
             }
             PodLifecycleEvent::HookDone { hook: Hook::PostStart, outcome, .. } => {
-                self.hook_failed |= *outcome != HookOutcome::Done
+                self.hook_failed |= *outcome != HookOutcome::Done;
             }
             PodLifecycleEvent::Container { fact: ContainerEvent::Reaped { id, exit }, .. }
                 if self.pod.running_since(id).is_some() =>

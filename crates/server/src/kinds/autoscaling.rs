@@ -31,7 +31,7 @@ pub(super) static V1: GenericKind = GenericKind {
     validate: |object, errors| validate(&v1::to_v2(object), errors),
     validate_new: |object, errors| validate_references::validate_new(&v1::to_v2(object), errors),
     validate_change: |object, old, errors| {
-        validate_references::validate_change(&v1::to_v2(object), &v1::to_v2(old), errors)
+        validate_references::validate_change(&v1::to_v2(object), &v1::to_v2(old), errors);
     },
     validate_status,
     convert: Some(Conversion { from: v1::convert_from_v2, to: v1::convert_to_v2 }),

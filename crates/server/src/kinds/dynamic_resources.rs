@@ -31,7 +31,7 @@ pub(super) static RESOURCE_CLAIM: GenericKind = GenericKind {
     default: |object| set_request_defaults(object, "/spec/devices/requests"),
     prepare: |object, old, _| drop_fields(object, old, disabled_fields::RESOURCE_CLAIM_FEATURES),
     validate_new: |object, errors| {
-        validate_claim::validate_claim_spec(&object["spec"], &FieldPath::new("spec"), errors)
+        validate_claim::validate_claim_spec(&object["spec"], &FieldPath::new("spec"), errors);
     },
     validate_change: |object, old, errors| {
         validate_immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);

@@ -50,9 +50,9 @@ pub(in crate::kinds) fn validate_dns_subdomain(v: &Value, path: &FieldPath, erro
 
 pub(in crate::kinds) fn validate_required_dns_subdomain(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if v.as_str().unwrap_or("").is_empty() {
-        errors.required(path, "")
+        errors.required(path, "");
     } else {
-        validate_dns_subdomain(v, path, errors)
+        validate_dns_subdomain(v, path, errors);
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) static PRIORITY_CLASS: GenericKind = GenericKind {
         text("PreemptionPolicy", Cell::Pointer("/preemptionPolicy")),
     ],
     default: |object| {
-        defaulting::set_defaults_at(object, "", &[("preemptionPolicy", json!(DEFAULT_PREEMPTION_POLICY))])
+        defaulting::set_defaults_at(object, "", &[("preemptionPolicy", json!(DEFAULT_PREEMPTION_POLICY))]);
     },
     validate,
     validate_change: |object, old, errors| {

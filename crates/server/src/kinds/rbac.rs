@@ -133,7 +133,7 @@ fn validate_binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
     match text_of(role, "name") {
         "" => errors.required(&path.child("name"), ""),
         name => {
-            validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &role["name"], e))
+            validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &role["name"], e));
         }
     }
     for (i, subject) in items(object, "subjects").enumerate() {

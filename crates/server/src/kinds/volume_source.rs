@@ -166,7 +166,7 @@ pub(in crate::kinds) fn validate_source(
         }
         "iscsi" => iscsi::validate_iscsi(source, owner, at, errors),
         "glusterfs" => {
-            validate_endpoints_namespace(&source["endpointsNamespace"], &path.child("endpointsNamespace"), errors)
+            validate_endpoints_namespace(&source["endpointsNamespace"], &path.child("endpointsNamespace"), errors);
         }
         "flocker" => validate_flocker(source, &path, errors),
         "quobyte" => validate_quobyte(source, &path, errors),

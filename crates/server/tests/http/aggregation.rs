@@ -141,10 +141,10 @@ async fn aggregated_request_is_proxied_with_user_headers() {
     // Requests are authorized before they are proxied.
     let path = "/apis/more.io/v1/things";
     let message = "things.more.io is forbidden: User \"ann\" cannot list resource \"things\" in API group \"more.io\" at the cluster scope";
-    setup.api.check(get(path).as_user("ann", &[]), 403, json!({"message": message})).await;
+    setup.api.check(get(path).with_user("ann", &[]), 403, json!({"message": message})).await;
     let rules = json!([{"verbs": ["list"], "apiGroups": ["more.io"], "resources": ["things"]}]);
     setup.api.grant_cluster_role("r", json!([{"kind": "User", "name": "ann"}]), rules).await;
-    setup.api.check(get(path).as_user("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
+    setup.api.check(get(path).with_user("ann", &[]), 200, json!({"headers": {"x-remote-user": "ann"}})).await;
     let row = setup.api.send(&get_table(format!("{APIS}/v1.more.io"))).await.body["rows"][0]["cells"].clone();
     assert_eq!(row.as_array().unwrap()[..3], [json!("v1.more.io"), json!("default/more"), json!("True")]);
 }

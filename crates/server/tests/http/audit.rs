@@ -53,7 +53,7 @@ impl AuditedApi {
 }
 
 fn as_ann(request: TestRequest) -> TestRequest {
-    request.as_user("ann", &["devs"])
+    request.with_user("ann", &["devs"])
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 fn as_ann(request: TestRequest) -> TestRequest {
-    request.as_user("ann", &["devs"])
+    request.with_user("ann", &["devs"])
 }
 
 fn subjects_ann() -> Value {
@@ -40,7 +40,7 @@ async fn binding_takes_effect_immediately() {
     api.check(as_ann(get(CONFIG_MAPS)), 200, json!({"items": [{}]})).await;
     api.check(as_ann(get("/api/v1/configmaps")), 200, json!({})).await;
     api.check(as_ann(delete(format!("{CONFIG_MAPS}/a"))), 403, json!({})).await;
-    api.check(get(CONFIG_MAPS).as_user("bob", &["devs"]), 403, json!({})).await;
+    api.check(get(CONFIG_MAPS).with_user("bob", &["devs"]), 403, json!({})).await;
     api.check(delete(format!("{RBAC}/clusterrolebindings/reader")), 200, json!({})).await;
     api.check(as_ann(get(CONFIG_MAPS)), 403, json!({})).await;
 }
@@ -195,12 +195,12 @@ async fn cluster_role_can_be_bound_in_a_namespace() {
         [(PODS, 200, 200, 200), (secrets, 403, 200, 200), (&roles, 403, 403, 200), (elsewhere, 403, 403, 403)]
     {
         for (name, code) in [("vic", vic), ("ed", ed), ("ada", ada)] {
-            api.check(get(path).as_user(name, &[]), code, json!({})).await;
+            api.check(get(path).with_user(name, &[]), code, json!({})).await;
         }
     }
-    api.check(get("/api/v1/namespaces/default").as_user("vic", &[]), 200, json!({})).await;
-    api.check(post(PODS, &pod("a")).as_user("vic", &[]), 403, json!({})).await;
-    api.check(post(PODS, &pod("a")).as_user("ed", &[]), 201, json!({})).await;
+    api.check(get("/api/v1/namespaces/default").with_user("vic", &[]), 200, json!({})).await;
+    api.check(post(PODS, &pod("a")).with_user("vic", &[]), 403, json!({})).await;
+    api.check(post(PODS, &pod("a")).with_user("ed", &[]), 201, json!({})).await;
 }
 
 #[tokio::test]

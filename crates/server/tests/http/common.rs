@@ -35,7 +35,7 @@ pub(crate) struct TestRequest {
 
 impl TestRequest {
     /// Sends the request as a user without the permissions of `system:masters`.
-    pub(crate) fn as_user(mut self, name: &str, groups: &[&str]) -> Self {
+    pub(crate) fn with_user(mut self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|g| (*g).to_owned()).collect();
         self.user = UserInfo { name: name.to_owned(), groups, ..UserInfo::default() };
         self

@@ -13,7 +13,7 @@ async fn legacy_watch_paths_are_served() {
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("a")), "{path}");
     }
     // The authorizer checks the verb `watch`.
-    let ann = |path: &str| get(path).as_user("ann", &[]);
+    let ann = |path: &str| get(path).with_user("ann", &[]);
     let message = r#"configmaps is forbidden: User "ann" cannot watch resource "configmaps" in API group "" at the cluster scope"#;
     api.check(ann("/api/v1/watch/configmaps"), 403, json!({"message": message})).await;
     api.check(get("/api/v1/watch/nothing"), 404, json!({})).await;
@@ -58,7 +58,7 @@ async fn pod_can_be_bound_by_posting_a_binding() {
     api.check(get(format!("{PODS}/p")), 200, json!({"spec": {"nodeName": "n"}})).await;
     api.check(post(bindings, &binding("p")), 409, json!({})).await;
     api.check(get(bindings), 405, json!({})).await;
-    api.check(post(bindings, &binding("q")).as_user("ann", &[]), 403, json!({})).await;
+    api.check(post(bindings, &binding("q")).with_user("ann", &[]), 403, json!({})).await;
 }
 
 #[tokio::test]

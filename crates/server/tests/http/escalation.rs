@@ -19,7 +19,7 @@ async fn api() -> TestApi {
 }
 
 fn as_ann(request: TestRequest) -> TestRequest {
-    request.as_user("ann", &["devs"])
+    request.with_user("ann", &["devs"])
 }
 
 fn rule(verbs: &[&str], resource: &str) -> Value {
@@ -122,7 +122,7 @@ async fn aggregated_role_write_requires_all_permissions() {
         json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]);
     api.grant_cluster_role("all", json!([{"kind": "User", "name": "root"}]), everything).await;
     api.check(
-        merge_patch(format!("{roles}/g"), &json!({"aggregationRule": null})).as_user("root", &[]),
+        merge_patch(format!("{roles}/g"), &json!({"aggregationRule": null})).with_user("root", &[]),
         200,
         json!({}),
     )

@@ -20,7 +20,7 @@ fn user_info(user: Value) -> Value {
 }
 
 fn as_ann(request: TestRequest) -> TestRequest {
-    request.as_user("ann", &[])
+    request.with_user("ann", &[])
 }
 
 #[tokio::test]

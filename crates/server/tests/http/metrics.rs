@@ -54,7 +54,7 @@ async fn requests_are_counted_by_verb_and_resource() {
 #[tokio::test]
 async fn metrics_access_requires_rbac() {
     let api = TestApi::new().await;
-    let ann = |request: TestRequest| request.as_user("ann", &["devs"]);
+    let ann = |request: TestRequest| request.with_user("ann", &["devs"]);
     api.check(ann(get("/metrics")), 403, json!({})).await;
     let watcher = json!([{"kind": "User", "name": "ann"}]);
     api.grant_cluster_role("metrics", watcher, json!([{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}])).await;

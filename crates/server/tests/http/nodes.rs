@@ -27,7 +27,7 @@ async fn api() -> TestApi {
 }
 
 fn as_node(request: TestRequest) -> TestRequest {
-    request.as_user("system:node:n", &["system:nodes"])
+    request.with_user("system:node:n", &["system:nodes"])
 }
 
 fn forbidden(message: &str) -> Value {
@@ -43,14 +43,14 @@ async fn node_reads_its_node_and_objects_of_its_pods() {
     api.check(as_node(get(format!("{secrets}/other"))), 403, forbidden(message)).await;
     api.check(as_node(get(secrets)), 403, json!({})).await;
     api.check(as_node(get(format!("{secrets}?fieldSelector=metadata.name=mine"))), 200, json!({"items": [{}]})).await;
-    api.check(get(format!("{secrets}/mine")).as_user("system:node:m", &["system:nodes"]), 403, json!({})).await;
+    api.check(get(format!("{secrets}/mine")).with_user("system:node:m", &["system:nodes"]), 403, json!({})).await;
     api.check(as_node(get("/api/v1/pods?fieldSelector=spec.nodeName=n")), 200, json!({"items": [{}]})).await;
     api.check(as_node(get("/api/v1/pods?fieldSelector=spec.nodeName=m")), 403, json!({})).await;
     api.check(as_node(get(format!("{PODS}/p"))), 200, json!({})).await;
     api.check(as_node(get(format!("{PODS}/q"))), 403, json!({})).await;
     api.check(as_node(get("/api/v1/services")), 200, json!({})).await;
     // The user name without the group `system:nodes` is not a node.
-    api.check(get("/api/v1/services").as_user("system:node:n", &[]), 403, json!({})).await;
+    api.check(get("/api/v1/services").with_user("system:node:n", &[]), 403, json!({})).await;
     let rules =
         post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &json!({"spec": {"namespace": "default"}}));
     let error = "node authorizer does not support user rule resolution";

@@ -94,7 +94,7 @@ async fn response_headers_name_flow_schema_and_level() {
         ("system:serviceaccount:a:b", vec!["system:serviceaccounts"], "service-accounts", "workload-low"),
         ("ann", vec![], "global-default", "global-default"),
     ] {
-        let response = api.send(&get(PODS).as_user(name, &groups)).await;
+        let response = api.send(&get(PODS).with_user(name, &groups)).await;
         let message = |header: &str| response.headers[header].to_str().unwrap().to_owned();
         assert_eq!(
             message("x-kubernetes-pf-flowschema-uid"),
@@ -106,11 +106,11 @@ async fn response_headers_name_flow_schema_and_level() {
     }
     // Discovery is classified, too; health checks are exempt.
     for (path, schema) in [("/version", "global-default"), ("/readyz", "probes")] {
-        let response = api.send(&get(path).as_user("ann", &[])).await;
+        let response = api.send(&get(path).with_user("ann", &[])).await;
         let message = response.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
         assert_eq!((response.status, message), (200, &*uid(&api, &format!("flowschemas/{schema}")).await), "{path}");
     }
-    let as_ann = get("/version").as_user("root", &["system:masters"]).header("impersonate-user", "ann");
+    let as_ann = get("/version").with_user("root", &["system:masters"]).header("impersonate-user", "ann");
     let message = api.send(&as_ann).await.headers["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned();
     assert_eq!(message, uid(&api, "flowschemas/global-default").await);
 }
@@ -166,7 +166,7 @@ async fn full_queue_returns_429_and_masters_are_exempt() {
     // A rejected request shows that the first one has the seat.
     let rejected = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
-            let response = api.send(&get(PODS).as_user("carl", &[])).await;
+            let response = api.send(&get(PODS).with_user("carl", &[])).await;
             if response.status == 429 {
                 return response;
             }
@@ -182,12 +182,12 @@ async fn full_queue_returns_429_and_masters_are_exempt() {
     let uid = uid(&api, "flowschemas/carl").await;
     assert_eq!(rejected.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
     // Other levels, masters and health checks are not delayed.
-    for request in [get(PODS).as_user("ann", &[]), get(PODS), get("/healthz").as_user("carl", &[])] {
+    for request in [get(PODS).with_user("ann", &[]), get(PODS), get("/healthz").with_user("carl", &[])] {
         assert_eq!(api.send(&request).await.status, 200);
     }
     permits.add_permits(1);
     assert!((&mut first).await.is_ok());
-    api.check(get(PODS).as_user("carl", &[]), 200, json!({})).await;
+    api.check(get(PODS).with_user("carl", &[]), 200, json!({})).await;
 }
 
 #[tokio::test]
@@ -195,9 +195,9 @@ async fn watch_holds_its_seat_only_while_starting() {
     let api = api_with_seats(10).await;
     let mut watches = Vec::new();
     for _ in 0..5 {
-        watches.push(api.watch_with(&get(format!("{PODS}?watch=1")).as_user("ann", &[])).await);
+        watches.push(api.watch_with(&get(format!("{PODS}?watch=1")).with_user("ann", &[])).await);
     }
-    api.check(get(PODS).as_user("ann", &[]), 200, json!({})).await;
+    api.check(get(PODS).with_user("ann", &[]), 200, json!({})).await;
 }
 
 #[tokio::test]

@@ -130,11 +130,11 @@ async fn proxy_authorization_maps_methods_to_verbs() {
     let path = format!("{PODS}/p/proxy/x?watch=true");
     for (method, status) in [("GET", 200), ("HEAD", 200), ("PUT", 200), ("POST", 403), ("PATCH", 403), ("DELETE", 403)]
     {
-        let response = api.send(&TestRequest { method, ..get(&path) }.as_user("ann", &[])).await;
+        let response = api.send(&TestRequest { method, ..get(&path) }.with_user("ann", &[])).await;
         assert_eq!(response.status, status, "{method}");
     }
     let message = "cannot create resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
-    let rejected = api.send(&TestRequest { method: "POST", ..get(&path) }.as_user("ann", &[])).await.body;
+    let rejected = api.send(&TestRequest { method: "POST", ..get(&path) }.with_user("ann", &[])).await.body;
     assert!(rejected["message"].as_str().unwrap().contains(message), "{rejected}");
 }
 
@@ -257,7 +257,7 @@ async fn node_proxy_upgrade_needs_create_whatever_the_method() {
     let rule = |verbs: Value| json!([{"verbs": verbs, "apiGroups": [""], "resources": ["nodes/proxy"]}]);
     api.grant_cluster_role("looks", json!([{"kind": "User", "name": "ann"}]), rule(json!(["get", "update", "delete"])))
         .await;
-    api.check(get("/api/v1/nodes/n/proxy/metrics").as_user("ann", &[]), 200, json!({"uri": "/metrics"})).await;
+    api.check(get("/api/v1/nodes/n/proxy/metrics").with_user("ann", &[]), 200, json!({"uri": "/metrics"})).await;
     let requests = [
         ("GET", "exec/default/p/c/upgrade"),
         ("GET", "//exec/default/p/c/upgrade"),

@@ -237,13 +237,13 @@ async fn metrics_kinds_are_in_discovery_and_openapi() {
 #[tokio::test]
 async fn view_role_can_read_metrics() {
     let (api, _) = start_api().await;
-    api.check(get(POD_METRICS).as_user("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
+    api.check(get(POD_METRICS).with_user("ann", &[]), 403, json!({"reason": "Forbidden"})).await;
     let role = json!({"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"});
     let binding = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "ann"}], "roleRef": role});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     api.check(post(bindings, &binding), 201, json!({})).await;
-    api.check(get(POD_METRICS).as_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
-    api.check(get(format!("{METRICS}/nodes")).as_user("ann", &[]), 403, json!({})).await;
+    api.check(get(POD_METRICS).with_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
+    api.check(get(format!("{METRICS}/nodes")).with_user("ann", &[]), 403, json!({})).await;
     let of = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
     let labels = json!({of("view"): "true", of("edit"): "true", of("admin"): "true"});
     let rule =

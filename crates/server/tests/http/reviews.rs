@@ -23,7 +23,7 @@ async fn api() -> TestApi {
 }
 
 fn as_ann(request: TestRequest) -> TestRequest {
-    request.as_user("ann", &[])
+    request.with_user("ann", &[])
 }
 
 fn self_subject_access_review(verb: &str, resource: &str, namespace: &str) -> TestRequest {

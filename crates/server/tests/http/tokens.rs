@@ -311,7 +311,7 @@ async fn tokens_verify_with_published_oidc_keys() {
     // Only service accounts may read the discovery documents.
     api.server.bootstrap_rbac().await;
     assert_eq!(send_with_token(&api.server, &token, "GET", "/openid/v1/jwks").await.0, 200);
-    api.check(get("/openid/v1/jwks").as_user("ann", &[]), 403, json!({})).await;
+    api.check(get("/openid/v1/jwks").with_user("ann", &[]), 403, json!({})).await;
     api.check(delete("/openid/v1/jwks"), 405, json!({})).await;
 }
 

@@ -177,7 +177,7 @@ async fn policies_check_delete_and_connect() {
     }
     api.bound_pod("p").await;
     api.check(delete(format!("{CONFIG_MAPS}/a")), 422, json!({})).await;
-    api.check(delete(format!("{CONFIG_MAPS}/a")).as_user("me", &["system:masters"]), 200, json!({})).await;
+    api.check(delete(format!("{CONFIG_MAPS}/a")).with_user("me", &["system:masters"]), 200, json!({})).await;
     let rejected = json!({"message": "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kept' with binding 'kept' denied request: no"});
     api.check(post(format!("{PODS}/p/exec?command=sh&container=c"), &Value::Null), 422, rejected).await;
     let other = api.send(&post(format!("{PODS}/p/exec?command=ls&container=c"), &Value::Null)).await;
@@ -281,7 +281,7 @@ async fn policy_writers_must_be_able_to_read_params() {
     let api = TestApi::new().await;
     let all = json!([{"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]}]);
     api.grant_cluster_role("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
-    let by = |request: TestRequest| request.as_user("ann", &["devs"]);
+    let by = |request: TestRequest| request.with_user("ann", &["devs"]);
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
     let of = |kind: Value| {
         let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": kind, "validations": [{"expression": "false"}]});
@@ -344,13 +344,13 @@ async fn binding_by_param_selector_requires_list() {
         json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "mutations": [change],
             "reinvocationPolicy": "Never", "paramKind": {"apiVersion": version, "kind": kind}}})
     };
-    let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).as_user("ann", &[]);
+    let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).with_user("ann", &[]);
     // An unknown parameter kind requires permission on all kinds.
     api.check(make(&of("v1", "Unknown")), 422, json!({"reason": "Invalid"})).await;
     api.check(make(&of("v1", "ConfigMap")), 201, json!({})).await;
     let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
-    let request = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).as_user("ann", &[]);
+    let request = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).with_user("ann", &[]);
     let message = "MutatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: user &{ann  [system:authenticated] map[]} does not have \"list\" permission on the object referenced by paramRef";
     api.check(request(), 422, json!({"message": message})).await;
     let list = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]);

@@ -42,7 +42,7 @@ async fn watch_parameter_on_one_object_is_a_get() {
     api.check(get(format!("{CONFIG_MAPS}/none?watch=1")), 404, json!({"reason": "NotFound"})).await;
     // The authorizer checks the verb `get`.
     let message = r#"configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "default""#;
-    api.check(get(&path).as_user("ann", &[]), 403, json!({"message": message})).await;
+    api.check(get(&path).with_user("ann", &[]), 403, json!({"message": message})).await;
 }
 
 #[tokio::test]

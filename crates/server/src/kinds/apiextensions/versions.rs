@@ -38,7 +38,7 @@ pub(super) fn validate_versions(versions: &[Value], path: &FieldPath, errors: &m
         columns.enumerate().for_each(|(i, column)| self::validate_column(column, &at.index(i), errors));
     });
     for_each_value(versions, path, "selectableFields", "selectableFields", |version, at| {
-        validate_selectable_fields(version, at, errors)
+        validate_selectable_fields(version, at, errors);
     });
 }
 

@@ -141,7 +141,7 @@ pub(super) fn set_job_spec_defaults(object: &mut Value, at: &str) {
         let rule = format!("{at}/podFailurePolicy/rules/{i}");
         let count = object.pointer(&rule).map_or(0, |rule| items(rule, "onPodConditions").count());
         (0..count).for_each(|j| {
-            defaulting::set_defaults_at(object, &format!("{rule}/onPodConditions/{j}"), &[("status", json!("True"))])
+            defaulting::set_defaults_at(object, &format!("{rule}/onPodConditions/{j}"), &[("status", json!("True"))]);
         });
     }
 }

@@ -106,7 +106,7 @@ pub(super) fn validate_selectors(holder: &Value, path: &FieldPath, errors: &mut 
             _ if cel.is_null() => errors.required(&at, ""),
             "" => errors.required(&at.child("expression"), ""),
             text if text.len() > MAX_EXPRESSION_LENGTH => {
-                errors.too_long(&at.child("expression"), MAX_EXPRESSION_LENGTH)
+                errors.too_long(&at.child("expression"), MAX_EXPRESSION_LENGTH);
             }
             _ => {}
         }

@@ -72,7 +72,7 @@ fn validate_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors)
             validate_set(request, ("firstAvailable", MAX_SUBREQUESTS), name, path, errors, |one, path, errors| {
                 validate_label(&one["name"], &path.child("name"), errors);
                 validate_exact_request(one, path, errors);
-            })
+            });
         }
     }
 }

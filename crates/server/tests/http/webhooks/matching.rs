@@ -85,7 +85,7 @@ async fn match_conditions_filter_webhook_calls() {
     .await;
     for (name, user, data) in [("a", "ann", json!({})), ("b", "bob", json!({})), ("c", "test", json!({"ask": "yes"}))] {
         let created = post(CONFIG_MAPS, &json!({"metadata": {"name": name}, "data": data}));
-        api.check(if user == "test" { created } else { created.as_user(user, &[]) }, 201, json!({})).await;
+        api.check(if user == "test" { created } else { created.with_user(user, &[]) }, 201, json!({})).await;
     }
     let mut requests: Vec<String> = hook
         .take_requests()

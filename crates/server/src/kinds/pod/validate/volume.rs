@@ -147,7 +147,7 @@ fn validate_downward_api(source: &Value, path: &FieldPath, errors: &mut FieldErr
                 errors.invalid(path, item, "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
             (Some(field), None) => {
-                container::validate_field_ref(field, &DOWNWARD_API_FIELDS, &path.child("fieldRef"), errors)
+                container::validate_field_ref(field, &DOWNWARD_API_FIELDS, &path.child("fieldRef"), errors);
             }
             (None, Some(resource)) => {
                 if text(resource, "containerName").is_empty() {
