@@ -51,6 +51,7 @@ mod kubelet_preemption;
 mod kubelet_server;
 mod kustomize;
 mod lifecycle_hooks;
+mod log_lines;
 mod malformed_streams;
 mod namespaces;
 mod network_policies;

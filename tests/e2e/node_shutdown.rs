@@ -107,6 +107,6 @@ fn missing_logind_disables_graceful_shutdown() {
     let cluster = node(dir.path(), &nowhere);
     wait_for("the log line", Duration::from_secs(30), || {
         let log = cluster.log();
-        if log.contains("Pods will not end before the machine does") { Ok(()) } else { Err(log) }
+        if log.contains("graceful node shutdown is disabled") { Ok(()) } else { Err(log) }
     });
 }

@@ -3,7 +3,7 @@
 //! A [`Schema`] defines for each type whether its lists and maps are granular or atomic. With it, objects are
 //! validated ([`validate`]), merged ([`merge`]), compared ([`compare`]) and converted to field sets ([`field_set`]).
 //! [`update`] and [`apply`] combine these operations: they compute how a write changes an object and its
-//! `metadata.managedFields` ([`Managers`]). The semantics are those of structured-merge-diff v6 and of the field
+//! `metadata.managedFields` ([`ManagedFields`]). The semantics are those of structured-merge-diff v6 and of the field
 //! manager in `k8s.io/apimachinery/pkg/util/managedfields`.
 //!
 //! Pure: the clock is an argument, conversion between API versions is a trait ([`Versions`]).

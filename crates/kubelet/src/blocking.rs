@@ -4,7 +4,8 @@
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    match tokio::task::spawn_blocking(work).await {
+    let span = tracing::Span::current();
+    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
         Ok(result) => result,
         Err(error) => Err(format!("failed to complete a blocking task: {error}")),
     }

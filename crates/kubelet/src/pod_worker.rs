@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
 use lifecycle::{Action, ActionKey, History, Pod, PodLifecycleEvent, observe, plan, status as derive_status};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{Instrument, Span};
 
 /// Delay before a failed action is retried.
 const RETRY: Duration = Duration::from_secs(1);
@@ -61,8 +62,16 @@ pub(crate) fn spawn(shared: Arc<Shared>, mut pod: Pod) -> Handle {
         requested_resources: Amounts::new(),
         relist_needed: false,
     };
-    tokio::spawn(worker.run(inbox));
+    let span = pod_span(&worker.pod);
+    tokio::spawn(worker.run(inbox).instrument(span));
     Handle { messages, state, volumes: Arc::default() }
+}
+
+/// Returns the span of a Pod's task: all log lines of the task and of its actions have its fields.
+fn pod_span(pod: &Pod) -> Span {
+    let namespace = pod.object().metadata.namespace.as_deref();
+    // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
+    tracing::error_span!(parent: None, "pod_worker", namespace, pod = pod.name(), uid = pod.uid())
 }
 
 /// State of a Pod worker.
@@ -112,11 +121,11 @@ impl PodWorker {
         }
         // Directories may exist although the Pod never had a sandbox.
         if let Err(error) = volumes::remove_pod_dirs(&self.shared, &self.pod).await {
-            tracing::warn!(%error, pod = self.pod.name(), "failed to remove the directories of a deleted Pod");
+            tracing::warn!(%error, "failed to remove the directories of a deleted Pod");
         }
         let dir = self.shared.paths.checkpoints();
         if let Err(error) = checkpoint::remove(&dir, self.pod.uid()) {
-            tracing::error!(%error, pod = self.pod.name(), "failed to remove a checkpoint");
+            tracing::error!(%error, "failed to remove a checkpoint");
         }
         self.shared.pods.remove(self.pod.uid());
         self.shared.probes.remove_pod(self.pod.uid());
@@ -147,7 +156,7 @@ impl PodWorker {
                     self.failures.remove(&key);
                 }
                 let events = result.unwrap_or_else(|message| {
-                    tracing::warn!(pod = self.pod.name(), %key, %message, "failed to execute an action, retrying");
+                    tracing::warn!(%key, %message, "failed to execute an action, retrying");
                     vec![PodLifecycleEvent::ActionFailed { key, message }]
                 });
                 for event in events {
@@ -184,7 +193,7 @@ impl PodWorker {
             let dir = self.shared.paths.checkpoints();
             if let Err(error) = checkpoint::save(&dir, &self.pod) {
                 // Actions without a checkpoint could be lost in a restart.
-                tracing::error!(%error, pod = self.pod.name(), "failed to save a checkpoint");
+                tracing::error!(%error, "failed to save a checkpoint");
                 return Some(Some(now + RETRY));
             }
             self.saved_revision = Some(self.pod.durable_revision());
@@ -262,10 +271,11 @@ impl PodWorker {
         }
         let (shared, object, messages) =
             (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.messages.clone());
-        tokio::spawn(async move {
+        let work = async move {
             let pod_exists = status::write(&shared, &object, &status).await;
             let _ = messages.send(PodMessage::StatusWritten(Box::new(status), pod_exists));
-        });
+        };
+        tokio::spawn(work.in_current_span());
     }
 
     /// Starts an action unless it is in flight.
@@ -285,14 +295,15 @@ impl PodWorker {
             return;
         }
         let (shared, pod, messages) = (Arc::clone(&self.shared), self.pod.clone(), self.messages.clone());
-        tokio::spawn(async move {
+        let work = async move {
             let result = Box::pin(actions::execute(&shared, &pod, action, &messages)).await;
             if result.is_err() {
                 let _ = messages.send(PodMessage::BackedOff(key.clone()));
                 tokio::time::sleep(RETRY).await;
             }
             let _ = messages.send(PodMessage::Completed(key, result));
-        });
+        };
+        tokio::spawn(work.in_current_span());
     }
 }
 

@@ -26,6 +26,7 @@ use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 /// Maximal size of a request body, in bytes (upstream's `MaxRequestBodyBytes`).
 const MAX_REQUEST_BODY_BYTES: usize = 3 << 20;
@@ -49,6 +50,18 @@ fn serve_public_path(server: &ApiServer, method: &http::Method, path: &str, raw_
     }
 }
 
+/// Returns the span of a request: all log lines of the request have its fields.
+fn request_span(head: &Parts, trail: &Trail) -> Span {
+    // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
+    tracing::error_span!(
+        "request",
+        audit_id = trail.audit_id(),
+        method = head.method.as_str(),
+        path = head.uri.path(),
+        user = tracing::field::Empty,
+    )
+}
+
 impl ApiServer {
     /// Handles one request. A panic becomes a 500.
     pub fn handle<B>(&self, user: Option<UserInfo>, request: Request<B>) -> BoxFuture<'_, Response<Body>>
@@ -70,8 +83,9 @@ impl ApiServer {
         let socket = websocket::WebSocketUpgrade::of(&head);
         let trail = Trail::begin(self.audit.as_ref(), &head);
         let (is_pretty, is_head) = (content_negotiation::is_pretty(&head), head.method == http::Method::HEAD);
+        let span = request_span(&head, &trail);
         let handled = AssertUnwindSafe(self.authenticate_and_handle(user, head, body, &trail)).catch_unwind();
-        let response = match Box::pin(handled).await {
+        let response = match Box::pin(handled.instrument(span)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => response::error(&error),
             Err(panic) => {
@@ -123,6 +137,7 @@ impl ApiServer {
         };
         trail.user(&user, &attributes).await;
         let user = authorization::impersonate(self, user, &mut head.headers, trail).await?;
+        Span::current().record("user", user.name.as_str());
         let attributes = (!user.is_master()).then_some(attributes);
         let (ticket, entered) = self.flow_control.enter(&user, attributes.as_ref()).await;
         let reply = match entered {
@@ -215,7 +230,7 @@ impl ApiServer {
             return self.handle_with_body(resource, call).await;
         }
         let server = self.clone();
-        self.large_requests.run(async move { server.handle_with_body(resource, call).await }).await
+        self.large_requests.run(async move { server.handle_with_body(resource, call).await }.in_current_span()).await
     }
 
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.

@@ -23,13 +23,13 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! use store::{Expect, Key, MemoryEngine, Options, Scope, Store, Template, Write};
+//! use store::{Precondition, Key, MemoryEngine, Options, Scope, Store, Template, Write};
 //!
 //! let store = Store::open(MemoryEngine::new(), Options::default())?;
 //! let mut watch = store.watch(Scope::resource("pods"), store.revision())?;
 //! let key = Key::new("pods", "default", "web");
 //! let stored = store
-//!     .write(Write::put(key.clone(), Expect::Absent, Template::new(r#"{"rv":""}"#.into(), 7)))
+//!     .write(Write::put(key.clone(), Precondition::Absent, Template::new(r#"{"rv":""}"#.into(), 7)))
 //!     .await?;
 //! assert_eq!(store.get(&key).map(|object| object.revision), Some(stored.revision));
 //! assert_eq!(watch.next().await?.object.data, stored.data);

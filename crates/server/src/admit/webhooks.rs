@@ -170,7 +170,7 @@ async fn call(
     let answer = match ask(review, hook, form, object, old, mutating).await {
         Ok(answer) => answer,
         Err(why) if webhook.is_optional => {
-            tracing::warn!(webhook = webhook.name, why, "a webhook cannot be called, and the request goes on");
+            tracing::warn!(webhook = webhook.name, why, "failed to call webhook, failing open");
             noted.failed_open();
             return Ok(None);
         }

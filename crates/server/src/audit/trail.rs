@@ -88,6 +88,11 @@ impl Default for Trail {
 }
 
 impl Trail {
+    /// Returns the audit ID of the request.
+    pub(crate) fn audit_id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
     /// A request has come.
     pub(crate) fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
         let id = known_by(&head.headers);
