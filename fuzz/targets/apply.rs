@@ -3,7 +3,7 @@
 //! Nothing panics, the result is of its type, and applying it again changes nothing.
 #![no_main]
 
-use apply::{ApplyError, Duplicates, Filter, Managers, Request, TypeRef, Versions, validate};
+use apply::{ApplyError, Converter, Duplicates, Filter, ManagedFields, Request, TypeRef, validate};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const KINDS: [(&str, &str); 4] = [("v1", "Pod"), ("apps/v1", "Deployment"), ("v1
 
 struct Kind(&'static str, &'static str);
 
-impl Versions for Kind {
+impl Converter for Kind {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
         (api_version == self.0).then(|| server::fuzzing::type_of(self.0, self.1)).flatten()
     }
@@ -42,8 +42,8 @@ fuzz_target!(|data: &[u8]| {
     let live = Some(live)
         .filter(|live| live["apiVersion"] == api_version && validate(root, live, Duplicates::Allowed).is_ok());
     let managers = match &live {
-        Some(live) => apply::update(&Request { manager: "other", ..request }, None, live, Managers::default()),
-        None => Managers::default(),
+        Some(live) => apply::update(&Request { manager: "other", ..request }, None, live, ManagedFields::default()),
+        None => ManagedFields::default(),
     };
     let once = match apply::apply(&request, live.as_ref(), config.clone(), managers, true) {
         Ok(once) => once,

@@ -17,7 +17,7 @@ fuzz_target!(|source: &str| {
     let values = [
         ("self", OBJECT.clone()),
         ("oldSelf", OBJECT.clone()),
-        ("text", Value::text("abc")),
+        ("text", Value::string("abc")),
         ("number", Value::from(&serde_json::json!(7))),
     ];
     let once = program.evaluate(&values, &mut Budget::default());

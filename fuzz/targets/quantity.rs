@@ -8,7 +8,7 @@ use std::hint::black_box;
 fuzz_target!(|text: &str| {
     let amount = Amount::parse(text);
     if let Ok(amount) = amount {
-        black_box((amount.value(), amount.milli(), amount.plus(amount).minus(amount)));
+        black_box((amount.value(), amount.milli(), amount.saturating_add(amount).saturating_sub(amount)));
         black_box((amount.to_quantity(), amount.to_binary_quantity()));
     }
     if let Ok(form) = canonical(text) {

@@ -1,12 +1,12 @@
 //! Label and field selectors: parsing and matching never panic.
 #![no_main]
 
-use api::selector::{FieldSelector, Selector};
+use api::selector::{FieldSelector, LabelRequirements};
 use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
 
 fuzz_target!(|text: &str| {
-    if let Ok(selector) = Selector::parse(text) {
+    if let Ok(selector) = LabelRequirements::parse(text) {
         for value in [None, Some(""), Some("a"), Some("7"), Some(text)] {
             black_box(selector.matches(|_| value));
         }
