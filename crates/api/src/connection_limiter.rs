@@ -50,9 +50,9 @@ pub struct Key {
 /// The limit that rejected an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitReached {
-    /// [`Bounds::per_source`].
+    /// [`ConnectionLimits::per_source`].
     Source,
-    /// [`Bounds::total`] or [`Bounds::remote`].
+    /// [`ConnectionLimits::total`] or [`ConnectionLimits::remote`].
     All,
 }
 
@@ -143,7 +143,7 @@ impl<T> ConnectionTable<T> {
     }
 }
 
-/// A [`ConnectionTable`] shared between tasks. Each entry lives as long as its [`Slot`].
+/// A [`ConnectionTable`] shared between tasks. Each entry lives as long as its [`ConnectionPermit`].
 #[derive(Debug)]
 pub struct ConnectionLimiter<T>(Arc<Mutex<ConnectionTable<T>>>);
 

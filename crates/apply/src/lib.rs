@@ -6,7 +6,7 @@
 //! `metadata.managedFields` ([`ManagedFields`]). The semantics are those of structured-merge-diff v6 and of the field
 //! manager in `k8s.io/apimachinery/pkg/util/managedfields`.
 //!
-//! Pure: the clock is an argument, conversion between API versions is a trait ([`Versions`]).
+//! Pure: the clock is an argument, conversion between API versions is a trait ([`Converter`]).
 #![forbid(unsafe_code)]
 
 mod atomic_fields;

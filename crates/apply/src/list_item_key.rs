@@ -8,7 +8,7 @@ use crate::{
 use serde_json::Value;
 use std::{cmp::Ordering, fmt};
 
-/// Key of an item of an associative list: a borrowed [`Element`] with the same order.
+/// Key of an item of an associative list: a borrowed [`PathElement`] with the same order.
 #[derive(Debug, Clone)]
 pub(crate) enum ListItemKey<'a> {
     /// Values of the key fields of a list of type `map`, sorted by name.

@@ -46,7 +46,7 @@ pub trait Converter {
     /// Returns the type of the kind's objects in a version; `None` if it is not served.
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>>;
 
-    /// Returns whether [`Versions::convert`] converts all fields between two versions; otherwise fields cannot be compared
+    /// Returns whether [`Converter::convert`] converts all fields between two versions; otherwise fields cannot be compared
     /// across them.
     fn is_faithful(&self, _from: &str, _to: &str) -> bool {
         true

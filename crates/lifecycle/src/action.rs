@@ -33,7 +33,7 @@ impl std::fmt::Display for ActionKey {
 /// One action for the kubelet to execute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
-    /// Decide whether this node admits the Pod; answered by [`crate::Event::Admission`].
+    /// Decide whether this node admits the Pod; answered by [`crate::PodLifecycleEvent::Admission`].
     Admit,
     /// Create the Pod's directories, volumes and cgroup; answered by [`crate::VolumeEvent`].
     MountVolumes,
@@ -94,7 +94,7 @@ pub enum Action {
         /// The runtime's id.
         id: String,
     },
-    /// Run a hook; answered by [`crate::Event::HookDone`].
+    /// Run a hook; answered by [`crate::PodLifecycleEvent::HookDone`].
     RunHook {
         /// The container's name.
         container: String,
@@ -105,7 +105,7 @@ pub enum Action {
         /// Timeout; `None` for none (postStart has no timeout).
         timeout: Option<Duration>,
     },
-    /// Probe a container once; answered by [`crate::Event::Probed`].
+    /// Probe a container once; answered by [`crate::PodLifecycleEvent::Probed`].
     Probe {
         /// The container's name.
         container: String,
@@ -116,7 +116,7 @@ pub enum Action {
         /// Number of earlier results from this container.
         attempt: u64,
     },
-    /// Decide whether the requested resize fits on the node; answered by [`crate::Event::ResizeDecided`].
+    /// Decide whether the requested resize fits on the node; answered by [`crate::PodLifecycleEvent::ResizeDecided`].
     DecideResize {
         /// `metadata.generation` of the request.
         generation: i64,
@@ -124,7 +124,7 @@ pub enum Action {
         tries: u32,
     },
     /// Apply the allocated resources to the Pod's cgroup and its containers; answered by
-    /// [`crate::Event::ResourcesActuated`] or `ResourcesFailed`.
+    /// [`crate::PodLifecycleEvent::ResourcesActuated`] or `ResourcesFailed`.
     ActuateResources {
         /// `metadata.generation` of the request.
         generation: i64,

@@ -1,7 +1,7 @@
 //! Node-pressure eviction: which Pod is evicted under resource pressure (`pkg/kubelet/eviction`).
 //!
-//! [`Watch`] turns observed signals into node conditions and met thresholds; [`victim`] selects the Pod to evict for a
-//! met threshold; [`over_limits`] evicts a Pod that exceeds its own local storage limits.
+//! [`EvictionManager`] turns observed signals into node conditions and met thresholds; [`select_victim`] selects the Pod to evict for a
+//! met threshold; [`local_storage_eviction`] evicts a Pod that exceeds its own local storage limits.
 
 mod local_storage;
 mod message;

@@ -1,6 +1,6 @@
 //! Recent events of a Pod, for `podium explain` and for replay.
 //!
-//! A dump is JSON lines, each a [`Line`]: the initial state, the events, and the resulting plan and status. The same
+//! A dump is JSON lines, each a [`HistoryRecord`]: the initial state, the events, and the resulting plan and status. The same
 //! events give the same plan and status, so [`replay`] reproduces on any machine what a node did.
 
 use crate::{NodePolicy, Plan, Pod, PodLifecycleEvent, observe, plan, status};
@@ -68,7 +68,7 @@ pub struct ReplayResult {
 /// Error of [`replay`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// A line is not valid JSON of a [`Line`].
+    /// A line is not valid JSON of a [`HistoryRecord`].
     #[error("failed to parse line {0} of the history: {1}")]
     Line(usize, serde_json::Error),
     /// The first line must be the initial state, the last one the result.

@@ -2,7 +2,7 @@
 //!
 //! A [`Schema`] is parsed from the `openAPIV3Schema` of a CustomResourceDefinition that [`validate_structural`] has validated.
 //! [`Schema::prune`] removes unknown fields, [`Schema::apply_defaults`] applies defaults, [`Schema::validate_values`] and
-//! [`Schema::validate_lists`] return upstream's validation errors, and [`Schema::ask_rules`] evaluates validation rules in
+//! [`Schema::validate_list_sets_and_maps`] return upstream's validation errors, and [`Schema::validate_rules`] evaluates validation rules in
 //! CEL (`apiextensions-apiserver/pkg/apiserver`, `kube-openapi/pkg/validation`).
 //!
 //! Pure: no I/O, no clock, no randomness.

@@ -1,4 +1,4 @@
-//! Parsing of schemas. Invalid fields count as unspecified, because [`crate::structural`] has validated the schema.
+//! Parsing of schemas. Invalid fields count as unspecified, because [`crate::validate_structural`] has validated the schema.
 
 use crate::{
     AdditionalProperties, Bound, JsonType, ListType, Schema, ValueValidation, compile_pattern, validation_rules::Rule,

@@ -135,7 +135,7 @@ impl Set {
     /// Parses the output of [`Self::to_json`].
     ///
     /// # Errors
-    /// When the value is not a map, or a key is not a valid [`Element`]; elements of unknown types are skipped.
+    /// When the value is not a map, or a key is not a valid [`PathElement`]; elements of unknown types are skipped.
     pub fn from_json(json: &Value) -> Result<Self, PathElementError> {
         parse_node(json).map(|(set, _)| set)
     }

@@ -1,6 +1,6 @@
 //! Provisioner of node-local volumes: a directory for each claim.
 //!
-//! The controller decides; [`Directories`] creates and deletes the directories.
+//! The controller decides; [`VolumeDirectories`] creates and deletes the directories.
 
 use api::persistent_volume_claim::{
     BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind_volume_to_claim, requested_storage,
