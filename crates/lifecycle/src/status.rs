@@ -31,8 +31,14 @@ pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
 /// Computes the `PodStatus` to report.
+///
+/// A Pod that was restored from the API keeps its status there until the runtime was listed, as upstream, whose Pod worker
+/// waits for the first relist: restored state lacks what only the runtime knows, such as the previous container.
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
+    if let Some(status) = pod.object.status.as_ref().filter(|_| pod.unseen) {
+        return status.clone();
+    }
     let phase = phase(pod, now);
     let rejected = matches!(pod.admission, Some(Admission::Rejected { .. }));
     let list = |kinds: &[ContainerKind]| -> Option<Vec<ContainerStatus>> {

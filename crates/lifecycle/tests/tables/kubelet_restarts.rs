@@ -102,6 +102,29 @@ fn lost_container_exits_with_137_and_is_restarted() {
     assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Failed", "terminated ContainerStatusUnknown 137"));
 }
 
+/// The runtime lost the second container while the first one's exit was its `lastState`, and then the kubelet lost its
+/// checkpoint: until the first relist the status must not change, and then it must have both exits.
+#[test]
+fn restored_status_is_kept_until_the_first_relist() {
+    let mut sim = Sim::of("Always", &["c"]).script("c", &[Run::Ends(1, 143), Run::Forever]);
+    sim.pass(5);
+    sim.runtime.containers.retain(|c| c.attempt == 0);
+    sim.relist();
+    sim.report();
+    let before = sim.status();
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("waiting CrashLoopBackOff", 1));
+    assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137");
+    sim.start_kubelet(true);
+    sim.settle();
+    assert_eq!(sim.status(), before);
+    sim.relist();
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("terminated ContainerStatusUnknown 137", 1));
+    assert_eq!(sim.last_state("c"), "terminated Error 143");
+    sim.settle();
+    assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 2));
+    assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137");
+}
+
 #[test]
 fn created_container_is_started_after_kubelet_restart() {
     for policy in ["Always", "Never"] {
