@@ -228,7 +228,7 @@ impl PodWorker {
 
     /// Notifies Pods with a deferred resize if this Pod's requested resources have decreased. Called after publishing.
     fn announce_released_resources(&mut self) {
-        if !self.in_flight.keys().any(ActionKey::is_resize) {
+        if !self.in_flight.keys().any(|key| matches!(key, ActionKey::DecideResize { .. })) {
             self.shared.pods.clear_accepted_resize(self.pod.uid());
         }
         let requested = self.pod.requested_resources();

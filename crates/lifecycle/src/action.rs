@@ -1,6 +1,6 @@
 //! Actions that a plan requests from the kubelet.
 //!
-//! Each action has an [`ActionKey`]. A plan repeats an action until an event reports its result, so the kubelet starts
+//! Each action has an [`ActionKey`](crate::ActionKey). A plan repeats an action until an event reports its result, so the kubelet starts
 //! an action only when none with that key is in flight. Actions must be idempotent: after a kubelet restart the plan
 //! may repeat an action that was already executed.
 
@@ -8,27 +8,6 @@ use crate::Hook;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-
-/// Identity of an action, to deduplicate actions in flight.
-///
-/// Equal requests have equal keys; a relevant change (a shorter grace period) gives another key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ActionKey(pub String);
-
-impl ActionKey {
-    /// Returns whether this is the key of [`Action::DecideResize`].
-    #[must_use]
-    pub fn is_resize(&self) -> bool {
-        self.0.starts_with("resize/")
-    }
-}
-
-impl std::fmt::Display for ActionKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// One action for the kubelet to execute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Pod lifecycle events: the input of the state machine.
 //!
-//! The kubelet reports each change as an event to [`crate::observe`]. Events may arrive late, twice or out of order:
+//! The kubelet reports each change as an event to [`observe()`](crate::observe()). Events may arrive late, twice or out of order:
 //! container events carry the container's id, and events of any but the newest container are ignored.
 
 use crate::{ActionKey, Allocation, ProbeKind, ResizeDecision};

@@ -35,7 +35,7 @@ pub enum HistoryRecord {
         /// Node-wide settings.
         policy: NodePolicy,
     },
-    /// Event passed to [`observe`].
+    /// Event passed to [`observe()`].
     #[serde(rename = "fact")]
     Event {
         /// Time of the event.

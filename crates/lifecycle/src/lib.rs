@@ -9,15 +9,16 @@
 //!
 //! | function | result |
 //! | --- | --- |
-//! | [`observe`] | applies one event to the state of a Pod |
-//! | [`plan`] | the actions that are due, and the time of the next wake-up |
-//! | [`status`] | the `PodStatus` to report |
-//! | [`explain`] | the reasons for the Pod's state and its next step |
+//! | [`observe()`] | applies one event to the state of a Pod |
+//! | [`plan()`] | the actions that are due, and the time of the next wake-up |
+//! | [`status()`] | the `PodStatus` to report |
+//! | [`explain()`] | the reasons for the Pod's state and its next step |
 #![forbid(unsafe_code)]
 // Client-supplied numbers are used in time arithmetic, which must saturate.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod action;
+mod action_key;
 mod admission;
 mod apparmor;
 mod conditions;
@@ -48,6 +49,7 @@ mod termination;
 mod time;
 
 pub use action::*;
+pub use action_key::ActionKey;
 pub use admission::{AdmissionDecision, AdmissionNodeInfo, NodePressure, admit};
 pub use apparmor::profile as apparmor_profile;
 pub use conditions::{OWNED_CONDITIONS, RESIZE_CONDITIONS};

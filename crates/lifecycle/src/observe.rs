@@ -9,7 +9,7 @@ mod relist;
 mod sandbox_events;
 
 use crate::{
-    Admission, EventKind, Eviction, NodePolicy, Pod, PodEvent, PodLifecycleEvent, VolumeEvent,
+    ActionKey, Admission, EventKind, Eviction, NodePolicy, Pod, PodEvent, PodLifecycleEvent, VolumeEvent,
     container::{Container, ImageState},
     phase::{DEADLINE_EXCEEDED, DEADLINE_EXCEEDED_MESSAGE, phase},
     pod::{FailedAttempt, PodOutcome, Volumes},
@@ -105,7 +105,7 @@ fn record_deadline_exceeded(pod: &mut Pod, now: Timestamp) {
     }
 }
 
-fn start_action(pod: &mut Pod, key: &crate::ActionKey) {
+fn start_action(pod: &mut Pod, key: &ActionKey) {
     let object = Arc::clone(&pod.object);
     let Some((name, container)) = container_to_start(pod, key) else { return };
     container.starting = true;
@@ -116,10 +116,10 @@ fn start_action(pod: &mut Pod, key: &crate::ActionKey) {
 }
 
 /// Returns the container that this action starts.
-fn container_to_start<'a, 'k>(pod: &'a mut Pod, key: &'k crate::ActionKey) -> Option<(&'k str, &'a mut Container)> {
-    let (name, attempt) = key.0.strip_prefix("start/")?.rsplit_once('/')?;
-    let attempt: u32 = attempt.parse().ok()?;
-    pod.containers.get_mut(name).filter(|c| c.next_attempt() == attempt).map(|container| (name, container))
+fn container_to_start<'a, 'k>(pod: &'a mut Pod, key: &'k ActionKey) -> Option<(&'k str, &'a mut Container)> {
+    let ActionKey::StartContainer { container: name, attempt } = key else { return None };
+    let container = pod.containers.get_mut(name).filter(|c| c.next_attempt() == *attempt)?;
+    Some((name, container))
 }
 
 pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
@@ -224,14 +224,15 @@ fn volumes(pod: &mut Pod, fact: VolumeEvent, policy: &NodePolicy, now: Timestamp
     };
 }
 
-fn complete_action(pod: &mut Pod, key: &crate::ActionKey) {
+fn complete_action(pod: &mut Pod, key: &ActionKey) {
     let recorded = pod.outbox.len();
-    pod.outbox.retain(|e| crate::Action::Record(e.clone()).key() != *key);
+    match key {
+        ActionKey::Record { sequence } => pod.outbox.retain(|event| event.sequence != *sequence),
+        ActionKey::DeleteFromApi => pod.delete_sent = true,
+        _ => {}
+    }
     if pod.outbox.len() != recorded {
         pod.durable += 1;
-    }
-    if *key == crate::Action::DeleteFromApi.key() {
-        pod.delete_sent = true;
     }
 }
 

@@ -3,7 +3,7 @@
 mod kill_pod;
 
 use crate::{
-    Action, ActionKey, Hook, NodePolicy, Pod, StartFailureStage,
+    Action, Hook, NodePolicy, Pod, StartFailureStage,
     container::{Container, ImageState, Instance, InstanceState},
     container_kill::KillCause,
     hooks::{self, PostStart},
@@ -29,34 +29,6 @@ pub struct Plan {
 impl Plan {
     pub(crate) fn wake_at(&mut self, at: Timestamp) {
         self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
-    }
-}
-
-impl Action {
-    /// Returns the identity of the action.
-    #[must_use]
-    pub fn key(&self) -> ActionKey {
-        ActionKey(match self {
-            Self::Admit => "admit".to_owned(),
-            Self::MountVolumes => "mount".to_owned(),
-            Self::UnmountVolumes => "unmount".to_owned(),
-            Self::CreateSandbox { attempt } => format!("create-sandbox/{attempt}"),
-            Self::StopSandbox { id } => format!("stop-sandbox/{id}"),
-            Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            // Another image is another request.
-            Self::EnsureImage { container, image, .. } => format!("image/{container}/{image}"),
-            Self::StartContainer { container, attempt, .. } => format!("start/{container}/{attempt}"),
-            // A shorter grace period is another request; the same one seconds later is not.
-            Self::StopContainer { id, deadline, .. } => format!("stop/{id}/{deadline}"),
-            Self::RemoveContainer { id, .. } => format!("remove/{id}"),
-            Self::RunHook { id, hook, .. } => format!("hook/{hook:?}/{id}"),
-            Self::Probe { id, probe, attempt, .. } => format!("probe/{probe:?}/{id}/{attempt}"),
-            Self::DecideResize { generation, tries } => format!("resize/{generation}/{tries}"),
-            Self::ActuateResources { generation, tries } => format!("actuate/{generation}/{tries}"),
-            Self::Record(event) => format!("event/{}", event.sequence),
-            Self::DeleteFromApi => "delete".to_owned(),
-            Self::Forget => "forget".to_owned(),
-        })
     }
 }
 

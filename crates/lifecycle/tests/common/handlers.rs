@@ -1,8 +1,10 @@
 //! Scripted probes and hooks.
 
-use super::Runtime;
+use super::{Runtime, runtime::CompletedActions};
 use jiff::Timestamp;
-use lifecycle::{Action, Hook, HookOutcome, PodLifecycleEvent, ProbeKind, ProbeOutcome, RuntimeContainerState};
+use lifecycle::{
+    Action, ActionKey, Hook, HookOutcome, PodLifecycleEvent, ProbeKind, ProbeOutcome, RuntimeContainerState,
+};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Outcomes by container and probe, each from a second of the container's life on.
@@ -14,7 +16,7 @@ pub(crate) type HookScripts = BTreeMap<(String, Hook), (u64, HookOutcome)>;
 #[derive(Clone)]
 pub(crate) struct Pending {
     pub(crate) at: Timestamp,
-    pub(crate) key: String,
+    pub(crate) key: ActionKey,
     pub(crate) event: PodLifecycleEvent,
 }
 
@@ -66,18 +68,18 @@ impl Runtime {
         if duration.is_zero() {
             return vec![event];
         }
-        self.pending.push(Pending { at: now + duration, key: action.key().0, event });
+        self.pending.push(Pending { at: now + duration, key: action.key(), event });
         Vec::new()
     }
 
-    pub(super) fn finished_hooks(&mut self, now: Timestamp) -> Vec<(String, PodLifecycleEvent)> {
+    pub(super) fn finished_hooks(&mut self, now: Timestamp) -> Vec<(CompletedActions, PodLifecycleEvent)> {
         let (finished, pending) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.at <= now);
         self.pending = pending;
         let finished: Vec<Pending> = finished;
-        finished.into_iter().map(|p| (p.key, p.event)).collect()
+        finished.into_iter().map(|p| (CompletedActions::One(p.key), p.event)).collect()
     }
 
     pub(crate) fn is_pending(&self, action: &Action) -> bool {
-        self.pending.iter().any(|p| p.key == action.key().0)
+        self.pending.iter().any(|p| p.key == action.key())
     }
 }

@@ -280,9 +280,9 @@ impl Sim {
             let next = wake.into_iter().chain(self.runtime.next_end()).min().filter(|at| *at <= until);
             let Some(next) = next else { break };
             self.now = self.now.max(next);
-            for exit in self.runtime.ends(self.now) {
-                self.begun.retain(|key| !key.0.starts_with(&exit.0));
-                self.observe(exit.1);
+            for (completed, event) in self.runtime.ends(self.now) {
+                self.begun.retain(|key| !completed.contain(key));
+                self.observe(event);
             }
             self.check();
             self.settle();
@@ -434,7 +434,7 @@ impl Sim {
 
     /// Delivers an event without effect, to apply what the time has decided.
     pub(crate) fn tick(&mut self) {
-        self.observe(PodLifecycleEvent::ActionSucceeded(ActionKey("nothing".to_owned())));
+        self.observe(PodLifecycleEvent::ActionSucceeded(ActionKey::Forget));
     }
 
     fn skip(&mut self, seconds: u64) {

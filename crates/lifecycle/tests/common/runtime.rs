@@ -4,8 +4,9 @@ use super::handlers::{HookScripts, Pending, ProbeScripts};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::{
-    Action, Admission, ContainerEvent, ContainerExit, ImageEvent, PodLifecycleEvent, ResizeDecision, RuntimeContainer,
-    RuntimeContainerState, RuntimeImage, RuntimePodState, RuntimeSandbox, SandboxEvent, StartFailureStage, VolumeEvent,
+    Action, ActionKey, Admission, ContainerEvent, ContainerExit, ImageEvent, PodLifecycleEvent, ResizeDecision,
+    RuntimeContainer, RuntimeContainerState, RuntimeImage, RuntimePodState, RuntimeSandbox, SandboxEvent,
+    StartFailureStage, VolumeEvent,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,6 +24,22 @@ pub(crate) enum Run {
     OutOfMemory(u64),
     /// Is created but fails to start.
     CannotStart,
+}
+
+/// Actions that an event completes.
+pub(crate) enum CompletedActions {
+    One(ActionKey),
+    /// All stops of a container.
+    StopsOf(String),
+}
+
+impl CompletedActions {
+    pub(crate) fn contain(&self, key: &ActionKey) -> bool {
+        match self {
+            Self::One(action) => key == action,
+            Self::StopsOf(container) => matches!(key, ActionKey::StopContainer { id, .. } if id == container),
+        }
+    }
 }
 
 /// Reaction to the stop signal.
@@ -320,8 +337,8 @@ impl Runtime {
         running.filter_map(|c| Some(c.end?.0)).chain(self.pending.iter().map(|p| p.at)).min()
     }
 
-    /// Processes exits that are due. Returns events with the key prefixes of the actions that they complete.
-    pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(String, PodLifecycleEvent)> {
+    /// Processes exits that are due. Returns events with the actions that they complete.
+    pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(CompletedActions, PodLifecycleEvent)> {
         let mut facts = self.finished_hooks(now);
         for c in &mut self.containers {
             let (RuntimeContainerState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
@@ -342,7 +359,10 @@ impl Runtime {
             let fact = ContainerEvent::Exited { id: c.id.clone(), exit };
             let all = self.reports_reaped.then_some(early).into_iter().chain([fact]);
             facts.extend(all.map(|fact| {
-                (format!("stop/{}/", c.id), PodLifecycleEvent::Container { container: c.name.clone(), fact })
+                (
+                    CompletedActions::StopsOf(c.id.clone()),
+                    PodLifecycleEvent::Container { container: c.name.clone(), fact },
+                )
             }));
         }
         facts

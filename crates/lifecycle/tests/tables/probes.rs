@@ -1,7 +1,7 @@
 //! Probe timing and results (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
-use lifecycle::{PodLifecycleEvent, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
+use lifecycle::{Action, ActionKey, PodLifecycleEvent, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
 use serde_json::{Value, json};
 
 /// Creates a Pod of one container `c` with these fields.
@@ -45,7 +45,7 @@ fn probe_action_is_repeated_with_its_key_until_answered() {
     let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({}))}));
     sim.pass(45);
     let keys: std::collections::BTreeSet<_> = sim.log.iter().map(|(_, a)| a.key()).collect();
-    assert_eq!(keys.iter().filter(|k| k.0.starts_with("probe/Liveness/")).count(), 5);
+    assert_eq!(keys.iter().filter(|k| matches!(k, ActionKey::Probe { probe: Liveness, .. })).count(), 5);
     sim.now += std::time::Duration::from_secs(100);
     let (first, later) = (sim.next_action().unwrap(), sim.next_action().unwrap());
     assert_eq!(first.key(), later.key());
@@ -71,7 +71,7 @@ fn container_killed_for_restart_is_waiting() {
 fn probe_period_counts_from_probe_start() {
     for (timeout, took, next) in [(1, 1, 10), (5, 4, 10), (30, 25, 25), (1, 9, 18)] {
         let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"timeoutSeconds": timeout}))}));
-        while !sim.next_action().unwrap().key().0.starts_with("probe") {
+        while !matches!(sim.next_action(), Some(Action::Probe { .. })) {
             let action = sim.next_action().unwrap();
             sim.begin(&action);
             sim.finish(&action);

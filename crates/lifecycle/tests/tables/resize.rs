@@ -66,8 +66,9 @@ fn deferred_resize_is_retried_after_30s_then_every_3m() {
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     let pending = Some(("Deferred".to_owned(), "full".to_owned()));
     assert_eq!((condition(&sim, "PodResizePending"), cpu_in_status(&sim).0), (pending, "100m".to_owned()));
-    let decisions =
-        |sim: &Sim| -> Vec<u64> { sim.log.iter().filter(|(_, a)| a.key().is_resize()).map(|(at, _)| *at).collect() };
+    let decisions = |sim: &Sim| -> Vec<u64> {
+        sim.log.iter().filter(|(_, a)| matches!(a, Action::DecideResize { .. })).map(|(at, _)| *at).collect()
+    };
     sim.pass(600);
     // After 30 s, then every 3 min.
     assert_eq!(decisions(&sim), [1, 31, 211, 391]);
