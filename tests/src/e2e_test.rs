@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 
-/// An end-to-end test, which the attribute [`e2e_test`](crate::e2e_test) registers. It fails by panicking.
+/// An end-to-end test, which the attribute [`e2e_test`](macro@crate::e2e_test) registers. It fails by panicking.
 #[derive(Debug)]
 pub struct E2eTest {
     /// Name, a sentence.

@@ -32,6 +32,8 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("format", || step::run("format", &mut step::cargo(&["fmt", "--all", "--check"])))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     timings.take("lints", || step::run("lints", &mut step::cargo(&clippy)))?;
+    timings.take("documentation", check_documentation)?;
+    timings.take("fuzz targets", check_fuzz_targets)?;
     timings.take("build", build)?;
     let report = step::target_dir().join("flaky-tests.txt");
     std::fs::write(&report, "")?;
@@ -44,6 +46,20 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     // Flaky tests are bugs, so they are printed again at the end.
     print!("{}", std::fs::read_to_string(report)?);
     Ok(())
+}
+
+/// Checks the links of doc comments, also of private items: nothing else notices that an item was renamed.
+fn check_documentation() -> Result<()> {
+    let args = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    let flags = "-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links";
+    step::run("documentation", step::cargo(&args).env("RUSTDOCFLAGS", flags))
+}
+
+/// Compiles the fuzz targets, which are a workspace of their own, without libFuzzer, which needs a C++ compiler.
+fn check_fuzz_targets() -> Result<()> {
+    let mut check = step::cargo(&["check", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
+    check.env("CARGO_TARGET_DIR", step::target_dir()).env("CUSTOM_LIBFUZZER_PATH", "/unused/libfuzzer.a");
+    step::run("fuzz targets", &mut check)
 }
 
 /// Runs the tests that match. Cases of the conformance suite are selected by `cargo xtask conformance`.

@@ -25,7 +25,7 @@ pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Returns init containers, sidecars and app containers in the order of the spec, without [`ephemeral`] containers.
+/// Returns init containers, sidecars and app containers in the order of the spec, without ephemeral containers.
 pub fn containers(spec: &PodSpec) -> impl Iterator<Item = (ContainerKind, &Container)> {
     let init = spec
         .init_containers

@@ -1,7 +1,7 @@
 //! Server-side apply (KEP-555): field ownership, and merging of applied configurations into objects.
 //!
 //! A [`Schema`] defines for each type whether its lists and maps are granular or atomic. With it, objects are
-//! validated ([`validate`]), merged ([`merge`]), compared ([`compare`]) and converted to field sets ([`field_set`]).
+//! validated ([`mod@validate`]), merged ([`mod@merge`]), compared ([`mod@compare`]) and converted to field sets ([`mod@field_set`]).
 //! [`update`] and [`apply`] combine these operations: they compute how a write changes an object and its
 //! `metadata.managedFields` ([`ManagedFields`]). The semantics are those of structured-merge-diff v6 and of the field
 //! manager in `k8s.io/apimachinery/pkg/util/managedfields`.

@@ -1,6 +1,6 @@
 //! Deployment controller (`pkg/controller/deployment`).
 //!
-//! [`plan`] decides from the cached state; this module writes the result and records Events.
+//! [`mod@plan`] decides from the cached state; this module writes the result and records Events.
 
 mod limits;
 mod plan;

@@ -1,6 +1,6 @@
 //! Job controller (`pkg/controller/job`).
 //!
-//! [`plan`] decides which Pods to create and delete, [`tracking`] counts Pods; this module writes the result and
+//! [`mod@plan`] decides which Pods to create and delete, [`tracking`] counts Pods; this module writes the result and
 //! records Events.
 
 mod backoff;

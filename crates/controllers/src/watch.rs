@@ -24,7 +24,7 @@ pub(crate) enum WatchEvent<K> {
     Applied(Box<K>),
     /// The object was deleted.
     Deleted(Box<K>),
-    /// A list is complete: these [`key`]s exist, and no others.
+    /// A list is complete: these [`key`](crate::informer::key)s exist, and no others.
     Listed(HashSet<String>),
 }
 

@@ -17,7 +17,7 @@ const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 /// Certificates without guarantees. The v1 API does not accept this signer.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// Signers that [`super::signer`] implements.
+/// Signers that [`mod@super::signer`] implements.
 pub(super) const SIGNERS: [&str; 4] = [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY];
 
 const NODE: &str = "system:node:";
