@@ -107,14 +107,14 @@ pub(crate) async fn execute(
             Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id })])
         }
         Action::EnsureImage { container, pull, .. } => {
-            let (image, fact) = image::ensure_image_exists(shared, pod, &container, pull, sender).await;
-            Ok(vec![PodLifecycleEvent::Image { container, image, fact }])
+            let (image, event) = image::ensure_image_exists(shared, pod, &container, pull, sender).await;
+            Ok(vec![PodLifecycleEvent::Image { container, image, event }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
-            let facts = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;
-            Ok(facts
+            let events = container::start(shared, pod, &container, attempt, &image_ref, &sandbox).await?;
+            Ok(events
                 .into_iter()
-                .map(|fact| PodLifecycleEvent::Container { container: container.clone(), fact })
+                .map(|event| PodLifecycleEvent::Container { container: container.clone(), event })
                 .collect())
         }
         Action::StopContainer { id, grace, signal, .. } => {
@@ -127,7 +127,7 @@ pub(crate) async fn execute(
             container::remove_logs(shared, pod, &id).await?;
             shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
             shared.images.image_released.notify_one();
-            Ok(vec![PodLifecycleEvent::Container { container, fact: ContainerEvent::Removed { id } }])
+            Ok(vec![PodLifecycleEvent::Container { container, event: ContainerEvent::Removed { id } }])
         }
         Action::DeleteFromApi if is_static(pod.object()) => {
             shared.mirror_pods.remove(pod.object());

@@ -40,7 +40,7 @@ pub(crate) async fn early_exit(shared: &Shared, pod: &Pod, id: &str, exit: &Exit
         started_at: Some(started_at),
         finished_at: exit.finished_at,
     };
-    Some(PodLifecycleEvent::Container { container, fact: ContainerEvent::Reaped { id: id.to_owned(), exit } })
+    Some(PodLifecycleEvent::Container { container, event: ContainerEvent::Reaped { id: id.to_owned(), exit } })
 }
 
 /// Returns whether all processes of a container end with its first one: the kernel ends a PID namespace as a whole.

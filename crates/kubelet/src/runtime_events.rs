@@ -71,10 +71,10 @@ async fn report_exit(shared: &Shared, id: ContainerId, exit: Option<Exit>) {
                 if exit.never_ran() {
                     return shared.pods.request_relist();
                 }
-                let fact = lifecycle::ContainerEvent::Exited { id: id.0, exit };
+                let event = lifecycle::ContainerEvent::Exited { id: id.0, exit };
                 let _ = handle
                     .messages
-                    .send(PodMessage::Event(PodLifecycleEvent::Container { container: status.name, fact }));
+                    .send(PodMessage::Event(PodLifecycleEvent::Container { container: status.name, event }));
                 return;
             }
             // A sandbox, or removed: a relist reports it.

@@ -228,8 +228,8 @@ fn check_predicates(pod: &Pod, spec: &PodSpec, view: &AdmissionNodeInfo<'_>) -> 
         return failed("NodeName", "node(s) didn't match the requested node name");
     }
     let ports = host_ports(spec);
-    let held = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
-    if !ports.is_empty() && held().any(|have| ports.iter().any(|want| want.conflicts(&have))) {
+    let used_ports = || view.others.iter().filter_map(|p| p.spec.as_ref()).flat_map(host_ports);
+    if !ports.is_empty() && used_ports().any(|used| ports.iter().any(|port| port.conflicts(&used))) {
         return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
     }
     let taints = view.node.and_then(|n| n.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();

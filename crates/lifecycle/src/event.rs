@@ -31,15 +31,17 @@ pub enum PodLifecycleEvent {
         container: String,
         /// The image in the spec at the time of the request.
         image: String,
-        /// What happened.
-        fact: ImageEvent,
+        /// The image event.
+        #[serde(rename = "fact")]
+        event: ImageEvent,
     },
     /// Container event.
     Container {
         /// The container's name in the spec.
         container: String,
-        /// What happened.
-        fact: ContainerEvent,
+        /// The container event.
+        #[serde(rename = "fact")]
+        event: ContainerEvent,
     },
     /// Result of one probe. A result without a pending [`crate::Action::Probe`] is ignored.
     Probed {
@@ -64,7 +66,8 @@ pub enum PodLifecycleEvent {
         /// `metadata.generation` of the request.
         generation: i64,
         /// The decision.
-        verdict: ResizeDecision,
+        #[serde(rename = "verdict")]
+        decision: ResizeDecision,
     },
     /// Another Pod released resources: a deferred resize may fit now.
     #[serde(rename = "RoomMade")]
@@ -321,8 +324,8 @@ pub struct ContainerExit {
 }
 
 impl ContainerExit {
-    /// Returns whether its process never ran. A kubelet crash cancels its requests, and the runtime aborts a start that
-    /// nobody waits for, at any stage. A process that may have run is restarted only by its restart policy.
+    /// Returns whether its process never ran. A kubelet crash cancels its requests, and the runtime aborts a cancelled
+    /// start at any stage. A process that may have run is restarted only by its restart policy.
     #[must_use]
     pub fn never_ran(&self) -> bool {
         self.started_at.is_none() && !self.message.starts_with(START_TASK_ERROR_PREFIX)

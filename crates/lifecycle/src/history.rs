@@ -117,21 +117,21 @@ impl History {
 /// # Errors
 /// Fails if the text is not a dump.
 pub fn replay(dump: &str) -> Result<ReplayResult, ReplayError> {
-    let mut known = None;
-    let mut facts = 0;
+    let mut before = None;
+    let mut event_count = 0;
     for (n, line) in dump.lines().enumerate() {
-        match (serde_json::from_str(line).map_err(|e| ReplayError::Line(n + 1, e))?, &mut known) {
-            (HistoryRecord::Before { pod, policy }, None) => known = Some((pod, policy)),
+        match (serde_json::from_str(line).map_err(|e| ReplayError::Line(n + 1, e))?, &mut before) {
+            (HistoryRecord::Before { pod, policy }, None) => before = Some((pod, policy)),
             (HistoryRecord::Event { at, event }, Some((pod, policy))) => {
                 observe(pod, event, policy, at);
-                facts += 1;
+                event_count += 1;
             }
             (HistoryRecord::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
-                let again = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
+                let replayed = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
                 return Ok(ReplayResult {
                     recorded: (recorded_plan, *recorded_status),
-                    replayed: again,
-                    events: facts,
+                    replayed,
+                    events: event_count,
                 });
             }
             _ => return Err(ReplayError::Incomplete),

@@ -38,13 +38,13 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
         PodLifecycleEvent::Admission(admission) => admitted(pod, admission),
         PodLifecycleEvent::ActionStarted(key) => start_action(pod, &key),
         PodLifecycleEvent::Evicted(eviction) => evicted(pod, eviction, now),
-        PodLifecycleEvent::Volumes(fact) => volumes(pod, fact, policy, now),
-        PodLifecycleEvent::Sandbox(fact) => sandbox_events::observe(pod, fact, policy, now),
-        PodLifecycleEvent::Image { container, image, fact } => {
-            image_events::observe(pod, &container, &image, fact, policy, now);
+        PodLifecycleEvent::Volumes(event) => volumes(pod, event, policy, now),
+        PodLifecycleEvent::Sandbox(event) => sandbox_events::observe(pod, event, policy, now),
+        PodLifecycleEvent::Image { container, image, event } => {
+            image_events::observe(pod, &container, &image, event, policy, now);
         }
-        PodLifecycleEvent::Container { container, fact } => {
-            container_events::observe(pod, &container, fact, policy, now);
+        PodLifecycleEvent::Container { container, event } => {
+            container_events::observe(pod, &container, event, policy, now);
         }
         PodLifecycleEvent::StatusWritten(status) => {
             pod.written = Some(status);
@@ -54,8 +54,8 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
         PodLifecycleEvent::ActionSucceeded(key) => complete_action(pod, &key),
         PodLifecycleEvent::Probed { id, probe, outcome } => probe_results::observe(pod, &id, probe, &outcome, now),
         PodLifecycleEvent::HookDone { id, hook, outcome } => hook_results::observe(pod, &id, hook, &outcome, now),
-        PodLifecycleEvent::ResizeDecided { generation, verdict } => {
-            resize::apply_decision(pod, generation, verdict, now);
+        PodLifecycleEvent::ResizeDecided { generation, decision } => {
+            resize::apply_decision(pod, generation, decision, now);
         }
         PodLifecycleEvent::DiskFull => reclaim_dead_containers(pod),
         PodLifecycleEvent::ResourcesReleased => resize::retry_pending(pod, now),
@@ -151,7 +151,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     }
 }
 
-/// Records that the API shows a terminal phase, whoever set it: such a Pod is terminated.
+/// Records that the API shows a terminal phase, set by any client: such a Pod is terminated.
 fn record_terminal_phase(pod: &mut Pod, now: Timestamp) {
     if pod.terminal_at.is_none() && pod.written_phase().is_some() {
         pod.terminal_at = Some(now);
@@ -205,11 +205,11 @@ fn failed_attempt(
     FailedAttempt { message, at: now, delay: policy.retry_backoff.next(before.map_or(Duration::ZERO, |t| t.delay)) }
 }
 
-fn volumes(pod: &mut Pod, fact: VolumeEvent, policy: &NodePolicy, now: Timestamp) {
+fn volumes(pod: &mut Pod, event: VolumeEvent, policy: &NodePolicy, now: Timestamp) {
     if pod.volumes == Volumes::Removed {
         return;
     }
-    pod.volumes = match fact {
+    pod.volumes = match event {
         VolumeEvent::Mounted => Volumes::Mounted,
         VolumeEvent::Unmounted => Volumes::Removed,
         VolumeEvent::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,

@@ -343,8 +343,8 @@ impl Pod {
     /// Returns the terminal phase in the API, if any; it never changes.
     pub(crate) fn written_phase(&self) -> Option<&str> {
         let terminal = |p: &str| matches!(p, "Succeeded" | "Failed");
-        let ours = self.written.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p));
-        ours.or_else(|| self.object.status.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p)))
+        let own_phase = self.written.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p));
+        own_phase.or_else(|| self.object.status.as_ref().and_then(|s| s.phase.as_deref()).filter(|p| terminal(p)))
     }
 
     /// Returns whether every container except sidecars has finished for good.

@@ -104,9 +104,9 @@ fn pods_to_preempt_by_distance(mut pods: Vec<Arc<Pod>>, mut requirements: Requir
     while !requirements.is_empty() && !pods.is_empty() {
         let rank = |pod: &Arc<Pod>| (distance(&requirements, pod), request(pod, "memory"), request(pod, "cpu"));
         let ranks: Vec<Rank> = pods.iter().map(rank).collect();
-        let nearer = |a: Rank, b: Rank| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)));
+        let compare = |a: Rank, b: Rank| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)));
         // Of equal Pods the last one, as upstream does.
-        let best = (0..pods.len()).rev().min_by(|a, b| nearer(ranks[*a], ranks[*b])).unwrap_or(0);
+        let best = (0..pods.len()).rev().min_by(|a, b| compare(ranks[*a], ranks[*b])).unwrap_or(0);
         let pod = pods.swap_remove(best);
         requirements = remaining(&requirements, std::iter::once(&pod));
         chosen.push(pod);

@@ -35,7 +35,8 @@ pub(crate) struct Probes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProbeWorkerState {
     /// Number of results so far.
-    answers: u64,
+    #[serde(rename = "answers")]
+    result_count: u64,
     /// When the next probe is due; `None` before the first result, when the initial delay counts.
     due: Option<Timestamp>,
     /// Number of consecutive equal results.
@@ -108,7 +109,7 @@ impl ProbeWorkerState {
     /// `timeoutSeconds` ago.
     pub(crate) fn schedule_next(&mut self, settings: &ProbeSettings, due: Timestamp, now: Timestamp) {
         let started = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
-        self.answers += 1;
+        self.result_count += 1;
         self.due = Some(after(started, settings.period).max(now));
     }
 
@@ -225,7 +226,7 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
                     container: spec.name.clone(),
                     id: instance.id.clone(),
                     probe: kind,
-                    attempt: instance.probes.worker(kind).answers,
+                    attempt: instance.probes.worker(kind).result_count,
                 }),
             }
         }

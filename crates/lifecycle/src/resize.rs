@@ -4,9 +4,9 @@
 //! resources.
 
 mod events;
-mod verdict;
+mod feasibility;
 
-pub use verdict::{ResizeDecision, decide};
+pub use feasibility::{ResizeDecision, decide};
 
 use crate::{
     Action, EventKind, NodePolicy, Pod,
@@ -299,7 +299,7 @@ pub(crate) fn blocks_container_starts(pod: &Pod) -> bool {
 }
 
 /// Applies the node's decision on a resize.
-pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeDecision, now: Timestamp) {
+pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, decision: ResizeDecision, now: Timestamp) {
     // The decision on an older generation is stale.
     let Some(desired) =
         pod.resize.desired.clone().filter(|_| pod.object.metadata.generation.unwrap_or(0) == generation)
@@ -307,7 +307,7 @@ pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, verdict: ResizeDeci
         return;
     };
     pod.durable += 1;
-    let (reason, message) = match verdict {
+    let (reason, message) = match decision {
         ResizeDecision::Fits => return allocate(pod, &desired, generation),
         ResizeDecision::Deferred { message } => (PendingReason::Deferred, message),
         ResizeDecision::Infeasible { message } => (PendingReason::Infeasible, message),

@@ -40,6 +40,6 @@ fn replay_of_pod_that_fails_once_matches() {
 fn replay_of_invalid_history_is_rejected() {
     assert!(matches!(replay(""), Err(ReplayError::Incomplete)));
     assert!(matches!(replay("{}"), Err(ReplayError::Line(1, _))));
-    let fact = r#"{"fact":{"at":"2026-01-01T00:00:00Z","event":"Gone"}}"#;
-    assert!(matches!(replay(fact), Err(ReplayError::Incomplete)));
+    let event_line = r#"{"fact":{"at":"2026-01-01T00:00:00Z","event":"Gone"}}"#;
+    assert!(matches!(replay(event_line), Err(ReplayError::Incomplete)));
 }

@@ -195,13 +195,13 @@ pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<P
             let exit = logs::container_exit(shared, pod, &status).await;
             Ok(PodLifecycleEvent::Container {
                 container: status.name,
-                fact: ContainerEvent::Exited { id: id.to_owned(), exit },
+                event: ContainerEvent::Exited { id: id.to_owned(), exit },
             })
         }
         Ok(_) => Err("container is still running after it was stopped".to_owned()),
         Err(RuntimeError::NotFound(_)) => {
             let name = pod.name_of(id).unwrap_or_default();
-            Ok(PodLifecycleEvent::Container { container: name, fact: ContainerEvent::Lost { id: id.to_owned() } })
+            Ok(PodLifecycleEvent::Container { container: name, event: ContainerEvent::Lost { id: id.to_owned() } })
         }
         Err(error) => Err(error.to_string()),
     }

@@ -55,11 +55,11 @@ pub(super) async fn ensure_image_exists(
     sender: &UnboundedSender<PodMessage>,
 ) -> (String, ImageEvent) {
     let spec = pod.spec_of(container).cloned().unwrap_or_default();
-    let send_event = |name: &str, fact| {
+    let send_event = |name: &str, event| {
         let _ = sender.send(PodMessage::Event(PodLifecycleEvent::Image {
             container: container.to_owned(),
             image: name.to_owned(),
-            fact,
+            event,
         }));
     };
     let handler = match handler(shared, pod).await {
@@ -85,13 +85,13 @@ pub(super) async fn ensure_image_exists(
             handler: &handler,
         };
         match find_or_pull(shared, &required, &secrets, pull, || send_event(required.name, ImageEvent::Pulling)).await {
-            fact @ (ImageEvent::Present { .. } | ImageEvent::Pulled { .. }) => send_event(required.name, fact),
-            fact => return (required.name.to_owned(), fact),
+            event @ (ImageEvent::Present { .. } | ImageEvent::Pulled { .. }) => send_event(required.name, event),
+            event => return (required.name.to_owned(), event),
         }
     }
-    let fact =
+    let event =
         find_or_pull(shared, &own_image, &secrets, pull, || send_event(own_image.name, ImageEvent::Pulling)).await;
-    (own_image.name.to_owned(), fact)
+    (own_image.name.to_owned(), event)
 }
 
 /// Returns the runtime handler that the Pod's images are for, if images depend on it.

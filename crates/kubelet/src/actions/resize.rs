@@ -17,12 +17,12 @@ fn requests(pod: &ApiPod) -> Amounts {
 /// Decides whether the node has the requested resources; if granted, they are reserved from now on.
 pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycleEvent {
     let wanted = requests(&pod.desired());
-    let verdict = shared.pods.resize(pod.uid(), |others| {
+    let decision = shared.pods.resize(pod.uid(), |others| {
         let mut used = Amounts::new();
         others.iter().for_each(|other| resources::add_resource_list(&mut used, &requests(other)));
         lifecycle::decide_resize(&wanted, &used, &shared.node_resources.allocatable)
     });
-    PodLifecycleEvent::ResizeDecided { generation, verdict }
+    PodLifecycleEvent::ResizeDecided { generation, decision }
 }
 
 /// Applies the allocated resources to the Pod's cgroup and its containers. The Pod's cgroup grows before its containers and

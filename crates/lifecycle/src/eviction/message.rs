@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 /// Returns the message and annotations of an eviction under resource pressure.
 pub(super) fn eviction_message(
-    starved: &MetThreshold,
+    met_threshold: &MetThreshold,
     pod: &Pod,
     figures: Option<&PodUsage>,
 ) -> (String, BTreeMap<String, String>) {
-    let (resource, name) = (starved.threshold.signal.resource(), starved.resource());
+    let (resource, name) = (met_threshold.threshold.signal.resource(), met_threshold.resource());
     let mut message = format!("The node was low on resource: {name}. ");
-    if let Some((quantity, available)) = &starved.quantities {
+    if let Some((quantity, available)) = &met_threshold.quantities {
         message += &format!("Threshold quantity: {quantity}, available: {available}. ");
     }
     let Some(figures) = figures else {

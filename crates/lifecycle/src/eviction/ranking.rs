@@ -23,22 +23,22 @@ struct FsStats {
 /// `split_disks` means that images have a separate file system.
 #[must_use]
 pub fn select_victim<'a>(
-    starved: &MetThreshold,
+    met_threshold: &MetThreshold,
     candidates: &'a [EvictionCandidate],
     split_disks: bool,
 ) -> Option<(&'a EvictionCandidate, Eviction)> {
     let evictable = candidates.iter().filter(|c| !is_critical(&c.pod));
-    let first = evictable.min_by_key(|c| rank(starved.threshold.signal, c, split_disks))?;
+    let first = evictable.min_by_key(|c| rank(met_threshold.threshold.signal, c, split_disks))?;
     let pod_grace = first.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
     let pod_grace = pod_grace.and_then(|seconds| u32::try_from(seconds).ok());
-    let grace_seconds = if starved.threshold.is_hard() {
+    let grace_seconds = if met_threshold.threshold.is_hard() {
         Some(IMMEDIATE_GRACE_SECONDS)
     } else {
-        starved
+        met_threshold
             .max_pod_grace_seconds
             .map(|max| pod_grace.map_or(max, |pod_grace| pod_grace.min(max)).max(IMMEDIATE_GRACE_SECONDS))
     };
-    let (message, annotations) = message::eviction_message(starved, &first.pod, first.figures.as_ref());
+    let (message, annotations) = message::eviction_message(met_threshold, &first.pod, first.figures.as_ref());
     Some((
         first,
         Eviction {

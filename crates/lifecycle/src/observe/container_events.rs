@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Reason of a lost container.
 const LOST: &str = "ContainerStatusUnknown";
 
-pub(super) fn observe(pod: &mut Pod, name: &str, fact: ContainerEvent, policy: &NodePolicy, now: Timestamp) {
-    match fact {
+pub(super) fn observe(pod: &mut Pod, name: &str, event: ContainerEvent, policy: &NodePolicy, now: Timestamp) {
+    match event {
         ContainerEvent::Created { id, attempt, image, stop_signal } => {
             if created(pod, name, id, attempt, image, policy, now) {
                 if let Some(instance) = container_entry(pod, name).current.as_mut() {

@@ -36,7 +36,7 @@ impl RequiredImage {
     }
 }
 
-pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageEvent, policy: &NodePolicy, now: Timestamp) {
+pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, event: ImageEvent, policy: &NodePolicy, now: Timestamp) {
     let Some(required) = RequiredImage::find(pod, name, of) else {
         return;
     };
@@ -47,7 +47,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, fact: ImageEvent, pol
     // Only the container's own image becomes present; a volume's image only stops blocking the start.
     let resolved =
         |before: ImageState, image_ref| if required.volume { before } else { ImageState::Present { image_ref } };
-    let state = match fact {
+    let state = match event {
         ImageEvent::SecretsMissing { names } => return secrets_missing(pod, &names),
         ImageEvent::Pulling => {
             record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), about);

@@ -9,8 +9,8 @@ use api::pod::ContainerKind;
 use jiff::Timestamp;
 use std::net::IpAddr;
 
-pub(super) fn observe(pod: &mut Pod, fact: SandboxEvent, policy: &NodePolicy, now: Timestamp) {
-    match fact {
+pub(super) fn observe(pod: &mut Pod, event: SandboxEvent, policy: &NodePolicy, now: Timestamp) {
+    match event {
         SandboxEvent::Ready { id, attempt, ips } => ready(pod, id, attempt, ips),
         SandboxEvent::Failed { message } => failed(pod, message, policy, now),
         SandboxEvent::Lost { id } => lost(pod, &id, now),

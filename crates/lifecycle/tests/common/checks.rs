@@ -44,17 +44,17 @@ impl Sim {
             PodLifecycleEvent::HookDone { hook: Hook::PostStart, outcome, .. } => {
                 self.hook_failed |= *outcome != HookOutcome::Done;
             }
-            PodLifecycleEvent::Container { fact: ContainerEvent::Reaped { id, exit }, .. }
+            PodLifecycleEvent::Container { event: ContainerEvent::Reaped { id, exit }, .. }
                 if self.pod.running_since(id).is_some() =>
             {
                 ended(id, exit.code);
                 self.cleaning_up.insert(id.clone());
             }
-            PodLifecycleEvent::Container { fact: ContainerEvent::Exited { id, exit }, .. } => {
+            PodLifecycleEvent::Container { event: ContainerEvent::Exited { id, exit }, .. } => {
                 ended(id, exit.code);
                 self.cleaning_up.remove(id);
             }
-            PodLifecycleEvent::Container { fact: ContainerEvent::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
+            PodLifecycleEvent::Container { event: ContainerEvent::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
             PodLifecycleEvent::Relisted(view) => {
                 self.cleaning_up.clear();
                 for c in &view.containers {

@@ -1,4 +1,4 @@
-//! A [`Sim`] whose events are delayed, duplicated, reordered or lost, as a sequence of [`Step`]s says.
+//! A [`Sim`] whose events are delayed, duplicated, reordered or lost, by a sequence of [`Step`]s.
 
 use super::Sim;
 use api::pod::ContainerKind;
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     NewImage(u8),
     /// The runtime loses a container.
     LoseContainer(usize),
-    /// Restarts the kubelet; the bits say which actions in flight were executed.
+    /// Restarts the kubelet; the bits select the actions in flight that were executed.
     Restart(u8, bool),
     Relist,
     /// Adds an ephemeral container.
@@ -129,19 +129,19 @@ impl Interleaver {
         Self { sim, in_flight: Vec::new(), undelivered: Vec::new(), delivered: Vec::new() }
     }
 
-    pub(crate) fn deliver(&mut self, fact: PodLifecycleEvent) {
+    pub(crate) fn deliver(&mut self, event: PodLifecycleEvent) {
         // `Reaped` of a container that is not known to run is ignored; its repetition may not be.
-        let is_accepted = match &fact {
-            PodLifecycleEvent::Container { fact: ContainerEvent::Reaped { id, .. }, .. } => {
+        let is_accepted = match &event {
+            PodLifecycleEvent::Container { event: ContainerEvent::Reaped { id, .. }, .. } => {
                 self.sim.pod.running_since(id).is_some()
             }
             _ => true,
         };
         let has_identity = is_accepted
             && matches!(
-                &fact,
+                &event,
                 PodLifecycleEvent::Container {
-                    fact: ContainerEvent::Created { .. }
+                    event: ContainerEvent::Created { .. }
                         | ContainerEvent::Started { .. }
                         | ContainerEvent::Reaped { .. }
                         | ContainerEvent::Exited { .. }
@@ -156,9 +156,9 @@ impl Interleaver {
                     | PodLifecycleEvent::ActionSucceeded(_)
                     | PodLifecycleEvent::HookDone { .. }
             );
-        self.sim.observe(fact.clone());
+        self.sim.observe(event.clone());
         if has_identity {
-            self.delivered.push(fact);
+            self.delivered.push(event);
         }
     }
 
@@ -207,13 +207,13 @@ impl Interleaver {
             return;
         }
         let action = self.in_flight.remove(n % self.in_flight.len());
-        let mut facts = self.sim.answer(&action);
+        let mut events = self.sim.answer(&action);
         if let Action::StopContainer { id, .. } = &action {
-            facts.extend(self.stopped(id));
+            events.extend(self.stopped(id));
         }
         self.sim.begun.remove(&action.key());
-        for fact in facts {
-            self.deliver(fact);
+        for event in events {
+            self.deliver(event);
         }
     }
 
@@ -228,14 +228,14 @@ impl Interleaver {
             .iter()
             .rev()
             .find(
-                |f| matches!(f, PodLifecycleEvent::Container { fact: ContainerEvent::Exited { id: ended, .. }, .. } if ended == id),
+                |f| matches!(f, PodLifecycleEvent::Container { event: ContainerEvent::Exited { id: ended, .. }, .. } if ended == id),
             )
             .cloned()
     }
 
     pub(crate) fn exits(&mut self) {
         let ended = self.sim.runtime.ends(self.sim.now);
-        self.undelivered.extend(ended.into_iter().map(|(_, fact)| fact));
+        self.undelivered.extend(ended.into_iter().map(|(_, event)| event));
     }
 
     pub(crate) fn apply(&mut self, step: &Step) {
@@ -256,8 +256,8 @@ impl Interleaver {
             Step::Exit(n, code) => self.exit(*n, *code),
             Step::Deliver(n) => {
                 if !self.undelivered.is_empty() {
-                    let fact = self.undelivered.remove(n % self.undelivered.len());
-                    self.deliver(fact);
+                    let event = self.undelivered.remove(n % self.undelivered.len());
+                    self.deliver(event);
                 }
             }
             Step::Repeat(n) => self.repeat(*n),
@@ -270,7 +270,7 @@ impl Interleaver {
                 5 => self.sim.runtime.probe_failures += 1,
                 6 => self.sim.runtime.probe_failures += 20,
                 7 => self.sim.runtime.resize_failures.push_back("no"),
-                8 => self.sim.runtime.verdicts.push_back(ResizeDecision::Deferred { message: "no".to_owned() }),
+                8 => self.sim.runtime.resize_decisions.push_back(ResizeDecision::Deferred { message: "no".to_owned() }),
                 _ => self.sim.runtime.sandbox_failures += 1,
             },
             Step::Restart(done, checkpoint) => self.restart(*done, *checkpoint),
@@ -338,9 +338,9 @@ impl Interleaver {
         // The time alone may have changed the state.
         self.sim.tick();
         let before = result(&self.sim);
-        let fact = self.delivered[n % self.delivered.len()].clone();
-        self.sim.observe(fact.clone());
-        assert_eq!(result(&self.sim), before, "{fact:?}");
+        let event = self.delivered[n % self.delivered.len()].clone();
+        self.sim.observe(event.clone());
+        assert_eq!(result(&self.sim), before, "{event:?}");
     }
 
     /// Asserts that no duplicate event changes anything.
@@ -382,8 +382,8 @@ impl Interleaver {
             self.finish(0);
         }
         while !self.undelivered.is_empty() {
-            let fact = self.undelivered.remove(0);
-            self.deliver(fact);
+            let event = self.undelivered.remove(0);
+            self.deliver(event);
         }
         let runtime = &mut self.sim.runtime;
         runtime.image_failures.clear();
@@ -391,7 +391,7 @@ impl Interleaver {
         runtime.sandbox_failures = 0;
         runtime.hook_failures = 0;
         runtime.resize_failures.clear();
-        runtime.verdicts.clear();
+        runtime.resize_decisions.clear();
         runtime.probe_failures = 0;
         self.sim.begun.clear();
         self.sim.relist();

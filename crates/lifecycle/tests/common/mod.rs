@@ -213,13 +213,13 @@ impl Sim {
 
     /// Completes a started action and delivers its result.
     pub(crate) fn finish(&mut self, action: &Action) {
-        let facts = self.answer(action);
+        let events = self.answer(action);
         // A stop stays in flight until its container exits, and a hook until it ends.
         if !matches!(action, Action::StopContainer { .. }) && !self.runtime.is_pending(action) {
             self.begun.remove(&action.key());
         }
-        for fact in facts {
-            self.observe(fact);
+        for event in events {
+            self.observe(event);
         }
     }
 
@@ -242,8 +242,8 @@ impl Sim {
                 Vec::new()
             }
             Action::DecideResize { generation, .. } => {
-                let verdict = self.runtime.verdicts.pop_front().unwrap_or(ResizeDecision::Fits);
-                vec![PodLifecycleEvent::ResizeDecided { generation: *generation, verdict }]
+                let decision = self.runtime.resize_decisions.pop_front().unwrap_or(ResizeDecision::Fits);
+                vec![PodLifecycleEvent::ResizeDecided { generation: *generation, decision }]
             }
             Action::ActuateResources { .. } => vec![match self.runtime.resize_failures.pop_front() {
                 Some(message) => PodLifecycleEvent::ResourcesFailed { message: message.to_owned() },

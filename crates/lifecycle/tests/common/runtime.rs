@@ -100,7 +100,7 @@ pub(crate) struct Runtime {
     pub(crate) sandbox_failures: u32,
     pub(crate) volume_failures: u32,
     /// Resize decisions and actuation failures to return first.
-    pub(crate) verdicts: VecDeque<ResizeDecision>,
+    pub(crate) resize_decisions: VecDeque<ResizeDecision>,
     pub(crate) resize_failures: VecDeque<&'static str>,
     /// Number of probes and hooks that fail first.
     pub(crate) probe_failures: u32,
@@ -155,10 +155,10 @@ impl Runtime {
             Action::UnmountVolumes => vec![PodLifecycleEvent::Volumes(VolumeEvent::Unmounted)],
             Action::CreateSandbox { attempt } => vec![PodLifecycleEvent::Sandbox(self.create_sandbox(*attempt))],
             Action::StopSandbox { id } => {
-                let mut facts = self.kill_all(id, now);
+                let mut events = self.kill_all(id, now);
                 self.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.ready = false);
-                facts.push(PodLifecycleEvent::Sandbox(SandboxEvent::Stopped { id: id.clone() }));
-                facts
+                events.push(PodLifecycleEvent::Sandbox(SandboxEvent::Stopped { id: id.clone() }));
+                events
             }
             Action::RemoveSandbox { id } => {
                 self.sandboxes.retain(|s| s.id != *id);
@@ -166,29 +166,29 @@ impl Runtime {
                 vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id: id.clone() })]
             }
             Action::EnsureImage { container, image, pull } => {
-                let fact = self.ensure_image(*pull);
-                let is_present = matches!(fact, ImageEvent::Present { .. } | ImageEvent::Pulled { .. });
+                let event = self.ensure_image(*pull);
+                let is_present = matches!(event, ImageEvent::Present { .. } | ImageEvent::Pulled { .. });
                 let image = self.failing_volume.as_ref().filter(|_| !is_present).unwrap_or(image).clone();
-                vec![PodLifecycleEvent::Image { container: container.clone(), image, fact }]
+                vec![PodLifecycleEvent::Image { container: container.clone(), image, event }]
             }
             Action::StartContainer { container, attempt, sandbox, .. } => {
-                let facts = self.start(container, *attempt, sandbox, now);
-                facts
+                let events = self.start(container, *attempt, sandbox, now);
+                events
                     .into_iter()
-                    .map(|fact| PodLifecycleEvent::Container { container: container.clone(), fact })
+                    .map(|event| PodLifecycleEvent::Container { container: container.clone(), event })
                     .collect()
             }
             Action::StopContainer { container, id, grace, .. } => {
                 self.stop(container, id, *grace, now);
                 let known = self.containers.iter().any(|c| c.id == *id);
                 let lost = ContainerEvent::Lost { id: id.clone() };
-                let fact = (!known).then(|| PodLifecycleEvent::Container { container: container.clone(), fact: lost });
-                fact.into_iter().collect()
+                let event = (!known).then(|| PodLifecycleEvent::Container { container: container.clone(), event: lost });
+                event.into_iter().collect()
             }
             Action::RemoveContainer { container, id } => {
                 self.containers.retain(|c| c.id != *id);
-                let fact = ContainerEvent::Removed { id: id.clone() };
-                vec![PodLifecycleEvent::Container { container: container.clone(), fact }]
+                let event = ContainerEvent::Removed { id: id.clone() };
+                vec![PodLifecycleEvent::Container { container: container.clone(), event }]
             }
             Action::Probe { container, id, probe, .. } => vec![self.probe(container, id, *probe, now)],
             Action::RunHook { id, hook, timeout, .. } => self.run_hook(action, id, *hook, *timeout, now),
@@ -339,7 +339,7 @@ impl Runtime {
 
     /// Processes exits that are due. Returns events with the actions that they complete.
     pub(crate) fn ends(&mut self, now: Timestamp) -> Vec<(CompletedActions, PodLifecycleEvent)> {
-        let mut facts = self.finished_hooks(now);
+        let mut events = self.finished_hooks(now);
         for c in &mut self.containers {
             let (RuntimeContainerState::Running { started_at }, Some((at, code, reason))) = (&c.state, c.end) else {
                 continue;
@@ -356,16 +356,16 @@ impl Runtime {
             };
             c.state = RuntimeContainerState::Exited(exit.clone());
             let early = ContainerEvent::Reaped { id: c.id.clone(), exit: exit.clone() };
-            let fact = ContainerEvent::Exited { id: c.id.clone(), exit };
-            let all = self.reports_reaped.then_some(early).into_iter().chain([fact]);
-            facts.extend(all.map(|fact| {
+            let event = ContainerEvent::Exited { id: c.id.clone(), exit };
+            let all = self.reports_reaped.then_some(early).into_iter().chain([event]);
+            events.extend(all.map(|event| {
                 (
                     CompletedActions::StopsOf(c.id.clone()),
-                    PodLifecycleEvent::Container { container: c.name.clone(), fact },
+                    PodLifecycleEvent::Container { container: c.name.clone(), event },
                 )
             }));
         }
-        facts
+        events
     }
 
     pub(crate) fn view(&self) -> RuntimePodState {

@@ -8,20 +8,20 @@ const REAPED: fn(String, ContainerExit) -> ContainerEvent = |id, exit| Container
 const EXITED: fn(String, ContainerExit) -> ContainerEvent = |id, exit| ContainerEvent::Exited { id, exit };
 
 /// Delivers an exit event of the newest container.
-fn exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerEvent) {
+fn exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit) -> ContainerEvent) {
     let (id, _) = sim.pod.container_id(name, false).unwrap();
-    deliver_exit(sim, name, code, fact, id);
+    deliver_exit(sim, name, code, to_event, id);
     sim.settle();
 }
 
-fn deliver_exit(sim: &mut Sim, name: &str, code: i32, fact: fn(String, ContainerExit) -> ContainerEvent, id: String) {
+fn deliver_exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit) -> ContainerEvent, id: String) {
     let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
     let started_at = Some(sim.now);
     let exit = ContainerExit { code, reason, message: String::new(), started_at, finished_at: sim.now };
     if let Some(container) = sim.runtime.containers.iter_mut().find(|c| c.id == id) {
         container.state = lifecycle::RuntimeContainerState::Exited(exit.clone());
     }
-    sim.observe(PodLifecycleEvent::Container { container: name.to_owned(), fact: fact(id, exit) });
+    sim.observe(PodLifecycleEvent::Container { container: name.to_owned(), event: to_event(id, exit) });
 }
 
 fn running_pod(policy: &str, names: &[&str]) -> (Sim, usize) {

@@ -47,8 +47,8 @@ fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[NodePressure], bool)]) {
     let mut watch = EvictionManager::default();
     for (at, available, pressures, evicts) in steps {
         let figures = observations(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
-        let starved = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
-        assert_eq!((watch.pressures(), starved.is_some()), (*pressures, *evicts), "after {at} s");
+        let met_threshold = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
+        assert_eq!((watch.pressures(), met_threshold.is_some()), (*pressures, *evicts), "after {at} s");
     }
 }
 
@@ -113,8 +113,8 @@ fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
     ]);
     let observe = |figures: &[(Signal, i64, i64)]| {
         let mut watch = EvictionManager::default();
-        let starved = watch.observe(&policy, &observations(figures), start());
-        (starved.map(|s| s.resource()), watch.pressures().to_vec())
+        let met_threshold = watch.observe(&policy, &observations(figures), start());
+        (met_threshold.map(|s| s.resource()), watch.pressures().to_vec())
     };
     let (disk, memory) = ((Signal::NodeFsAvailable, 9, 100), (Signal::AllocatableMemoryAvailable, 9, 1000 * MIB));
     assert_eq!(observe(&[disk, memory]), (Some("memory"), vec![NodePressure::Disk, NodePressure::Memory]));
@@ -124,7 +124,7 @@ fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
     assert_eq!(observe(&[]), (None, vec![]));
 }
 
-fn starved(threshold: &Threshold, available: i64, capacity: i64) -> MetThreshold {
+fn met_threshold(threshold: &Threshold, available: i64, capacity: i64) -> MetThreshold {
     let figures = observations(&[(threshold.signal, available, capacity)]);
     EvictionManager::default()
         .observe(&policy(std::slice::from_ref(threshold)), &figures, start() + Duration::from_secs(1))
@@ -153,7 +153,7 @@ type Row = (&'static str, i32, &'static str, i64);
 /// Asserts the order of eviction.
 #[track_caller]
 fn check_ranking(signal: Signal, rows: &[Row], expected: &[&str]) {
-    let starved = starved(&hard(signal, "1000"), 999, 10_000);
+    let met_threshold = met_threshold(&hard(signal, "1000"), 999, 10_000);
     let mut remaining: Vec<EvictionCandidate> = rows
         .iter()
         .map(|(name, priority, request, used)| EvictionCandidate {
@@ -162,7 +162,7 @@ fn check_ranking(signal: Signal, rows: &[Row], expected: &[&str]) {
         })
         .collect();
     let mut order = Vec::new();
-    while let Some((first, _)) = select_victim(&starved, &remaining, false) {
+    while let Some((first, _)) = select_victim(&met_threshold, &remaining, false) {
         let name = first.pod.metadata.name.clone().unwrap();
         remaining.retain(|c| c.pod.metadata.name.as_ref() != Some(&name));
         order.push(name);
@@ -197,7 +197,7 @@ fn static_pod_is_never_evicted() {
     let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
     fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
     let candidates = [EvictionCandidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
-    assert!(select_victim(&starved(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
+    assert!(select_victim(&met_threshold(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
     let first = |signal: Signal, split: bool, without: &str| {
         let kept: Vec<EvictionCandidate> =
             candidates.iter().filter(|c| c.pod.metadata.name.as_deref() != Some(without)).cloned().collect();
-        let starved = starved(&hard(signal, "10%"), 1, 100);
-        select_victim(&starved, &kept, split).unwrap().0.pod.metadata.name.clone().unwrap()
+        let met_threshold = met_threshold(&hard(signal, "10%"), 1, 100);
+        select_victim(&met_threshold, &kept, split).unwrap().0.pod.metadata.name.clone().unwrap()
     };
     assert_eq!(first(Signal::NodeFsAvailable, true, ""), "logs");
     assert_eq!(first(Signal::NodeFsAvailable, true, "logs"), "volume");
@@ -231,8 +231,8 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
 #[track_caller]
 fn check_message(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodUsage>, expected: &str) {
     let candidates = [EvictionCandidate { pod: pod("p", 0, request, None), figures }];
-    let starved = starved(threshold, available, 1000 * MIB);
-    assert_eq!(select_victim(&starved, &candidates, false).unwrap().1.message, expected);
+    let met_threshold = met_threshold(threshold, available, 1000 * MIB);
+    assert_eq!(select_victim(&met_threshold, &candidates, false).unwrap().1.message, expected);
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn eviction_message_names_resource_and_containers() {
 fn eviction_event_annotations_name_offending_containers() {
     let annotations_of = |figures: Option<PodUsage>| {
         let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
-        let starved = starved(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
-        json!(select_victim(&starved, &candidates, false).unwrap().1.annotations)
+        let met_threshold = met_threshold(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
+        json!(select_victim(&met_threshold, &candidates, false).unwrap().1.annotations)
     };
     let annotations = |containers: &str, usage: &str| json!({"starved_resource": "memory", "offending_containers": containers, "offending_containers_usage": usage});
     assert_eq!(annotations_of(Some(uses_memory(80))), annotations("c", "80Mi"));
@@ -294,9 +294,9 @@ fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
         let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
         let mut watch = EvictionManager::default();
         watch.observe(&policy, &figures, start());
-        let starved = watch.observe(&policy, &figures, start() + Duration::from_secs(60)).unwrap();
+        let met_threshold = watch.observe(&policy, &figures, start() + Duration::from_secs(60)).unwrap();
         let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({}), own), figures: None }];
-        let eviction = select_victim(&starved, &candidates, false).unwrap().1;
+        let eviction = select_victim(&met_threshold, &candidates, false).unwrap().1;
         assert_eq!((eviction.reason.as_str(), eviction.disruption_target), ("Evicted", true));
         eviction.grace_seconds
     };
@@ -381,9 +381,9 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
         (Signal::PidAvailable, false, false),
     ] {
         let figures = observations(&[(signal, 1, 100)]);
-        let starved = EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
+        let met_threshold = EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
         assert_eq!(
-            (starved.reclaims_unused_first(false), starved.reclaims_unused_first(true)),
+            (met_threshold.reclaims_unused_first(false), met_threshold.reclaims_unused_first(true)),
             (with_images, with_split_disks)
         );
     }

@@ -46,9 +46,9 @@ proptest! {
     fn eviction_victim_has_the_highest_rank(rows in vec((-2..3_i32, 0..5_i64, 0..9_i64), 0..8)) {
         let mut watch = EvictionManager::default();
         let observed = [(Signal::MemoryAvailable, SignalObservation { available: 1, capacity: CAPACITY })].into();
-        let starved = watch.observe(&policy(0), &observed, start()).unwrap();
+        let met_threshold = watch.observe(&policy(0), &observed, start()).unwrap();
         let candidates: Vec<EvictionCandidate> = rows.iter().copied().map(candidate).collect();
-        let Some((chosen, _)) = select_victim(&starved, &candidates, false) else {
+        let Some((chosen, _)) = select_victim(&met_threshold, &candidates, false) else {
             prop_assert!(rows.is_empty());
             return Ok(());
         };
@@ -81,8 +81,8 @@ proptest! {
             unresolved = since.is_some_and(|at| elapsed(at) >= policy.thresholds[0].grace);
             let has_pressure = last.is_some_and(|at| at == now || elapsed(at) < policy.transition_period);
             let figures = [(Signal::MemoryAvailable, SignalObservation { available, capacity: CAPACITY })].into();
-            let starved = watch.observe(&policy, &figures, now);
-            prop_assert_eq!(starved.is_some(), unresolved);
+            let met_threshold = watch.observe(&policy, &figures, now);
+            prop_assert_eq!(met_threshold.is_some(), unresolved);
             prop_assert_eq!(watch.pressures(), if has_pressure { &[NodePressure::Memory][..] } else { &[] });
         }
     }

@@ -114,11 +114,11 @@ fn pull_error_prefix_sets_the_waiting_reason() {
         ("rpc: RegistryUnavailable", "ErrImagePull", "rpc: RegistryUnavailable"),
     ] {
         let sim = Sim::of("Always", &["c"]);
-        let fact = ImageEvent::PullFailed { error: error.to_owned() };
+        let event = ImageEvent::PullFailed { error: error.to_owned() };
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
         lifecycle::observe(
             &mut pod,
-            PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+            PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), event },
             &sim.policy,
             sim.now,
         );
@@ -134,13 +134,13 @@ fn pull_error_prefix_sets_the_waiting_reason() {
 
 /// Asserts the Events that follow from one image event.
 #[track_caller]
-fn events(fact: ImageEvent, gates: &str, expected: &[&str]) {
+fn events(event: ImageEvent, gates: &str, expected: &[&str]) {
     let mut sim = Sim::of("Always", &["c"]);
     sim.policy.gates = FeatureGates::parse(gates).expect("gates");
     let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
     lifecycle::observe(
         &mut pod,
-        PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), fact },
+        PodLifecycleEvent::Image { container: "c".to_owned(), image: "i".to_owned(), event },
         &sim.policy,
         sim.now,
     );
@@ -223,9 +223,9 @@ fn image_volume_pull_blocks_the_container_start() {
 #[test]
 fn image_volume_events_are_about_the_pod() {
     let sim = with_image_volume();
-    let recorded = |image: &str, fact: ImageEvent| {
+    let recorded = |image: &str, event: ImageEvent| {
         let mut pod = lifecycle::Pod::new(Arc::new(sim.api.clone()), sim.now);
-        let event = PodLifecycleEvent::Image { container: "c".to_owned(), image: image.to_owned(), fact };
+        let event = PodLifecycleEvent::Image { container: "c".to_owned(), image: image.to_owned(), event };
         lifecycle::observe(&mut pod, event, &sim.policy, sim.now);
         let plan = lifecycle::plan(&pod, &sim.policy, sim.now);
         let events = plan.actions.into_iter().filter_map(|action| match action {

@@ -44,11 +44,11 @@ fn image_change_restarts_container_under_any_restart_policy() {
                 ("docker.io/library/old".to_owned(), "running".to_owned())
             );
             sim.pass(3);
-            let said = match name {
+            let message = match name {
                 "side" => "Init container side definition changed",
                 _ => "Container c definition changed, will be restarted",
             };
-            assert_eq!(sim.message_of("Killing"), said);
+            assert_eq!(sim.message_of("Killing"), message);
             assert_eq!((sim.starts(name), sim.restarts(name)), (vec![5, 13], 1), "{policy} {name}");
             assert_eq!(sim.container(name).image, "docker.io/library/new", "the runtime's name");
             assert_eq!(sim.last_state(name), "terminated Completed 0");
@@ -88,7 +88,7 @@ fn new_image_is_pulled_while_old_container_runs() {
         sim.finish(&pull);
         sim.pass(5);
     }
-    // Once the image is there nothing is asked again.
+    // A present image is not pulled again.
     let expected =
         ["10 image c", "17 stop c 20s", "20 start c 1", "22 image c", "29 stop c 20s", "32 start c 2", "32 remove c"];
     assert_eq!(sim.done_since(10), expected);
@@ -148,10 +148,10 @@ fn image_change_during_start_restarts_the_container() {
         let mut sim = pod("Always");
         sim.pass(4);
         sim.now += Duration::from_secs(1);
-        for (_, fact) in sim.runtime.ends(sim.now) {
-            sim.observe(fact);
+        for (_, event) in sim.runtime.ends(sim.now) {
+            sim.observe(event);
         }
-        // Its start is on its way when the spec changes.
+        // The spec changes while the start is in flight.
         while !matches!(sim.next_action(), Some(lifecycle::Action::StartContainer { container, .. }) if container == "c")
         {
             let action = sim.next_action().unwrap();

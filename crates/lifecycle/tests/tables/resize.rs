@@ -62,7 +62,7 @@ fn feasible_resize_is_allocated_and_actuated() {
 #[test]
 fn deferred_resize_is_retried_after_30s_then_every_3m() {
     let mut sim = pod("Always", "NotRequired");
-    sim.runtime.verdicts = vec![deferred(); 3].into();
+    sim.runtime.resize_decisions = vec![deferred(); 3].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     let pending = Some(("Deferred".to_owned(), "full".to_owned()));
     assert_eq!((condition(&sim, "PodResizePending"), cpu_in_status(&sim).0), (pending, "100m".to_owned()));
@@ -79,7 +79,7 @@ fn deferred_resize_is_retried_after_30s_then_every_3m() {
 #[test]
 fn deferred_resize_is_retried_when_resources_are_released() {
     let mut sim = pod("Always", "NotRequired");
-    sim.runtime.verdicts = vec![deferred()].into();
+    sim.runtime.resize_decisions = vec![deferred()].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     sim.observe(PodLifecycleEvent::ResourcesReleased);
     sim.settle();
@@ -89,7 +89,7 @@ fn deferred_resize_is_retried_when_resources_are_released() {
 #[test]
 fn infeasible_resize_is_retried_only_after_a_new_request() {
     let mut sim = pod("Always", "NotRequired");
-    sim.runtime.verdicts = vec![ResizeDecision::Infeasible { message: "small".to_owned() }].into();
+    sim.runtime.resize_decisions = vec![ResizeDecision::Infeasible { message: "small".to_owned() }].into();
     sim.resize("c", &amounts("1k", "10Mi"), &amounts("1k", "20Mi"));
     sim.pass(1000);
     assert_eq!(condition(&sim, "PodResizePending"), Some(("Infeasible".to_owned(), "small".to_owned())));
@@ -153,7 +153,7 @@ fn container_restarted_by_resize_is_never_shown_terminated() {
 #[test]
 fn kubelet_restart_keeps_allocated_resources() {
     let mut sim = pod("Always", "NotRequired");
-    sim.runtime.verdicts = vec![deferred(); 2].into();
+    sim.runtime.resize_decisions = vec![deferred(); 2].into();
     sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
     sim.restart(5);
     assert_eq!(cpu_in_status(&sim), ("100m".to_owned(), "100m".to_owned()));

@@ -38,8 +38,8 @@ fn container_is_killed_after_the_grace_period() {
         let (mut sim, _) = running();
         sim = sim.on_stop("c", 1000, 0);
         sim.delete(grace);
-        let floor = u64::try_from(grace).unwrap().max(2);
-        sim.pass(floor - 1);
+        let kill_after = u64::try_from(grace).unwrap().max(2);
+        sim.pass(kill_after - 1);
         assert_eq!(sim.phase(), "Running");
         sim.pass(1);
         assert!(sim.forgotten, "grace {grace}");
