@@ -149,7 +149,7 @@ fn run_task(
         MountTask::Nothing => Ok(()),
         MountTask::Files(payload, home, nested) => home
             .set_up(dir, group)
-            .and_then(|()| nested::create_mount_points(dir, &nested, group))
+            .and_then(|()| nested::create_mount_points(dir, &nested, group).map_err(|e| e.to_string()))
             .and_then(|()| atomic_writer::write(dir, &payload, group)),
     };
     result.map_err(|e| set_up_error(name, &e))

@@ -146,7 +146,7 @@ async fn find_or_pull(
                     let (took, took_with_wait) = (pulled.took, pulled.took_with_wait);
                     ImageEvent::Pulled { image_ref: pulled.image_ref, took, took_with_wait, size }
                 }
-                Err(error) => ImageEvent::PullFailed { error },
+                Err(error) => ImageEvent::PullFailed { error: error.to_string() },
             }
         }
     }
@@ -163,7 +163,7 @@ pub(super) async fn image_volume_mounts(
         let mounted = container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name);
         let Some(source) = volume.image.as_ref().filter(|_| mounted) else { continue };
         let name = source.reference.clone().unwrap_or_default();
-        let reference = Reference::parse(&name)?;
+        let reference = Reference::parse(&name).map_err(|e| e.to_string())?;
         let handler = handler(shared, pod).await?;
         let spec = ImageSpec { image: &reference.image, runtime_handler: &handler };
         let image = shared.runtime.image(spec).await.map_err(|e| e.to_string())?;

@@ -47,7 +47,7 @@ pub(super) fn container_mounts(
             },
         });
     }
-    volumes::create_nested_sub_paths(shared, pod, container, &mounts)?;
+    volumes::create_nested_sub_paths(shared, pod, container, &mounts).map_err(|e| e.to_string())?;
     let writable_mount = |host_path, container_path: &str| Mount {
         host_path,
         image: None,

@@ -7,7 +7,10 @@ use super::{
     payload::{FileProjection, Payload},
     set_group,
 };
-use crate::{os_error, untrusted_file};
+use crate::{
+    os_error::{self, PathError},
+    untrusted_file,
+};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -81,12 +84,12 @@ fn write_version(version: &Path, payload: &Payload, group: Option<u32>) -> io::R
                 io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
                 _ => error,
             };
-            made.map_err(|error| os_error::with_path("mkdir", path.parent().unwrap_or(path), &parent_error(error)))?;
+            made.map_err(|error| PathError::new("mkdir", path.parent().unwrap_or(path), parent_error(error)))?;
         }
         let mut open = fs::OpenOptions::new();
         let out = open.write(true).create_new(true).mode(0o600).open(&target);
-        let mut out = out.map_err(|error| os_error::with_path("open", path, &error))?;
-        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::with_path("write", path, &error))?;
+        let mut out = out.map_err(|error| PathError::new("open", path, error))?;
+        io::Write::write_all(&mut out, &file.content).map_err(|error| PathError::new("write", path, error))?;
         let mode = mode(file, group);
         std::os::unix::fs::chown(&target, file.owner, None)?;
         set_group(&target, group)?;
