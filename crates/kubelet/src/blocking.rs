@@ -14,12 +14,6 @@ impl From<BlockingTaskError> for io::Error {
     }
 }
 
-impl From<BlockingTaskError> for String {
-    fn from(error: BlockingTaskError) -> Self {
-        error.to_string()
-    }
-}
-
 /// Runs a closure on a thread for blocking work.
 pub(crate) async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where

@@ -56,8 +56,8 @@ pub enum CredentialProviderError {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Invalid YAML or JSON, or a field of a wrong type.
-    #[error(transparent)]
-    Syntax(#[from] serde_saphyr::Error),
+    #[error("{0}")]
+    Syntax(#[source] Box<serde_saphyr::Error>),
     /// Wrong kind, or unsupported version.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     Kind {
@@ -173,7 +173,7 @@ pub(super) fn read(config: &Path, bin_dir: &Path) -> Result<Vec<ProviderConfig>,
 }
 
 fn decode(text: &str) -> Result<Vec<ProviderConfig>, DecodeError> {
-    let file: ConfigFile = serde_saphyr::from_str(text)?;
+    let file: ConfigFile = serde_saphyr::from_str(text).map_err(|error| DecodeError::Syntax(Box::new(error)))?;
     let version = file.api_version.strip_prefix("kubelet.config.k8s.io/");
     if file.kind != "CredentialProviderConfig" || !matches!(version, Some("v1" | "v1beta1" | "v1alpha1")) {
         return Err(DecodeError::Kind { kind: file.kind, api_version: file.api_version });
