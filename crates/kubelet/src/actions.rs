@@ -14,20 +14,58 @@ mod sub_path;
 
 pub(crate) use container::runtime_image;
 
-use crate::{Shared, pod_worker::PodMessage, status, volumes};
+use crate::{
+    Shared,
+    cgroup::CgroupError,
+    network_readiness::NetworkNotReadyError,
+    pod_worker::PodMessage,
+    status,
+    volumes::{self, RemovalError},
+};
 use api::static_pod::is_static;
 use k8s_openapi::api::core::v1::Container;
-use lifecycle::{Action, ContainerEvent, Pod, PodLifecycleEvent, SandboxEvent, VolumeEvent};
-use runtime::{ContainerId, SandboxId, StopSignal};
-use std::time::Duration;
+use lifecycle::{Action, ContainerEvent, Hook, Pod, PodLifecycleEvent, SandboxEvent, VolumeEvent};
+use runtime::{ContainerId, RuntimeError, SandboxId, StopSignal};
+use std::{io, path::PathBuf, time::Duration};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Time for a command in a container to report its result after the container exited.
 const EXEC_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A failed action, which is retried.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ActionError {
+    #[error(transparent)]
+    UnknownContainer(#[from] UnknownContainerError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    NetworkNotReady(#[from] NetworkNotReadyError),
+    #[error("container is still running after it was stopped")]
+    StillRunning,
+    /// A log or termination message could not be removed.
+    #[error("{}: {source}", .path.display())]
+    RemoveLog { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    RemoveDirectory(#[from] RemovalError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error("API server did not accept the deletion")]
+    DeletionRejected,
+    #[error("{container} has no {hook:?} hook")]
+    NoHook { container: String, hook: Hook },
+    #[error("{0} has no such probe")]
+    NoProbe(String),
+}
+
+/// The Pod has no such container.
+#[derive(Debug, thiserror::Error)]
+#[error("container {0} is not in the spec")]
+pub(crate) struct UnknownContainerError(String);
+
 /// Returns the spec of a container.
-fn container_spec<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
-    pod.spec_of(name).ok_or_else(|| format!("container {name} is not in the spec"))
+fn container_spec<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, UnknownContainerError> {
+    pod.spec_of(name).ok_or_else(|| UnknownContainerError(name.to_owned()))
 }
 
 /// Awaits a future that needs a running container; `None` if the container or the Pod ends first.
@@ -62,11 +100,11 @@ async fn mount_volumes(shared: &Shared, pod: &Pod) -> VolumeEvent {
     let _guard = lock_volumes(shared, pod).await;
     match volumes::set_up(shared, pod).await {
         Ok(()) => VolumeEvent::Mounted,
-        Err(messages) => VolumeEvent::Failed { messages },
+        Err(errors) => VolumeEvent::Failed { messages: errors.messages() },
     }
 }
 
-async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumeEvent, String> {
+async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumeEvent, ActionError> {
     let _guard = lock_volumes(shared, pod).await;
     volumes::tear_down(shared, pod).await?;
     shared.cgroups.remove(pod.object()).await?;
@@ -87,7 +125,7 @@ pub(crate) async fn execute(
     pod: &Pod,
     action: Action,
     sender: &UnboundedSender<PodMessage>,
-) -> Result<Vec<PodLifecycleEvent>, String> {
+) -> Result<Vec<PodLifecycleEvent>, ActionError> {
     let key = action.key();
     match action {
         Action::Admit => Ok(vec![PodLifecycleEvent::Admission(admit::admit(shared, pod).await)]),
@@ -97,11 +135,11 @@ pub(crate) async fn execute(
             Ok(vec![PodLifecycleEvent::Sandbox(sandbox::create(shared, pod, attempt).await)])
         }
         Action::StopSandbox { id } => {
-            shared.runtime.stop_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
+            shared.runtime.stop_sandbox(&SandboxId(id.clone())).await?;
             Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Stopped { id })])
         }
         Action::RemoveSandbox { id } => {
-            shared.runtime.remove_sandbox(&SandboxId(id.clone())).await.map_err(|e| e.to_string())?;
+            shared.runtime.remove_sandbox(&SandboxId(id.clone())).await?;
             volumes::remove_pod_dirs(shared, pod).await?;
             shared.images.image_released.notify_one();
             Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id })])
@@ -120,12 +158,12 @@ pub(crate) async fn execute(
         Action::StopContainer { id, grace, signal, .. } => {
             let signal = signal.as_deref().and_then(StopSignal::parse);
             // The runtime also reports the exit as an event.
-            shared.runtime.stop_container(&ContainerId(id.clone()), grace, signal).await.map_err(|e| e.to_string())?;
+            shared.runtime.stop_container(&ContainerId(id.clone()), grace, signal).await?;
             container::exit_event(shared, pod, &id).await.map(|e| vec![e])
         }
         Action::RemoveContainer { container, id } => {
             container::remove_logs(shared, pod, &id).await?;
-            shared.runtime.remove_container(&ContainerId(id.clone())).await.map_err(|e| e.to_string())?;
+            shared.runtime.remove_container(&ContainerId(id.clone())).await?;
             shared.images.image_released.notify_one();
             Ok(vec![PodLifecycleEvent::Container { container, event: ContainerEvent::Removed { id } }])
         }
@@ -137,7 +175,7 @@ pub(crate) async fn execute(
             if status::delete(shared, pod).await {
                 Ok(vec![PodLifecycleEvent::ActionSucceeded(key)])
             } else {
-                Err("API server did not accept the deletion".to_owned())
+                Err(ActionError::DeletionRejected)
             }
         }
         Action::RunHook { container, id, hook, timeout } => hook::run(shared, pod, &container, id, hook, timeout).await,

@@ -23,6 +23,17 @@ use std::{io, path::Path, time::Duration};
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Failure to change the cgroup of a Pod.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CgroupError {
+    #[error("failed to ensure that the pod's cgroup {path} exists: {}", os_error::message(.source))]
+    Create { path: String, source: io::Error },
+    #[error("the pod's cgroup {path} could not be resized: {}", os_error::message(.source))]
+    Resize { path: String, source: io::Error },
+    #[error("removing the cgroup {path}: {}, {killed} of its processes were killed", os_error::message(.source))]
+    Remove { path: String, source: io::Error, killed: usize },
+}
+
 /// Manager of the Pods' cgroups.
 pub(crate) struct CgroupManager {
     /// `ROOT/kubepods`.
@@ -117,18 +128,16 @@ impl CgroupManager {
     }
 
     /// Creates the cgroup of a Pod and sets its limits.
-    pub(crate) fn create(&self, pod: &ApiPod) -> Result<(), String> {
+    pub(crate) fn create(&self, pod: &ApiPod) -> Result<(), CgroupError> {
         let (Some(hierarchy), Some(path), Some(spec)) = (&self.hierarchy, self.path(pod), &pod.spec) else {
             return Ok(());
         };
         let limits = ResourceConfig { pids: self.pids, ..ResourceConfig::for_pod(spec, self.quota_period) };
-        let failed =
-            |e: io::Error| format!("failed to ensure that the pod's cgroup {path} exists: {}", os_error::message(&e));
-        hierarchy.set(&path, &limits).map_err(failed)
+        hierarchy.set(&path, &limits).map_err(|source| CgroupError::Create { path, source })
     }
 
     /// Raises the limits of a Pod's cgroup to the larger of both specs.
-    pub(crate) fn grow(&self, before: &ApiPod, after: &ApiPod) -> Result<(), String> {
+    pub(crate) fn grow(&self, before: &ApiPod, after: &ApiPod) -> Result<(), CgroupError> {
         let (Some(hierarchy), Some(path), Some(old), Some(new)) =
             (&self.hierarchy, self.path(after), &before.spec, &after.spec)
         else {
@@ -136,8 +145,7 @@ impl CgroupManager {
         };
         let limits =
             ResourceConfig::for_pod(old, self.quota_period).max_of(&ResourceConfig::for_pod(new, self.quota_period));
-        let failed = |e: io::Error| format!("the pod's cgroup {path} could not be resized: {}", os_error::message(&e));
-        hierarchy.set(&path, &limits).map_err(failed)
+        hierarchy.set(&path, &limits).map_err(|source| CgroupError::Resize { path, source })
     }
 
     /// Returns the Pod's memory limit in bytes.
@@ -159,14 +167,11 @@ impl CgroupManager {
 
     /// Removes the cgroup of a Pod and those below it. Processes that the runtime has lost are killed (upstream's
     /// `tryKillingCgroupProcesses`); exiting ones are waited for.
-    pub(crate) async fn remove(&self, pod: &ApiPod) -> Result<(), String> {
+    pub(crate) async fn remove(&self, pod: &ApiPod) -> Result<(), CgroupError> {
         let (Some(hierarchy), Some(path)) = (&self.hierarchy, self.path(pod)) else { return Ok(()) };
         let mut killed = 0;
         let removed = remove_when_empty(hierarchy, &path, || killed = hierarchy.kill(&path).max(killed)).await;
-        removed.map_err(|error| {
-            let why = os_error::message(&error);
-            format!("removing the cgroup {path}: {why}, {killed} of its processes were killed")
-        })
+        removed.map_err(|source| CgroupError::Remove { path, source, killed })
     }
 
     /// Sets the CPU shares of the Burstable class to the sum of its Pods' requests (`qosContainerManager`).

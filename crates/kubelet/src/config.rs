@@ -11,7 +11,9 @@ mod shutdown;
 
 pub(crate) use access::AccessSettings;
 pub use eviction::EvictionSettings;
+use eviction::EvictionSettingsError;
 
+use crate::images::verification::VerificationPolicyError;
 use api::feature_gates::{FeatureGates, Gate};
 pub use images::ImagesConfiguration;
 use k8s_openapi::api::core::v1::Taint;
@@ -20,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 pub use serving::ServingSettings;
 pub use shutdown::ShutdownSettings;
+use shutdown::ShutdownSettingsError;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Error in a KubeletConfiguration.
@@ -42,6 +45,15 @@ pub enum ConfigError {
     /// Invalid value.
     #[error("the KubeletConfiguration is invalid: {0}")]
     Invalid(String),
+    /// Invalid verification of image pull credentials.
+    #[error("the KubeletConfiguration is invalid: {0}")]
+    ImageVerification(#[from] VerificationPolicyError),
+    /// Invalid eviction settings.
+    #[error("the KubeletConfiguration is invalid: {0}")]
+    Eviction(#[from] EvictionSettingsError),
+    /// Invalid graceful node shutdown settings.
+    #[error("the KubeletConfiguration is invalid: invalid configuration: {0}")]
+    Shutdown(#[from] ShutdownSettingsError),
 }
 
 /// Supported fields of the KubeletConfiguration, with upstream's defaults.
@@ -247,7 +259,7 @@ impl KubeletConfiguration {
     }
 
     /// Returns the eviction policy.
-    pub(crate) fn evictions(&self) -> Result<EvictionPolicy, String> {
+    pub(crate) fn evictions(&self) -> Result<EvictionPolicy, EvictionSettingsError> {
         self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
     }
 
@@ -275,7 +287,7 @@ impl KubeletConfiguration {
             return invalid(&format!("allowedUnsafeSysctls: {error}"));
         }
         self.check_reserved()?;
-        self.evictions().map_err(ConfigError::Invalid)?;
+        self.evictions()?;
         self.gates().map(|_| self)
     }
 }
@@ -308,14 +320,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    pub(super) fn parse(body: &str) -> Result<KubeletConfiguration, String> {
+    pub(super) fn parse(body: &str) -> Result<KubeletConfiguration, ConfigError> {
         let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{body}");
-        KubeletConfiguration::parse(&text).map_err(|e| e.to_string())
+        KubeletConfiguration::parse(&text)
     }
 
     #[track_caller]
     pub(super) fn refuses(body: &str, part: &str) {
-        let error = parse(body).unwrap_err();
+        let error = parse(body).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
 

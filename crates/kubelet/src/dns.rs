@@ -3,21 +3,27 @@
 use crate::config::KubeletConfiguration;
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use runtime::Dns;
+use std::io;
 
 /// Limits of resolvers.
 const MAX_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARS: usize = 2048;
 
+/// The node's `resolv.conf` is needed but cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub(crate) struct ResolvConfError {
+    path: String,
+    source: io::Error,
+}
+
 /// Returns the Pod's DNS configuration, and upstream's messages about exceeded limits.
-///
-/// # Errors
-/// Fails if the node's `resolv.conf` is needed but cannot be read.
 pub(crate) fn pod_dns(
     spec: &PodSpec,
     namespace: &str,
     config: &KubeletConfiguration,
-) -> Result<(Dns, Vec<String>), String> {
+) -> Result<(Dns, Vec<String>), ResolvConfError> {
     let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
     let on_host = spec.host_network == Some(true);
     let cluster = match policy {
@@ -42,12 +48,14 @@ pub(crate) fn pod_dns(
     Ok((dns, warnings))
 }
 
-fn host_dns(config: &KubeletConfiguration) -> Result<Dns, String> {
+fn host_dns(config: &KubeletConfiguration) -> Result<Dns, ResolvConfError> {
     if config.resolv_conf.is_empty() {
         return Ok(Dns::default());
     }
-    let text = crate::host_file::read_text(&config.resolv_conf).map_err(|e| format!("{}: {e}", config.resolv_conf))?;
-    Ok(parse(&text))
+    match crate::host_file::read_text(&config.resolv_conf) {
+        Ok(text) => Ok(parse(&text)),
+        Err(source) => Err(ResolvConfError { path: config.resolv_conf.clone(), source }),
+    }
 }
 
 fn cluster_dns(host_dns: Dns, namespace: &str, config: &KubeletConfiguration) -> Dns {

@@ -7,6 +7,16 @@ use std::{fmt::Write, net::IpAddr};
 /// Maximum length of a hostname in bytes.
 const MAX_LENGTH: usize = 63;
 
+/// The FQDN (`setHostnameAsFQDN`) is too long for the kernel, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long (64 characters is the max, {} characters requested)",
+    .fqdn.len()
+)]
+pub(crate) struct FqdnTooLongError {
+    fqdn: String,
+}
+
 /// Hostname and domain of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodHostname {
@@ -36,21 +46,12 @@ impl PodHostname {
     }
 
     /// Returns the hostname that is set in the Pod.
-    ///
-    /// # Errors
-    /// Fails with upstream's message if the FQDN (`setHostnameAsFQDN`) is too long for the kernel.
-    pub(crate) fn hostname_in_pod(&self, spec: &PodSpec) -> Result<String, String> {
+    pub(crate) fn hostname_in_pod(&self, spec: &PodSpec) -> Result<String, FqdnTooLongError> {
         if spec.set_hostname_as_fqdn != Some(true) || self.domain.is_empty() {
             return Ok(self.short.clone());
         }
         let fqdn = format!("{}.{}", self.short, self.domain);
-        if fqdn.len() > 64 {
-            return Err(format!(
-                "failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long (64 characters is the max, {} characters requested)",
-                fqdn.len()
-            ));
-        }
-        Ok(fqdn)
+        if fqdn.len() > 64 { Err(FqdnTooLongError { fqdn }) } else { Ok(fqdn) }
     }
 }
 
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!((name.short.as_str(), name.domain.as_str()), (short, domain));
         match (name.hostname_in_pod(&spec), hostname_in_pod) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-            (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+            (Err(found), Err(part)) => assert!(found.to_string().contains(part), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
     }

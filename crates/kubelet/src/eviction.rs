@@ -143,7 +143,7 @@ pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
 async fn node_figures(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
     let figures = shared.evictions.figures.clone();
     let pods = shared.cgroups.pods_memory();
-    let read = blocking::run(move || Ok(figures.signal_observations(&image_fs, pods)));
+    let read = blocking::run_infallible(move || figures.signal_observations(&image_fs, pods));
     read.await.unwrap_or_default()
 }
 

@@ -20,12 +20,27 @@ use keyring::Keyring;
 use node_docker_config::NodeDockerConfig;
 use provider::CredentialProviders;
 use pull_records::{ImageName, PullRecords};
-use puller::{PullResult, Puller};
+use pull_secrets::PullSecretError;
+use puller::{PullError, PullResult, Puller};
 use reference::Reference;
 use runtime::{ImageSpec, Runtime};
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{collections::HashSet, io, path::Path, sync::Arc};
 use tokio::sync::Notify;
 use verification::VerificationPolicy;
+
+/// Failure to pull an image, with the text of the container's status.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImagePullError {
+    /// A pull Secret is invalid.
+    #[error(transparent)]
+    Secret(#[from] PullSecretError),
+    /// The pull could not be recorded, and was not started.
+    #[error("Failed to record image pull intent for container image {image:?}: {source}")]
+    RecordIntent { image: String, source: io::Error },
+    /// All attempts failed.
+    #[error(transparent)]
+    Pull(#[from] PullError),
+}
 
 /// Image manager.
 pub(crate) struct ImageManager {
@@ -71,8 +86,7 @@ impl ImageManager {
         let (records, now) = (Arc::clone(&self.records), self.clock.now());
         let (reference, image_ref) = (reference.clone(), image_ref.to_owned());
         let usable = blocking::run(move || {
-            let usable = records.may_use(image_name(&reference), &image_ref, &verification, &credentials, now);
-            usable.map_err(|e| e.to_string())
+            records.may_use(image_name(&reference), &image_ref, &verification, &credentials, now)
         });
         usable.await.unwrap_or_else(|error| {
             tracing::error!(%error, "unable to access cache records about image pulls");
@@ -91,21 +105,21 @@ impl ImageManager {
         reference: &Reference,
         handler: &str,
         secrets: &[Arc<Secret>],
-    ) -> Result<PullResult, String> {
+    ) -> Result<PullResult, ImagePullError> {
         let mut keyring = Keyring::default();
         pull_secrets::add(&mut keyring, secrets)?;
         let mut credentials = keyring.lookup(&reference.repository);
         let config = Arc::clone(&self.node_docker_config);
-        let node_config = blocking::run(move || Ok(config.read())).await.unwrap_or_default();
+        let node_config = blocking::run_infallible(move || config.read()).await.unwrap_or_default();
         credentials.extend(self.providers.lookup(&reference.repository, node_config, || self.clock.now()).await);
         let spec = ImageSpec { image: &reference.image, runtime_handler: handler };
         if self.verification.is_none() {
-            return self.puller.pull(runtime, spec, &credentials).await;
+            return Ok(self.puller.pull(runtime, spec, &credentials).await?);
         }
         let present = runtime.image(spec).await.ok().flatten().map(|image| image.id);
         let canonical = reference.canonical.clone();
         let started = self.record(move |records| records.record_pull_intent(&canonical, present)).await;
-        started.map_err(|e| format!("Failed to record image pull intent for container image {image:?}: {e}"))?;
+        started.map_err(|source| ImagePullError::RecordIntent { image: image.to_owned(), source })?;
         let result = self.puller.pull(runtime, spec, &credentials).await;
         let (reference, now) = (reference.clone(), self.clock.now());
         let recorded = match &result {
@@ -121,7 +135,7 @@ impl ImageManager {
         if let Err(error) = recorded {
             tracing::error!(%error, image, "failed to record the result of an image pull");
         }
-        result
+        Ok(result?)
     }
 
     /// Resolves pull intents of an earlier kubelet.
@@ -148,12 +162,9 @@ impl ImageManager {
         }
     }
 
-    async fn record(
-        &self,
-        work: impl FnOnce(&PullRecords) -> std::io::Result<()> + Send + 'static,
-    ) -> Result<(), String> {
+    async fn record(&self, work: impl FnOnce(&PullRecords) -> io::Result<()> + Send + 'static) -> io::Result<()> {
         let records = Arc::clone(&self.records);
-        blocking::run(move || work(&records).map_err(|e| e.to_string())).await
+        blocking::run(move || work(&records)).await
     }
 }
 

@@ -4,10 +4,11 @@
 use crate::{Shared, blocking, logs};
 use flate2::{Compression, write::GzEncoder};
 use parking_lot::Mutex;
-use runtime::ContainerId;
+use runtime::{ContainerId, RuntimeError};
 use std::{
     collections::HashSet,
     ffi::OsStr,
+    fmt::Display,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -21,6 +22,20 @@ const TMP_SUFFIX: &str = "tmp";
 
 /// A container can write much more than `containerLogMaxSize` within the default `containerLogMonitorInterval` of 10 s.
 const MAX_MONITOR_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Failure to rotate a log.
+#[derive(Debug, thiserror::Error)]
+enum RotationError {
+    /// The file system failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The runtime did not open the new log.
+    #[error(transparent)]
+    Reopen(#[from] RuntimeError),
+    /// The runtime did not open the new log, and the old one could not be renamed back.
+    #[error("{reopen}; failed to restore the log: {restore}")]
+    Restore { reopen: RuntimeError, restore: io::Error },
+}
 
 /// Container ids whose log is being rotated, and whose rotated logs are being compressed. A log may be rotated again while
 /// its older files are still being compressed.
@@ -55,12 +70,12 @@ async fn rotate_and_compress(shared: Arc<Shared>, in_progress: Arc<InProgress>, 
         return;
     }
     let log = path.clone();
-    let compressed = blocking::run(move || compress_rotated(&log).map_err(|e| e.to_string())).await;
+    let compressed = blocking::run(move || compress_rotated(&log)).await;
     in_progress.compressing.lock().remove(&id);
     log_failure(compressed, &path, "failed to compress rotated logs");
 }
 
-fn log_failure(result: Result<(), String>, path: &Path, message: &str) {
+fn log_failure(result: Result<(), impl Display>, path: &Path, message: &str) {
     if let Err(error) = result {
         tracing::warn!(%error, path = %path.display(), "{message}");
     }
@@ -85,14 +100,14 @@ fn is_due(path: &Path, max_size: u64) -> bool {
     fs::metadata(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |m| m.len() >= max_size)
 }
 
-async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), String> {
-    let reopen = async || shared.runtime.reopen_log(&ContainerId(id.to_owned())).await.map_err(|e| e.to_string());
+async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), RotationError> {
+    let reopen = async || shared.runtime.reopen_log(&ContainerId(id.to_owned())).await;
     if !path.exists() {
-        return reopen().await;
+        return Ok(reopen().await?);
     }
     let (log, keep) = (path.to_owned(), shared.options.config.container_log_max_files.saturating_sub(2));
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    blocking::run(move || remove_excess_logs(&log, keep).map_err(|e| e.to_string())).await?;
+    blocking::run(move || remove_excess_logs(&log, keep)).await?;
     let stamp = shared.now().strftime("%Y%m%d-%H%M%S").to_string();
     rotate_latest_log(path, &stamp, reopen).await
 }
@@ -101,18 +116,18 @@ async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), String> {
 async fn rotate_latest_log(
     path: &Path,
     stamp: &str,
-    reopen: impl AsyncFnOnce() -> Result<(), String>,
-) -> Result<(), String> {
+    reopen: impl AsyncFnOnce() -> Result<(), RuntimeError>,
+) -> Result<(), RotationError> {
     let rotated = with_suffix(path, stamp);
     if rotated.exists() {
         // Already rotated within this second; the log is still due at the next check.
         return Ok(());
     }
-    fs::rename(path, &rotated).map_err(|e| e.to_string())?;
+    fs::rename(path, &rotated)?;
     let Err(error) = reopen().await else { return Ok(()) };
     match fs::rename(&rotated, path) {
-        Ok(()) => Err(error),
-        Err(back) => Err(format!("{error}; failed to restore the log: {back}")),
+        Ok(()) => Err(error.into()),
+        Err(restore) => Err(RotationError::Restore { reopen: error, restore }),
     }
 }
 
@@ -203,13 +218,18 @@ mod tests {
         names
     }
 
+    /// Opens a log like a runtime.
+    fn write(log: &Path, text: &str) -> Result<(), RuntimeError> {
+        fs::write(log, text).map_err(|e| RuntimeError::Failed(e.to_string()))
+    }
+
     /// Rotates once per stamp. Each rotated log contains its own stamp.
     async fn rotate_all(dir: &Path, stamps: &[&str], keep: usize) -> PathBuf {
         let log = dir.join("0.log");
         for stamp in stamps {
             fs::write(&log, stamp).unwrap();
             remove_excess_logs(&log, keep).unwrap();
-            rotate_latest_log(&log, stamp, async || fs::write(&log, "").map_err(|e| e.to_string())).await.unwrap();
+            rotate_latest_log(&log, stamp, async || write(&log, "")).await.unwrap();
             compress_rotated(&log).unwrap();
         }
         log
@@ -233,8 +253,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("0.log");
         fs::write(&log, "kept").unwrap();
-        let error = rotate_latest_log(&log, "1", async || Err("no".to_owned())).await.unwrap_err();
-        assert_eq!((error.as_str(), names(dir.path()).as_slice()), ("no", &["0.log".to_owned()][..]));
+        let error = rotate_latest_log(&log, "1", async || Err(RuntimeError::Failed("no".to_owned()))).await;
+        assert_eq!(
+            (error.unwrap_err().to_string().as_str(), names(dir.path()).as_slice()),
+            ("no", &["0.log".to_owned()][..])
+        );
         assert_eq!(crate::host_file::read_text(&log).unwrap(), "kept");
     }
 
@@ -242,10 +265,10 @@ mod tests {
     async fn second_rotation_within_a_second_overwrites_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("0.log");
-        let reopen = async || fs::write(&log, "second").map_err(|e| e.to_string());
+        let reopen = async || write(&log, "second");
         fs::write(&log, "first").unwrap();
         rotate_latest_log(&log, "1", reopen).await.unwrap();
-        rotate_latest_log(&log, "1", async || Err("not asked".to_owned())).await.unwrap();
+        rotate_latest_log(&log, "1", async || Err(RuntimeError::Failed("not asked".to_owned()))).await.unwrap();
         let text = |name: &str| crate::host_file::read_text(dir.path().join(name)).unwrap();
         assert_eq!((text("0.log.1"), text("0.log")), ("first".to_owned(), "second".to_owned()));
     }
@@ -257,7 +280,7 @@ mod tests {
         for stamp in ["1", "2", "3", "4", "5", "6"] {
             fs::write(&log, stamp).unwrap();
             remove_excess_logs(&log, 3).unwrap();
-            rotate_latest_log(&log, stamp, async || fs::write(&log, "").map_err(|e| e.to_string())).await.unwrap();
+            rotate_latest_log(&log, stamp, async || write(&log, "")).await.unwrap();
         }
         assert_eq!(names(dir.path()), ["0.log", "0.log.3", "0.log.4", "0.log.5", "0.log.6"]);
     }

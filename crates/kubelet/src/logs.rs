@@ -26,8 +26,8 @@ pub(crate) async fn container_exit(shared: &Shared, pod: &Pod, status: &Containe
     let file = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
     let log = falls_back_to_logs(pod, &status.name, code).then(|| log_path(shared, pod, &status.name, status.attempt));
     let id = status.id.0.clone();
-    let read = blocking::run(move || {
-        Ok((may_be_oom && crate::oom::was_oom_killed(&id), termination_message::read(&file, log.as_deref())))
+    let read = blocking::run_infallible(move || {
+        (may_be_oom && crate::oom::was_oom_killed(&id), termination_message::read(&file, log.as_deref()))
     });
     let (is_oom, mut message) = read.await.unwrap_or_default();
     if is_oom {
@@ -48,7 +48,7 @@ pub(crate) async fn container_exit(shared: &Shared, pod: &Pod, status: &Containe
 /// Returns the content of a container's termination message file.
 pub(crate) async fn read_termination_message(shared: &Shared, pod: &Pod, container: &str, attempt: u32) -> String {
     let file = shared.paths.termination_message(pod.uid(), container, attempt);
-    blocking::run(move || Ok(termination_message::read(&file, None))).await.unwrap_or_default()
+    blocking::run_infallible(move || termination_message::read(&file, None)).await.unwrap_or_default()
 }
 
 /// Returns whether the end of the log replaces a missing termination message for this exit code.

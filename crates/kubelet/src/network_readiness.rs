@@ -1,8 +1,8 @@
 //! Gate that delays the containers of a Pod until its network is ready.
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::Pod;
-use std::{net::IpAddr, sync::Arc};
+use std::{error::Error, net::IpAddr, sync::Arc};
 
 /// The network of one Pod on this node.
 #[derive(Debug, Clone)]
@@ -15,7 +15,12 @@ pub struct PodNetwork {
     pub ips: Vec<IpAddr>,
 }
 
-type Check = dyn Fn(PodNetwork) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
+/// The network of a Pod is not ready.
+#[derive(Debug, thiserror::Error)]
+#[error("network is not ready: {0}")]
+pub(crate) struct NetworkNotReadyError(#[source] Box<dyn Error + Send + Sync>);
+
+type Check = dyn Fn(PodNetwork) -> BoxFuture<'static, Result<(), NetworkNotReadyError>> + Send + Sync;
 
 /// A check that must succeed before each start of a container.
 #[derive(Clone)]
@@ -24,11 +29,13 @@ pub struct NetworkReadiness(Arc<Check>);
 impl NetworkReadiness {
     /// Returns a gate with a check that waits until the network of a Pod is ready, or returns why it is not.
     #[must_use]
-    pub fn new(check: impl Fn(PodNetwork) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
+    pub fn new<E: Into<Box<dyn Error + Send + Sync>> + 'static>(
+        check: impl Fn(PodNetwork) -> BoxFuture<'static, Result<(), E>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move |network| check(network).map_err(|cause| NetworkNotReadyError(cause.into())).boxed()))
     }
 
-    pub(crate) async fn wait(&self, network: PodNetwork) -> Result<(), String> {
+    pub(crate) async fn wait(&self, network: PodNetwork) -> Result<(), NetworkNotReadyError> {
         (self.0)(network).await
     }
 }

@@ -9,6 +9,15 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::{collections::HashMap, fmt::Debug, sync::Arc, time::Duration};
 
+/// Failure to read a ConfigMap or Secret.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ObjectError {
+    #[error("{kind} {name:?} not found")]
+    NotFound { kind: &'static str, name: String },
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+}
+
 /// ConfigMap that the controller manager creates in each new namespace.
 const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 /// Maximum wait for it.
@@ -39,7 +48,11 @@ impl<'a> ObjectCache<'a> {
     ///
     /// # Errors
     /// Fails with upstream's message if it is missing, unless it is optional.
-    pub(crate) async fn config_map(&mut self, name: &str, optional: bool) -> Result<Option<Arc<ConfigMap>>, String> {
+    pub(crate) async fn config_map(
+        &mut self,
+        name: &str,
+        optional: bool,
+    ) -> Result<Option<Arc<ConfigMap>>, ObjectError> {
         if !self.config_maps.contains_key(name) {
             let mut found = get(self.shared, self.namespace, name).await?;
             if found.is_none() && name == ROOT_CA_CONFIG_MAP {
@@ -52,7 +65,7 @@ impl<'a> ObjectCache<'a> {
     }
 
     /// Returns a Secret, like [`Self::config_map`].
-    pub(crate) async fn secret(&mut self, name: &str, optional: bool) -> Result<Option<Arc<Secret>>, String> {
+    pub(crate) async fn secret(&mut self, name: &str, optional: bool) -> Result<Option<Arc<Secret>>, ObjectError> {
         if !self.secrets.contains_key(name) {
             let found = get(self.shared, self.namespace, name).await?;
             self.secrets.insert(name.to_owned(), found);
@@ -61,18 +74,23 @@ impl<'a> ObjectCache<'a> {
     }
 }
 
-fn present<K>(found: Option<Arc<K>>, kind: &str, name: &str, optional: bool) -> Result<Option<Arc<K>>, String> {
+fn present<K>(
+    found: Option<Arc<K>>,
+    kind: &'static str,
+    name: &str,
+    optional: bool,
+) -> Result<Option<Arc<K>>, ObjectError> {
     if found.is_none() && !optional {
-        return Err(format!("{kind} {name:?} not found"));
+        return Err(ObjectError::NotFound { kind, name: name.to_owned() });
     }
     Ok(found)
 }
 
-async fn get<K>(shared: &Shared, namespace: &str, name: &str) -> Result<Option<Arc<K>>, String>
+async fn get<K>(shared: &Shared, namespace: &str, name: &str) -> Result<Option<Arc<K>>, kube::Error>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(shared.client.clone(), namespace);
-    let found = within_deadline(api.get_opt(name)).await;
-    found.map(|o| o.map(Arc::new)).map_err(|e| e.to_string())
+    let found = within_deadline(api.get_opt(name)).await?;
+    Ok(found.map(Arc::new))
 }

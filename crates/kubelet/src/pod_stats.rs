@@ -141,11 +141,11 @@ async fn collect_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
         .map(|v| (v.name.clone(), shared.paths.volume(pod.uid(), &v.name)))
         .collect();
     let hosts = shared.paths.hosts_file(pod.uid());
-    let counted = blocking::run(move || {
+    let counted = blocking::run_infallible(move || {
         let logs: Vec<DiskUsage> = logs.iter().map(|dir| system_stats::disk_usage(dir)).collect();
         let existing = volumes.into_iter().filter(|(_, dir)| dir.exists());
         let volumes: BTreeMap<_, _> = existing.map(|(name, dir)| (name, system_stats::disk_usage(&dir))).collect();
-        Ok((logs, volumes, system_stats::disk_usage(&hosts)))
+        (logs, volumes, system_stats::disk_usage(&hosts))
     });
     if let Ok((logs, volumes, other)) = counted.await {
         stats.containers.iter_mut().zip(logs).for_each(|(c, usage)| c.logs = Some(usage));

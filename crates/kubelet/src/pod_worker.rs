@@ -2,7 +2,13 @@
 //!
 //! A hanging container blocks its own Pod only (upstream: `pkg/kubelet/pod_workers.go`).
 
-use crate::{Shared, actions, checkpoint, status, status_reconciler::StatusReconciler, volumes};
+use crate::{
+    Shared,
+    actions::{self, ActionError},
+    checkpoint, status,
+    status_reconciler::StatusReconciler,
+    volumes,
+};
 use api::{resources::Amounts, static_pod::is_static};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodStatus};
@@ -23,7 +29,7 @@ pub(crate) enum PodMessage {
     /// An action failed and is retried after a back-off.
     BackedOff(ActionKey),
     /// An action completed, with its events or its error.
-    Completed(ActionKey, Result<Vec<PodLifecycleEvent>, String>),
+    Completed(ActionKey, Result<Vec<PodLifecycleEvent>, ActionError>),
     /// A status write completed; the flag is false if the Pod no longer exists in the API.
     StatusWritten(Box<PodStatus>, bool),
     /// Request for the Pod's recent history.
@@ -155,7 +161,8 @@ impl PodWorker {
                 if result.is_ok() {
                     self.failures.remove(&key);
                 }
-                let events = result.unwrap_or_else(|message| {
+                let events = result.unwrap_or_else(|error| {
+                    let message = error.to_string();
                     tracing::warn!(%key, %message, "failed to execute an action, retrying");
                     vec![PodLifecycleEvent::ActionFailed { key, message }]
                 });

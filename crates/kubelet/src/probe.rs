@@ -23,11 +23,20 @@ const MAX_OUTPUT: usize = 10 << 10;
 /// Kubernetes version in the `User-Agent` of probes and hooks.
 pub(crate) const USER_AGENT_VERSION: &str = "1.35";
 
+/// Invalid port of a probe or a hook, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PortError {
+    #[error("invalid port number: {0}")]
+    InvalidNumber(i64),
+    /// The container has no port of this name, and the name is no number.
+    #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
+    Syntax(String),
+    #[error("strconv.Atoi: parsing {0:?}: value out of range")]
+    Range(String),
+}
+
 /// Resolves a port number or the name of a container port (upstream's `ResolveContainerPort`).
-///
-/// # Errors
-/// Upstream's message if the container has no port of this name, or the number is not a valid port.
-pub(crate) fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, String> {
+pub(crate) fn resolve_port(port: &IntOrString, container: &Container) -> Result<u16, PortError> {
     let number = match port {
         IntOrString::Int(number) => i64::from(*number),
         IntOrString::String(name) => {
@@ -37,15 +46,14 @@ pub(crate) fn resolve_port(port: &IntOrString, container: &Container) -> Result<
             named.map_or_else(|| parse_int(name), |port| Ok(i64::from(port.container_port)))?
         }
     };
-    u16::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| format!("invalid port number: {number}"))
+    u16::try_from(number).ok().filter(|n| *n > 0).ok_or(PortError::InvalidNumber(number))
 }
 
 /// Parses an integer with the errors of Go's `strconv.Atoi`.
-fn parse_int(text: &str) -> Result<i64, String> {
-    text.parse::<i64>().map_err(|e| {
-        let out_of_range = matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
-        let why = if out_of_range { "value out of range" } else { "invalid syntax" };
-        format!("strconv.Atoi: parsing {text:?}: {why}")
+fn parse_int(text: &str) -> Result<i64, PortError> {
+    text.parse::<i64>().map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => PortError::Range(text.to_owned()),
+        _ => PortError::Syntax(text.to_owned()),
     })
 }
 
@@ -77,7 +85,7 @@ mod tests {
         let ports = json!([{"containerPort": 53}, {"name": "web", "containerPort": 8080, "hostPort": 80}]);
         let container = serde_json::from_value(json!({"name": "c", "ports": ports})).expect("a container");
         let found = resolve_port(&serde_json::from_value(port.clone()).expect("a port"), &container);
-        assert_eq!(found, expected.map_err(str::to_owned), "{port}");
+        assert_eq!(found.map_err(|e| e.to_string()), expected.map_err(str::to_owned), "{port}");
     }
 
     #[test]

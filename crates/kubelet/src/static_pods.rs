@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
 use lifecycle::PodLifecycleEvent;
 use manifest::{Manifests, Rules};
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 /// Runs the static Pods of the manifest directory until cancelled.
 pub(crate) async fn run(shared: &Arc<Shared>) {
@@ -51,7 +51,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-async fn read(shared: &Shared, path: &Path, mut manifests: Manifests) -> Result<(Manifests, Vec<Arc<ApiPod>>), String> {
+async fn read(shared: &Shared, path: &Path, mut manifests: Manifests) -> io::Result<(Manifests, Vec<Arc<ApiPod>>)> {
     let (path, rules) = (path.to_owned(), Rules::of(shared));
     blocking::run(move || {
         let pods = manifests.read(&path, &rules)?;

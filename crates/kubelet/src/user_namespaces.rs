@@ -8,11 +8,45 @@ use crate::{Shared, paths::Paths, pods};
 use api::feature_gates::Gate;
 use lifecycle::Pod;
 use parking_lot::Mutex;
-use runtime::IdMapping;
+use runtime::{IdMapping, RuntimeError};
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
 /// Ids per Pod (`userNamespaces.idsPerPod`). The first range belongs to the node.
 const IDS_PER_POD: u32 = 1 << 16;
+
+/// A Pod gets no user namespace, with upstream's message (`GetOrCreateUserNamespaceMappings`).
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UserNamespaceError {
+    #[error("the feature gate \"UserNamespacesSupport\" is disabled: can't set spec.HostUsers")]
+    GateDisabled,
+    #[error("{}", unsupported(.handler))]
+    Unsupported { handler: String },
+    #[error("{}: the handler {handler:?} is not known", unsupported(.handler))]
+    UnknownHandler { handler: String },
+    #[error("{}: {source}", unsupported(.handler))]
+    RuntimeStatus { handler: String, source: RuntimeError },
+    #[error("user namespace: {0}")]
+    Read(#[source] io::Error),
+    #[error("user namespace: not allocated")]
+    NotAllocated,
+    #[error("read pods from disk: {0}")]
+    List(#[source] io::Error),
+    #[error("create user namespace: could not find an empty slot to allocate a user namespace")]
+    NoFreeRange,
+    #[error(transparent)]
+    Encode(#[from] serde_json::Error),
+    #[error("create user namespace: {0}")]
+    Write(#[source] io::Error),
+}
+
+fn unsupported(handler: &str) -> String {
+    match handler {
+        "" => "can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned(),
+        _ => format!(
+            "can't set `spec.hostUsers: false`, RuntimeClass handler {handler:?} does not support user namespaces"
+        ),
+    }
+}
 
 /// Allocator of id ranges; one per node.
 #[derive(Debug, Default)]
@@ -22,19 +56,17 @@ pub(crate) struct UserNamespaces {
 
 impl UserNamespaces {
     /// Returns the Pod's range, and allocates one if it has none.
-    fn get_or_create(&self, paths: &Paths, uid: &str, max_pods: u32) -> Result<IdMapping, String> {
+    fn get_or_create(&self, paths: &Paths, uid: &str, max_pods: u32) -> Result<IdMapping, UserNamespaceError> {
         let _guard = self.lock.lock();
-        if let Some(mapping) = read(paths, uid).map_err(|e| format!("user namespace: {e}"))? {
+        if let Some(mapping) = read(paths, uid).map_err(UserNamespaceError::Read)? {
             return Ok(mapping);
         }
-        let allocated = allocated(paths).map_err(|e| format!("read pods from disk: {e}"))?;
+        let allocated = allocated(paths).map_err(UserNamespaceError::List)?;
         let mut ranges = (1..=max_pods).map_while(|n| n.checked_mul(IDS_PER_POD));
-        let host_id = ranges
-            .find(|first| !allocated.contains(first))
-            .ok_or("create user namespace: could not find an empty slot to allocate a user namespace")?;
+        let host_id = ranges.find(|first| !allocated.contains(first)).ok_or(UserNamespaceError::NoFreeRange)?;
         let mapping = IdMapping { host_id, length: IDS_PER_POD };
-        let text = serde_json::to_vec(&mapping).map_err(|e| e.to_string())?;
-        files::replace_private(&file(paths, uid), &text).map_err(|e| format!("create user namespace: {e}"))?;
+        let text = serde_json::to_vec(&mapping)?;
+        files::replace_private(&file(paths, uid), &text).map_err(UserNamespaceError::Write)?;
         Ok(mapping)
     }
 }
@@ -63,29 +95,22 @@ fn allocated(paths: &Paths) -> io::Result<BTreeSet<u32>> {
 }
 
 /// Allocates a user namespace for the Pod, if it requests one and the runtime handler supports it.
-///
-/// # Errors
-/// Fails with upstream's message (`GetOrCreateUserNamespaceMappings`).
-pub(crate) async fn prepare(shared: &Shared, pod: &Pod, handler: &str) -> Result<(), String> {
+pub(crate) async fn prepare(shared: &Shared, pod: &Pod, handler: &str) -> Result<(), UserNamespaceError> {
     let Some(host_users) = pods::spec(pod).host_users else {
         return Ok(());
     };
     if !shared.options.policy.gates.enabled(Gate::UserNamespacesSupport) {
-        return Err("the feature gate \"UserNamespacesSupport\" is disabled: can't set spec.HostUsers".to_owned());
+        return Err(UserNamespaceError::GateDisabled);
     }
     if host_users {
         return Ok(());
     }
-    let unsupported = match handler {
-        "" => "can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned(),
-        _ => format!(
-            "can't set `spec.hostUsers: false`, RuntimeClass handler {handler:?} does not support user namespaces"
-        ),
-    };
-    let handlers = shared.runtime.status().await.map_err(|error| format!("{unsupported}: {error}"))?.handlers;
-    match handlers.iter().find(|known| known.name == handler) {
-        None => Err(format!("{unsupported}: the handler {handler:?} is not known")),
-        Some(known) if !known.user_namespaces => Err(unsupported),
+    let name = || handler.to_owned();
+    let status = shared.runtime.status().await;
+    let status = status.map_err(|source| UserNamespaceError::RuntimeStatus { handler: name(), source })?;
+    match status.handlers.iter().find(|known| known.name == handler) {
+        None => Err(UserNamespaceError::UnknownHandler { handler: name() }),
+        Some(known) if !known.user_namespaces => Err(UserNamespaceError::Unsupported { handler: name() }),
         Some(_) => {
             shared.user_namespaces.get_or_create(&shared.paths, pod.uid(), shared.options.config.max_pods)?;
             Ok(())
@@ -94,12 +119,12 @@ pub(crate) async fn prepare(shared: &Shared, pod: &Pod, handler: &str) -> Result
 }
 
 /// Returns the Pod's allocated id mapping; `None` for the host's user namespace.
-pub(crate) fn id_mapping(shared: &Shared, pod: &Pod) -> Result<Option<IdMapping>, String> {
+pub(crate) fn id_mapping(shared: &Shared, pod: &Pod) -> Result<Option<IdMapping>, UserNamespaceError> {
     if pods::spec(pod).host_users != Some(false) {
         return Ok(None);
     }
-    let mapping = read(&shared.paths, pod.uid()).map_err(|e| format!("user namespace: {e}"))?;
-    mapping.map(Some).ok_or_else(|| "user namespace: not allocated".to_owned())
+    let mapping = read(&shared.paths, pod.uid()).map_err(UserNamespaceError::Read)?;
+    mapping.map(Some).ok_or(UserNamespaceError::NotAllocated)
 }
 
 #[cfg(test)]
@@ -108,7 +133,7 @@ mod tests {
 
     fn first(all: &UserNamespaces, paths: &Paths, uid: &str) -> Result<u32, String> {
         fs::create_dir_all(paths.pod(uid)).unwrap();
-        all.get_or_create(paths, uid, 3).map(|range| range.host_id)
+        all.get_or_create(paths, uid, 3).map(|range| range.host_id).map_err(|e| e.to_string())
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod downward_api;
 mod empty_dir;
 mod host_path;
 mod local;
+mod mount_error;
 mod nested;
 mod ownership;
 mod payload;
@@ -14,18 +15,20 @@ mod removal;
 mod tokens;
 
 pub(crate) use claim::{is_bind_mounted, is_claim};
-pub(crate) use downward_api::{field_ref_value, resource_field_ref_value};
-pub(crate) use nested::create_nested_sub_paths;
+pub(crate) use downward_api::{DownwardApiError, field_ref_value, resource_field_ref_value};
+pub(crate) use mount_error::MountErrors;
+pub(crate) use nested::{NestedMountPointError, create_nested_sub_paths};
 pub use removal::remove_data;
-pub(crate) use removal::unmount_below;
+pub(crate) use removal::{RemovalError, unmount_below};
 pub(crate) use tokens::TokenCache;
 
-use crate::{Shared, blocking, object_cache::ObjectCache, os_error, pods::spec};
+use crate::{Shared, blocking, object_cache::ObjectCache, os_error::PathError, pods::spec};
 use api::{quantity::Amount, resources::ResourceField};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
+use mount_error::{MountError, SetUpError};
 use ownership::VolumeOwnership;
-use payload::Payload;
+use payload::{Payload, PayloadError};
 use removal::remove_tree;
 use std::{
     collections::BTreeSet,
@@ -34,20 +37,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// A volume has no path on the node.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumePathError {
+    /// The Pod has no such volume.
+    #[error("volume {0:?} does not exist")]
+    NotFound(String),
+    /// The volume of a claim is not mounted.
+    #[error("volume {0:?} is not mounted")]
+    NotMounted(String),
+}
+
 /// Returns the path of a volume on the node.
-///
-/// # Errors
-/// Fails if the Pod has no such volume, or if the volume of a claim is not mounted.
-pub(crate) fn volume_path(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, String> {
+pub(crate) fn volume_path(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, VolumePathError> {
     let volume = spec(pod).volumes.iter().flatten().find(|v| v.name == name);
-    let volume = volume.ok_or_else(|| format!("volume {name:?} does not exist"))?;
+    let volume = volume.ok_or_else(|| VolumePathError::NotFound(name.to_owned()))?;
     if let Some(host) = &volume.host_path {
         return Ok(PathBuf::from(&host.path));
     }
     let dir = shared.paths.volume(pod.uid(), name);
     if is_claim(volume) {
         // The plain directory must not be used: its data would be lost with the Pod.
-        return claim::mounted_path(&dir).ok_or_else(|| format!("volume {name:?} is not mounted"));
+        return claim::mounted_path(&dir).ok_or_else(|| VolumePathError::NotMounted(name.to_owned()));
     }
     Ok(dir)
 }
@@ -86,10 +97,6 @@ enum MountTask {
     Nothing,
 }
 
-fn set_up_error(name: &str, error: &str) -> String {
-    format!("MountVolume.SetUp failed for volume {name:?} : {error}")
-}
-
 fn fs_group(pod: &Pod) -> Option<u32> {
     let group = spec(pod).security_context.as_ref().and_then(|s| s.fs_group);
     group.and_then(|g| u32::try_from(g).ok())
@@ -106,10 +113,7 @@ fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
 
 /// Creates the Pod's directories and mounts its volumes. Existing volumes are kept, and a failing one does not prevent the
 /// others.
-///
-/// # Errors
-/// Returns a message for each volume that failed.
-pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>> {
+pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors> {
     let mut objects = ObjectCache::new(shared, pod.namespace());
     let (mut tasks, mut errors) = (Vec::new(), Vec::new());
     for volume in spec(pod).volumes.iter().flatten() {
@@ -124,13 +128,13 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), Vec<String>
         make_dir(&own, 0o700)?;
         make_log_dir(&logs)?;
         let results = tasks.into_iter().map(|(name, dir, task)| run_task(task, &name, &dir, ownership, &pods));
-        Ok(results.filter_map(Result::err).collect::<Vec<_>>())
+        Ok::<_, MountError>(results.filter_map(Result::err).collect::<Vec<_>>())
     });
     match result.await {
         Ok(more) => errors.extend(more),
         Err(error) => errors.push(error),
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    MountErrors::check(errors)
 }
 
 fn run_task(
@@ -139,20 +143,29 @@ fn run_task(
     dir: &Path,
     ownership: Option<VolumeOwnership>,
     pods: &Path,
-) -> Result<(), String> {
+) -> Result<(), MountError> {
     let group = ownership.map(VolumeOwnership::group);
     let result = match task {
         // Its errors name the PersistentVolume.
         MountTask::ClaimVolume(task) => return task.set_up(dir, ownership, pods),
-        MountTask::EmptyDir(task) => task.set_up(dir, group),
-        MountTask::HostPath(task) => task.check(),
+        MountTask::EmptyDir(task) => task.set_up(dir, group).map_err(SetUpError::from),
+        MountTask::HostPath(task) => task.check().map_err(SetUpError::from),
         MountTask::Nothing => Ok(()),
-        MountTask::Files(payload, home, nested) => home
-            .set_up(dir, group)
-            .and_then(|()| nested::create_mount_points(dir, &nested, group))
-            .and_then(|()| atomic_writer::write(dir, &payload, group)),
+        MountTask::Files(payload, home, nested) => set_up_files(dir, &payload, &home, &nested, group),
     };
-    result.map_err(|e| set_up_error(name, &e))
+    result.map_err(|error| MountError::set_up(name, error))
+}
+
+fn set_up_files(
+    dir: &Path,
+    payload: &Payload,
+    home: &empty_dir::EmptyDir,
+    nested: &BTreeSet<PathBuf>,
+    group: Option<u32>,
+) -> Result<(), SetUpError> {
+    home.set_up(dir, group)?;
+    nested::create_mount_points(dir, nested, group)?;
+    Ok(atomic_writer::write(dir, payload, group)?)
 }
 
 async fn prepare(
@@ -160,13 +173,13 @@ async fn prepare(
     pod: &Pod,
     volume: &Volume,
     objects: &mut ObjectCache<'_>,
-) -> Result<MountTask, String> {
+) -> Result<MountTask, MountError> {
     if let Some(name) = api::persistent_volume_claim::claim_name(pod.name(), volume) {
         return Ok(claim::prepare(shared, pod, volume, &name)
             .await?
             .map_or(MountTask::Nothing, MountTask::ClaimVolume));
     }
-    prepare_without_claim(shared, pod, volume, objects).await.map_err(|e| set_up_error(&volume.name, &e))
+    prepare_without_claim(shared, pod, volume, objects).await.map_err(|error| MountError::set_up(&volume.name, error))
 }
 
 /// Prepares a volume without a claim.
@@ -175,9 +188,9 @@ async fn prepare_without_claim(
     pod: &Pod,
     volume: &Volume,
     objects: &mut ObjectCache<'_>,
-) -> Result<MountTask, String> {
+) -> Result<MountTask, SetUpError> {
     if let Some(source) = &volume.empty_dir {
-        return empty_dir::EmptyDir::new(source, memory_limit(shared, pod)).map(MountTask::EmptyDir);
+        return Ok(MountTask::EmptyDir(empty_dir::EmptyDir::new(source, memory_limit(shared, pod))?));
     }
     if let Some(source) = &volume.host_path {
         return Ok(MountTask::HostPath(host_path::HostPath::new(source)));
@@ -191,7 +204,7 @@ async fn prepare_without_claim(
             let home = if is_in_memory(volume) { in_memory() } else { empty_dir::EmptyDir::on_disk() };
             Ok(MountTask::Files(payload, home, nested::nested_mount_points(pod, &volume.name)))
         }
-        None => Err(format!("volumes of type {} are not supported yet", volume_type(volume))),
+        None => Err(SetUpError::UnsupportedType(volume_type(volume))),
     }
 }
 
@@ -201,7 +214,7 @@ async fn volume_files(
     pod: &Pod,
     volume: &Volume,
     objects: &mut ObjectCache<'_>,
-) -> Result<Option<Payload>, String> {
+) -> Result<Option<Payload>, PayloadError> {
     if let Some(source) = &volume.config_map {
         return payload::config_map(source, objects).await.map(Some);
     }
@@ -226,30 +239,29 @@ fn volume_type(volume: &Volume) -> String {
 }
 
 /// Unmounts and removes the Pod's volumes.
-pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), String> {
+pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), RemovalError> {
     let (bound, volumes) = (shared.paths.sub_paths(pod.uid()), shared.paths.volumes(pod.uid()));
     blocking::run(move || remove_tree(&bound).and_then(|()| remove_tree(&volumes))).await
 }
 
 /// Removes the remaining directories and logs of a removed Pod.
-pub(crate) async fn remove_pod_dirs(shared: &Shared, pod: &Pod) -> Result<(), String> {
+pub(crate) async fn remove_pod_dirs(shared: &Shared, pod: &Pod) -> Result<(), RemovalError> {
     let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
     blocking::run(move || remove_tree(&own).and_then(|()| remove_tree(&logs))).await
 }
 
 /// Creates a directory with this mode, independent of the umask.
-pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), String> {
+pub(crate) fn make_dir(dir: &Path, mode: u32) -> Result<(), PathError> {
     let make = || {
         fs::create_dir_all(dir)?;
         fs::set_permissions(dir, fs::Permissions::from_mode(mode))
     };
-    make().map_err(|e: io::Error| format!("mkdir {}: {}", dir.display(), os_error::message(&e)))
+    make().map_err(|error| PathError::new("mkdir", dir, error))
 }
 
 /// Creates a log directory that is readable by non-root log agents.
-pub(crate) fn make_log_dir(dir: &Path) -> Result<(), String> {
-    files::create_dir_all_with_mode(dir, 0o755)
-        .map_err(|e| format!("mkdir {}: {}", dir.display(), os_error::message(&e)))
+pub(crate) fn make_log_dir(dir: &Path) -> Result<(), PathError> {
+    files::create_dir_all_with_mode(dir, 0o755).map_err(|error| PathError::new("mkdir", dir, error))
 }
 
 /// Sets the group of a file or directory to the Pod's `fsGroup`.

@@ -1,9 +1,23 @@
 //! Creation and start of containers.
 
-use super::{image, mounts, oom_score, sandbox, security};
+use super::{
+    ActionError, UnknownContainerError,
+    image::{self, ImageVolumeError},
+    mounts::{self, ContainerMountError},
+    oom_score,
+    sandbox::{self, SandboxConfigError},
+    security::{self, SecurityContextError},
+};
 use crate::{
-    PodNetwork, Shared, cgroup::cpu_conversion, env_vars::make_environment_variables, log_rotation, logs,
-    object_cache::ObjectCache, pods, volumes::make_log_dir,
+    PodNetwork, Shared,
+    cgroup::cpu_conversion,
+    env_vars::{EnvVarError, make_environment_variables},
+    log_rotation, logs,
+    network_readiness::NetworkNotReadyError,
+    object_cache::ObjectCache,
+    os_error::PathError,
+    pods,
+    volumes::make_log_dir,
 };
 use api::{feature_gates::Gate, quantity::Amount};
 use jiff::Timestamp;
@@ -12,8 +26,28 @@ use lifecycle::{
     ContainerEvent, ContainerExit, EventKind, Pod, PodEvent, PodLifecycleEvent, RuntimeImage, StartFailureStage,
 };
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxId, StopSignal,
+    ContainerConfig, ContainerId, ContainerState, ContainerStatus, LinuxResources, RuntimeError, SandboxConfig,
+    SandboxId, StopSignal,
 };
+
+/// The configuration of a container cannot be created.
+#[derive(Debug, thiserror::Error)]
+enum ContainerConfigError {
+    #[error(transparent)]
+    UnknownContainer(#[from] UnknownContainerError),
+    #[error(transparent)]
+    EnvVar(#[from] EnvVarError),
+    #[error(transparent)]
+    ImageVolume(#[from] ImageVolumeError),
+    #[error(transparent)]
+    LogDirectory(#[from] PathError),
+    #[error(transparent)]
+    Mount(#[from] ContainerMountError),
+    #[error(transparent)]
+    SecurityContext(#[from] SecurityContextError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxConfigError),
+}
 
 pub(super) async fn start(
     shared: &Shared,
@@ -22,34 +56,28 @@ pub(super) async fn start(
     attempt: u32,
     image_ref: &str,
     sandbox_id: &str,
-) -> Result<Vec<ContainerEvent>, String> {
+) -> Result<Vec<ContainerEvent>, ActionError> {
     let failed = |stage, message: String| Ok(vec![ContainerEvent::StartFailed { stage, message }]);
-    let config = match config(shared, pod, name, attempt, image_ref).await {
-        Ok(config) => config,
-        Err(message) => return failed(StartFailureStage::Config, message),
+    let (config, sandbox_config) = match configs(shared, pod, name, attempt, image_ref).await {
+        Ok(configs) => configs,
+        Err(error) => return failed(StartFailureStage::Config, error.to_string()),
     };
     let sandbox_id = SandboxId(sandbox_id.to_owned());
-    let sandbox_config = match sandbox::config(shared, pod, 0) {
-        Ok((config, _)) => config,
-        Err(message) => return failed(StartFailureStage::Config, message),
-    };
     let create = async || shared.runtime.create_container(&sandbox_id, &config, &sandbox_config).await;
     let mut was_started = false;
     // Creating a container runs no process: the network may become ready meanwhile.
     let (created, network) = tokio::join!(create(), wait_network_ready(shared, pod, &sandbox_id));
     network?;
     let created = match created {
-        Err(RuntimeError::AlreadyExists(message)) => {
-            match find_previous_attempt(shared, pod, name, attempt).await.map_err(|e| e.to_string())? {
-                PreviousAttempt::Started(id) => {
-                    was_started = true;
-                    Ok(id)
-                }
-                PreviousAttempt::Removed => create().await,
-                PreviousAttempt::Lost(status) => return Ok(lost_container_events(*status, shared.now())),
-                PreviousAttempt::None => Err(RuntimeError::AlreadyExists(message)),
+        Err(RuntimeError::AlreadyExists(message)) => match find_previous_attempt(shared, pod, name, attempt).await? {
+            PreviousAttempt::Started(id) => {
+                was_started = true;
+                Ok(id)
             }
-        }
+            PreviousAttempt::Removed => create().await,
+            PreviousAttempt::Lost(status) => return Ok(lost_container_events(*status, shared.now())),
+            PreviousAttempt::None => Err(RuntimeError::AlreadyExists(message)),
+        },
         created => created,
     };
     let id = match created {
@@ -69,13 +97,12 @@ pub(super) async fn start(
 }
 
 /// Waits until the network of a Pod is ready; until then no container starts (upstream's `NetworkNotReady`).
-async fn wait_network_ready(shared: &Shared, pod: &Pod, sandbox: &SandboxId) -> Result<(), String> {
+async fn wait_network_ready(shared: &Shared, pod: &Pod, sandbox: &SandboxId) -> Result<(), NetworkNotReadyError> {
     let Some(readiness) = shared.network_readiness.get() else { return Ok(()) };
     let network = PodNetwork { pod: pod.object().clone(), sandbox: sandbox.0.clone(), ips: pod.ips().to_vec() };
-    readiness.wait(network).await.map_err(|error| {
-        let message = format!("network is not ready: {error}");
-        shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "NetworkNotReady", message.clone()));
-        message
+    readiness.wait(network).await.inspect_err(|error| {
+        let event = PodEvent::new(EventKind::Warning, "NetworkNotReady", error.to_string());
+        shared.recorder.record(pod.object(), event);
     })
 }
 
@@ -188,7 +215,7 @@ async fn find_previous_attempt(
 }
 
 /// Returns the exit event of a stopped container.
-pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<PodLifecycleEvent, String> {
+pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<PodLifecycleEvent, ActionError> {
     let status = shared.runtime.container(&ContainerId(id.to_owned())).await;
     match status {
         Ok(status) if status.state == ContainerState::Exited => {
@@ -198,29 +225,44 @@ pub(super) async fn exit_event(shared: &Shared, pod: &Pod, id: &str) -> Result<P
                 event: ContainerEvent::Exited { id: id.to_owned(), exit },
             })
         }
-        Ok(_) => Err("container is still running after it was stopped".to_owned()),
+        Ok(_) => Err(ActionError::StillRunning),
         Err(RuntimeError::NotFound(_)) => {
             let name = pod.name_of(id).unwrap_or_default();
             Ok(PodLifecycleEvent::Container { container: name, event: ContainerEvent::Lost { id: id.to_owned() } })
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Removes the log and termination message of a dead container, before the container, so that a failure is retried.
-pub(super) async fn remove_logs(shared: &Shared, pod: &Pod, id: &str) -> Result<(), String> {
+pub(super) async fn remove_logs(shared: &Shared, pod: &Pod, id: &str) -> Result<(), ActionError> {
     let status = match shared.runtime.container(&ContainerId(id.to_owned())).await {
         Ok(status) => status,
         Err(RuntimeError::NotFound(_)) => return Ok(()),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     let log = logs::log_path(shared, pod, &status.name, status.attempt);
-    log_rotation::remove(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+    log_rotation::remove(&log).map_err(|source| ActionError::RemoveLog { path: log, source })?;
     let message = shared.paths.termination_message(pod.uid(), &status.name, status.attempt);
     match std::fs::remove_file(&message) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", message.display())),
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(ActionError::RemoveLog { path: message, source })
+        }
         _ => Ok(()),
     }
+}
+
+/// Returns the configurations of a container and its sandbox.
+async fn configs(
+    shared: &Shared,
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    image_ref: &str,
+) -> Result<(ContainerConfig, SandboxConfig), ContainerConfigError> {
+    let config = config(shared, pod, name, attempt, image_ref).await?;
+    let (sandbox_config, _) = sandbox::config(shared, pod, 0)?;
+    Ok((config, sandbox_config))
 }
 
 async fn config(
@@ -229,7 +271,7 @@ async fn config(
     name: &str,
     attempt: u32,
     image_ref: &str,
-) -> Result<ContainerConfig, String> {
+) -> Result<ContainerConfig, ContainerConfigError> {
     let pod_spec = pods::spec(pod);
     let spec = super::container_spec(pod, name)?;
     let env = make_environment_variables(shared, pod, spec, &mut ObjectCache::new(shared, pod.namespace())).await?;

@@ -1,9 +1,9 @@
 //! Lifecycle hooks (upstream's `pkg/kubelet/lifecycle/handlers.go`).
 
-use super::{container_spec, while_running};
+use super::{ActionError, container_spec, while_running};
 use crate::{
     Shared,
-    probe::http::{Get, GetError},
+    probe::http::{Get, GetError, InvalidGetError},
 };
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use lifecycle::{EventKind, Hook, HookOutcome, Pod, PodEvent, PodLifecycleEvent};
@@ -22,13 +22,13 @@ pub(super) async fn run(
     id: String,
     hook: Hook,
     limit: Option<Duration>,
-) -> Result<Vec<PodLifecycleEvent>, String> {
+) -> Result<Vec<PodLifecycleEvent>, ActionError> {
     let container = container_spec(pod, name)?;
     let handler = container.lifecycle.as_ref().and_then(|l| match hook {
         Hook::PostStart => l.post_start.as_ref(),
         Hook::PreStop => l.pre_stop.as_ref(),
     });
-    let handler = handler.ok_or_else(|| format!("{name} has no {hook:?} hook"))?;
+    let handler = handler.ok_or_else(|| ActionError::NoHook { container: name.to_owned(), hook })?;
     let runtime_id = ContainerId(id.clone());
     let record_message = |message: String| {
         let event = PodEvent::new(EventKind::Warning, "LifecycleHTTPFallback", message);
@@ -73,7 +73,7 @@ async fn run_other_handler(
     if let Some(action) = &handler.http_get {
         return match request(action, container, ip, record_message).await {
             Ok(()) => HookOutcome::Done,
-            Err(why) => HookOutcome::Failed(why),
+            Err(error) => HookOutcome::Failed(error.to_string()),
         };
     }
     if let Some(action) = &handler.sleep {
@@ -115,6 +115,15 @@ async fn run_command(
     }
 }
 
+/// Failure of an `httpGet` hook.
+#[derive(Debug, thiserror::Error)]
+enum HttpHookError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidGetError),
+    #[error(transparent)]
+    Get(#[from] GetError),
+}
+
 /// Sends an HTTP request. Every response is a success, even an error. If a server does not speak TLS, the request is retried
 /// over plain HTTP.
 async fn request(
@@ -122,7 +131,7 @@ async fn request(
     container: &Container,
     ip: Option<IpAddr>,
     record_message: &(dyn Fn(String) + Sync),
-) -> Result<(), String> {
+) -> Result<(), HttpHookError> {
     let get = Get::new(action, container, ip, "kube-lifecycle")?;
     let Err(error) = get.send(None).await else { return Ok(()) };
     if matches!(error, GetError::PlainHttp { .. }) && get.over_plain_http().send(None).await.is_ok() {
@@ -130,7 +139,7 @@ async fn request(
         record_message(format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"));
         return Ok(());
     }
-    Err(error.to_string())
+    Err(error.into())
 }
 
 #[cfg(test)]

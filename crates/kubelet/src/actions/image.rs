@@ -1,16 +1,19 @@
 //! Images of containers: present, or pulled by policy (upstream's `EnsureImageExists`).
 
-use super::sandbox;
+use super::sandbox::{self, RuntimeClassError};
 use crate::{
     Shared,
-    images::{pull_secrets, reference::Reference},
+    images::{
+        pull_secrets,
+        reference::{Reference, ReferenceError},
+    },
     pod_worker::PodMessage,
     pods,
 };
 use api::feature_gates::Gate;
 use k8s_openapi::api::core::v1::{Container, Secret};
 use lifecycle::{ImageEvent, Pod, PodLifecycleEvent};
-use runtime::{ImageMount, ImageSpec};
+use runtime::{ImageMount, ImageSpec, RuntimeError};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -64,8 +67,8 @@ pub(super) async fn ensure_image_exists(
     };
     let handler = match handler(shared, pod).await {
         Ok(handler) => handler,
-        Err(message) => {
-            let reason = "ImageInspectError".to_owned();
+        Err(error) => {
+            let (reason, message) = ("ImageInspectError".to_owned(), error.to_string());
             return (spec.image.unwrap_or_default(), ImageEvent::Failed { reason, message });
         }
     };
@@ -95,7 +98,7 @@ pub(super) async fn ensure_image_exists(
 }
 
 /// Returns the runtime handler that the Pod's images are for, if images depend on it.
-async fn handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
+async fn handler(shared: &Shared, pod: &Pod) -> Result<String, RuntimeClassError> {
     if !shared.options.policy.gates.enabled(Gate::RuntimeClassInImageCriApi) {
         return Ok(String::new());
     }
@@ -146,10 +149,23 @@ async fn find_or_pull(
                     let (took, took_with_wait) = (pulled.took, pulled.took_with_wait);
                     ImageEvent::Pulled { image_ref: pulled.image_ref, took, took_with_wait, size }
                 }
-                Err(error) => ImageEvent::PullFailed { error },
+                Err(error) => ImageEvent::PullFailed { error: error.to_string() },
             }
         }
     }
+}
+
+/// The image of a volume cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ImageVolumeError {
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    RuntimeClass(#[from] RuntimeClassError),
+    #[error(transparent)]
+    Inspect(#[from] RuntimeError),
+    #[error("image {image:?} of volume {volume:?} is gone")]
+    NotFound { image: String, volume: String },
 }
 
 /// Returns the images of the container's image volumes, by volume.
@@ -157,7 +173,7 @@ pub(super) async fn image_volume_mounts(
     shared: &Shared,
     pod: &Pod,
     container: &Container,
-) -> Result<BTreeMap<String, ImageMount>, String> {
+) -> Result<BTreeMap<String, ImageMount>, ImageVolumeError> {
     let mut found = BTreeMap::new();
     for volume in pods::spec(pod).volumes.iter().flatten() {
         let mounted = container.volume_mounts.iter().flatten().any(|mount| mount.name == volume.name);
@@ -166,9 +182,10 @@ pub(super) async fn image_volume_mounts(
         let reference = Reference::parse(&name)?;
         let handler = handler(shared, pod).await?;
         let spec = ImageSpec { image: &reference.image, runtime_handler: &handler };
-        let image = shared.runtime.image(spec).await.map_err(|e| e.to_string())?;
-        let image_ref = image.ok_or_else(|| format!("image {name:?} of volume {:?} is gone", volume.name))?.id;
-        found.insert(volume.name.clone(), ImageMount { image_ref, image: name, sub_path: String::new() });
+        let Some(image) = shared.runtime.image(spec).await? else {
+            return Err(ImageVolumeError::NotFound { image: name, volume: volume.name.clone() });
+        };
+        found.insert(volume.name.clone(), ImageMount { image_ref: image.id, image: name, sub_path: String::new() });
     }
     Ok(found)
 }

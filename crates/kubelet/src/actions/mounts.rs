@@ -1,13 +1,42 @@
 //! Mounts of containers.
 
-use super::sub_path::{self, MountOwner};
-use crate::{Shared, env_vars::EnvVars, etc_hosts, os_error, pods::spec, volumes};
+use super::sub_path::{self, MountOwner, SubPathError};
+use crate::{
+    Shared,
+    env_vars::{EnvVars, MissingValueError},
+    etc_hosts, os_error,
+    pods::spec,
+    volumes::{self, NestedMountPointError, VolumePathError},
+};
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
 use lifecycle::Pod;
 use runtime::{ImageMount, Mount, Propagation};
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
 const ETC_HOSTS: &str = "/etc/hosts";
+
+/// A mount of a container cannot be prepared, with upstream's message where it has one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ContainerMountError {
+    #[error("volume {volume:?} requested recursive read-only mode, but it is not supported by the runtime")]
+    RecursiveReadOnly { volume: String },
+    #[error(transparent)]
+    Volume(#[from] VolumePathError),
+    #[error(transparent)]
+    SubPathExpr(#[from] MissingValueError),
+    #[error("error SubPath `{0}` must not be an absolute path")]
+    AbsoluteSubPath(String),
+    #[error("unable to provision SubPath `{0}`: must not contain '..'")]
+    BackstepSubPath(String),
+    #[error(transparent)]
+    SubPath(#[from] SubPathError),
+    #[error(transparent)]
+    NestedMountPoint(#[from] NestedMountPointError),
+    #[error("failed to create the file for the termination message: {}", os_error::message(.0))]
+    TerminationMessage(#[source] io::Error),
+    #[error("failed to create the hosts file: {}", os_error::message(.0))]
+    HostsFile(#[source] io::Error),
+}
 
 /// Returns the container's volume mounts, its termination message file, and its hosts file.
 pub(super) fn container_mounts(
@@ -17,7 +46,7 @@ pub(super) fn container_mounts(
     attempt: u32,
     env: &EnvVars,
     images: &BTreeMap<String, ImageMount>,
-) -> Result<Vec<Mount>, String> {
+) -> Result<Vec<Mount>, ContainerMountError> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         check_recursive_read_only(mount)?;
@@ -55,20 +84,19 @@ pub(super) fn container_mounts(
         readonly: false,
         propagation: Propagation::Private,
     };
-    let message = termination_message(shared, pod, &container.name, attempt)
-        .map_err(|e| format!("failed to create the file for the termination message: {}", os_error::message(&e)))?;
+    let message =
+        termination_message(shared, pod, &container.name, attempt).map_err(ContainerMountError::TerminationMessage)?;
     mounts
         .push(writable_mount(message, container.termination_message_path.as_deref().unwrap_or("/dev/termination-log")));
     if !mounts.iter().any(|m| m.container_path == ETC_HOSTS) {
-        let hosts = hosts_file(shared, pod);
-        let hosts = hosts.map_err(|e| format!("failed to create the hosts file: {}", os_error::message(&e)))?;
+        let hosts = hosts_file(shared, pod).map_err(ContainerMountError::HostsFile)?;
         mounts.push(writable_mount(hosts, ETC_HOSTS));
     }
     Ok(mounts)
 }
 
 /// Returns the mount of an image volume: the runtime mounts it read-only (KEP-4639).
-fn image_volume_mount(image: &ImageMount, mount: &VolumeMount, env: &EnvVars) -> Result<Mount, String> {
+fn image_volume_mount(image: &ImageMount, mount: &VolumeMount, env: &EnvVars) -> Result<Mount, ContainerMountError> {
     let sub_path = resolve_sub_path(mount, env)?.unwrap_or_default();
     Ok(Mount {
         host_path: PathBuf::new(),
@@ -80,28 +108,25 @@ fn image_volume_mount(image: &ImageMount, mount: &VolumeMount, env: &EnvVars) ->
 }
 
 /// Rejects mounts that need recursive read-only mode, with upstream's message (`resolveRecursiveReadOnly`).
-fn check_recursive_read_only(mount: &VolumeMount) -> Result<(), String> {
+fn check_recursive_read_only(mount: &VolumeMount) -> Result<(), ContainerMountError> {
     // The CRI API of the supported runtimes has no recursive read-only mounts; `IfPossible` falls back to read-only.
     if mount.recursive_read_only.as_deref() == Some("Enabled") {
-        let name = &mount.name;
-        return Err(format!(
-            "volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"
-        ));
+        return Err(ContainerMountError::RecursiveReadOnly { volume: mount.name.clone() });
     }
     Ok(())
 }
 
 /// Returns `subPath`, or the expanded `subPathExpr`.
-fn resolve_sub_path(mount: &VolumeMount, env: &EnvVars) -> Result<Option<String>, String> {
+fn resolve_sub_path(mount: &VolumeMount, env: &EnvVars) -> Result<Option<String>, ContainerMountError> {
     let path = match mount.sub_path_expr.as_deref().filter(|e| !e.is_empty()) {
         Some(expression) => env.expand_path(expression)?,
         None => mount.sub_path.clone().unwrap_or_default(),
     };
     if path.starts_with('/') {
-        return Err(format!("error SubPath `{path}` must not be an absolute path"));
+        return Err(ContainerMountError::AbsoluteSubPath(path));
     }
     if path.split('/').any(|part| part == "..") {
-        return Err(format!("unable to provision SubPath `{path}`: must not contain '..'"));
+        return Err(ContainerMountError::BackstepSubPath(path));
     }
     Ok(Some(path).filter(|p| !p.is_empty()))
 }

@@ -1,10 +1,10 @@
 //! Execution of probes (upstream's `pkg/kubelet/prober/prober.go`).
 
-use super::{container_spec, while_running};
+use super::{ActionError, container_spec, while_running};
 use crate::{
     Shared,
     env_vars::expand,
-    probe::{exec, grpc, http, resolve_port, tcp},
+    probe::{PortError, exec, grpc, http, resolve_port, tcp},
 };
 use k8s_openapi::api::core::v1::{Container, Probe};
 use lifecycle::{Pod, PodLifecycleEvent, ProbeKind, ProbeOutcome};
@@ -22,14 +22,14 @@ pub(super) async fn run(
     name: &str,
     id: String,
     kind: ProbeKind,
-) -> Result<Vec<PodLifecycleEvent>, String> {
+) -> Result<Vec<PodLifecycleEvent>, ActionError> {
     let container = container_spec(pod, name)?;
     let probe = match kind {
         ProbeKind::Startup => &container.startup_probe,
         ProbeKind::Liveness => &container.liveness_probe,
         ProbeKind::Readiness => &container.readiness_probe,
     };
-    let probe = probe.as_ref().ok_or_else(|| format!("{name} has no such probe"))?;
+    let probe = probe.as_ref().ok_or_else(|| ActionError::NoProbe(name.to_owned()))?;
     let runtime_id = ContainerId(id.clone());
     let result =
         run_probe_with_retries(shared.runtime.as_ref(), &runtime_id, container, probe, pod.ips().first().copied());
@@ -76,12 +76,12 @@ async fn run_probe(
     }
     let (host, port) = match (&probe.tcp_socket, &probe.grpc) {
         (Some(tcp), _) => (tcp.host.clone().filter(|h| !h.is_empty()), resolve_port(&tcp.port, container)),
-        (_, Some(grpc)) => (None, u16::try_from(grpc.port).map_err(|_| format!("invalid port number: {}", grpc.port))),
+        (_, Some(grpc)) => (None, u16::try_from(grpc.port).map_err(|_| PortError::InvalidNumber(i64::from(grpc.port)))),
         (None, None) => return ProbeOutcome::Unknown(format!("missing probe handler for {}", container.name)),
     };
     let port = match port {
         Ok(port) => port,
-        Err(why) => return ProbeOutcome::Unknown(why),
+        Err(error) => return ProbeOutcome::Unknown(error.to_string()),
     };
     let Some(host) = host.or_else(|| ip.map(|ip| ip.to_string())) else {
         return ProbeOutcome::Unknown("the Pod has no address".to_owned());

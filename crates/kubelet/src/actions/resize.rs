@@ -1,14 +1,49 @@
 //! In-place resize (KEP-1287): decision of the node, and application of allocated resources to cgroups and containers.
 
-use super::container;
-use crate::{Shared, pods};
+use super::{UnknownContainerError, container};
+use crate::{Shared, cgroup::CgroupError, pods};
 use api::{
     quantity::Amount,
     resources::{self, Amounts, ResourceField},
 };
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, ResourceRequirements};
 use lifecycle::{Pod, PodLifecycleEvent};
-use runtime::ContainerId;
+use runtime::{ContainerId, RuntimeError};
+
+/// The allocated resources could not be applied.
+#[derive(Debug, thiserror::Error)]
+enum ResizeError {
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    MemoryLimits(#[from] MemoryLimitsError),
+    #[error(transparent)]
+    UnknownContainer(#[from] UnknownContainerError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+/// Memory limit below the current usage, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum MemoryLimitError {
+    #[error("attempting to set pod memory limit ({limit}) below current usage ({usage})")]
+    Pod { limit: i64, usage: i64 },
+    #[error("attempting to set container {container:?} memory limit ({limit}) below current usage ({usage})")]
+    Container { container: String, limit: i64, usage: i64 },
+}
+
+/// All memory limits of a Pod that are below the current usage.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot decrease memory limits: {}", aggregate(.0))]
+struct MemoryLimitsError(Vec<MemoryLimitError>);
+
+/// Joins errors as Go's aggregated errors.
+fn aggregate(errors: &[MemoryLimitError]) -> String {
+    match errors {
+        [one] => one.to_string(),
+        many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
 
 fn requests(pod: &ApiPod) -> Amounts {
     pod.spec.as_ref().map(|spec| resources::pod_resources(spec, ResourceField::Requests)).unwrap_or_default()
@@ -38,15 +73,15 @@ pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> PodLifecycleEvent {
             let spec = super::container_spec(pod, &name)?;
             let changed = container::resources(shared, pods::spec(pod), spec);
             let id = ContainerId(id);
-            shared.runtime.update_resources(&id, &changed).await.map_err(|e| e.to_string())?;
+            shared.runtime.update_resources(&id, &changed).await?;
             ids.push(id.0);
         }
         shared.cgroups.create(pod.object())?;
-        Ok::<_, String>(ids)
+        Ok::<_, ResizeError>(ids)
     };
     match result.await {
         Ok(ids) => PodLifecycleEvent::ResourcesActuated { ids, allocation: pod.allocation() },
-        Err(message) => PodLifecycleEvent::ResourcesFailed { message },
+        Err(error) => PodLifecycleEvent::ResourcesFailed { message: error.to_string() },
     }
 }
 
@@ -56,8 +91,8 @@ fn memory_limit(resources: Option<&ResourceRequirements>) -> Option<i64> {
     limits.get("memory").copied().map(Amount::value).filter(|bytes| *bytes > 0)
 }
 
-fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), String> {
-    let mut reasons = Vec::new();
+fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), ResizeError> {
+    let mut errors = Vec::new();
     let below_usage = |limit: Option<i64>, had: Option<i64>, usage: Option<i64>| {
         let shrinks = limit.is_some_and(|new| had.is_none_or(|old| new < old));
         limit.zip(usage).filter(|(limit, usage)| shrinks && limit < usage)
@@ -66,20 +101,14 @@ fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result
         |pod: &ApiPod| pod.spec.as_ref().and_then(|spec: &PodSpec| shared.cgroups.memory_limit(spec));
     let (new, old) = (pod_memory_limit(pod.object()), pod_memory_limit(before));
     if let Some((limit, usage)) = below_usage(new, old, shared.cgroups.memory_usage(pod.object(), None)) {
-        reasons.push(format!("attempting to set pod memory limit ({limit}) below current usage ({usage})"));
+        errors.push(MemoryLimitError::Pod { limit, usage });
     }
     for (name, id) in pod.to_update() {
         let new = memory_limit(super::container_spec(pod, &name)?.resources.as_ref());
         let old = memory_limit(Some(&pod.actual_resources(&name)));
         if let Some((limit, usage)) = below_usage(new, old, shared.cgroups.memory_usage(pod.object(), Some(&id))) {
-            let text =
-                format!("attempting to set container {name:?} memory limit ({limit}) below current usage ({usage})");
-            reasons.push(text);
+            errors.push(MemoryLimitError::Container { container: name, limit, usage });
         }
     }
-    match reasons.as_slice() {
-        [] => Ok(()),
-        [one] => Err(format!("cannot decrease memory limits: {one}")),
-        many => Err(format!("cannot decrease memory limits: [{}]", many.join(", "))),
-    }
+    if errors.is_empty() { Ok(()) } else { Err(MemoryLimitsError(errors).into()) }
 }

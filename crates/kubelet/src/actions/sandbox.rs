@@ -1,13 +1,46 @@
 //! Pod sandboxes.
 
-use crate::{Shared, deadline::within_deadline, dns, etc_hosts::PodHostname, pods, user_namespaces, volumes};
+use crate::{
+    Shared,
+    deadline::within_deadline,
+    dns::{self, ResolvConfError},
+    etc_hosts::{FqdnTooLongError, PodHostname},
+    pods,
+    user_namespaces::{self, UserNamespaceError},
+    volumes,
+};
 use api::pod::ContainerKind;
 use k8s_openapi::api::node::v1::RuntimeClass;
-use kube::Api;
+use kube::{Api, core::Status};
 use lifecycle::{EventKind, Pod, PodEvent, SandboxEvent, sysctls};
 use runtime::{NamespaceMode, Namespaces, PortMapping, RuntimeError, SandboxConfig};
 
-pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, String> {
+/// The configuration of a sandbox cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SandboxConfigError {
+    #[error("Failed to prepare dynamic resources: {0}")]
+    ResourceClaim(String),
+    #[error(transparent)]
+    RuntimeClass(#[from] RuntimeClassError),
+    #[error(transparent)]
+    UserNamespace(#[from] UserNamespaceError),
+    #[error(transparent)]
+    Dns(#[from] ResolvConfError),
+    #[error(transparent)]
+    Hostname(#[from] FqdnTooLongError),
+}
+
+/// The RuntimeClass of a Pod cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RuntimeClassError {
+    /// With the message of the API server.
+    #[error("{}", .0.message)]
+    NotFound(Box<Status>),
+    #[error("failed to lookup RuntimeClass {name}: {source}")]
+    Lookup { name: String, source: kube::Error },
+}
+
+pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, UserNamespaceError> {
     let spec = pods::spec(pod);
     let node = |flag: Option<bool>, otherwise| if flag == Some(true) { NamespaceMode::Node } else { otherwise };
     let pid = if spec.share_process_namespace == Some(true) { NamespaceMode::Pod } else { NamespaceMode::Container };
@@ -20,7 +53,11 @@ pub(super) fn namespaces(shared: &Shared, pod: &Pod) -> Result<Namespaces, Strin
 }
 
 /// Returns the sandbox configuration, and messages about exceeded DNS limits.
-pub(super) fn config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+pub(super) fn config(
+    shared: &Shared,
+    pod: &Pod,
+    attempt: u32,
+) -> Result<(SandboxConfig, Vec<String>), SandboxConfigError> {
     let (spec, options) = (pods::spec(pod), &shared.options);
     let host_network = spec.host_network == Some(true);
     let hostname = PodHostname::new(spec, pod.name(), pod.namespace(), &options.config);
@@ -69,30 +106,32 @@ fn is_privileged(pod: &Pod) -> bool {
 }
 
 /// Returns the runtime handler of the Pod; empty for the default (upstream's `LookupRuntimeHandler`).
-pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, String> {
+pub(super) async fn runtime_handler(shared: &Shared, pod: &Pod) -> Result<String, RuntimeClassError> {
     let Some(name) = pods::spec(pod).runtime_class_name.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(String::new());
     };
     let api: Api<RuntimeClass> = Api::all(shared.client.clone());
     match within_deadline(api.get(name)).await {
         Ok(class) => Ok(class.handler),
-        Err(kube::Error::Api(e)) if e.code == 404 => Err(e.message),
-        Err(error) => Err(format!("failed to lookup RuntimeClass {name}: {error}")),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(RuntimeClassError::NotFound(status)),
+        Err(source) => Err(RuntimeClassError::Lookup { name: name.to_owned(), source }),
     }
 }
 
 /// Rejects resource claims: dynamic resource allocation is not supported.
-fn reject_resource_claims(pod: &Pod) -> Result<(), String> {
+fn reject_resource_claims(pod: &Pod) -> Result<(), SandboxConfigError> {
     match pods::spec(pod).resource_claims.iter().flatten().next() {
-        Some(claim) => {
-            Err(format!("Failed to prepare dynamic resources: {}", api::pod::unsatisfied_resource_claim(claim)))
-        }
+        Some(claim) => Err(SandboxConfigError::ResourceClaim(api::pod::unsatisfied_resource_claim(claim))),
         None => Ok(()),
     }
 }
 
 /// Returns the sandbox configuration with the runtime handler and the user namespace.
-async fn prepare_config(shared: &Shared, pod: &Pod, attempt: u32) -> Result<(SandboxConfig, Vec<String>), String> {
+async fn prepare_config(
+    shared: &Shared,
+    pod: &Pod,
+    attempt: u32,
+) -> Result<(SandboxConfig, Vec<String>), SandboxConfigError> {
     reject_resource_claims(pod)?;
     let runtime_handler = runtime_handler(shared, pod).await?;
     user_namespaces::prepare(shared, pod, &runtime_handler).await?;
@@ -104,20 +143,20 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxE
     let failed = |message: String| SandboxEvent::Failed { message };
     let (config, dns_warnings) = match prepare_config(shared, pod, attempt).await {
         Ok(config) => config,
-        Err(message) => return failed(message),
+        Err(error) => return failed(error.to_string()),
     };
     for message in dns_warnings {
         shared.recorder.record(pod.object(), PodEvent::new(EventKind::Warning, "DNSConfigForming", message));
     }
     // A reboot unmounts tmpfs volumes.
     if attempt > 0
-        && let Err(messages) = volumes::set_up(shared, pod).await
+        && let Err(errors) = volumes::set_up(shared, pod).await
     {
-        return failed(messages.join("; "));
+        return failed(errors.to_string());
     }
     // A reboot removes the cgroups.
-    if let Err(message) = shared.cgroups.create(pod.object()) {
-        return failed(message);
+    if let Err(error) = shared.cgroups.create(pod.object()) {
+        return failed(error.to_string());
     }
     super::update_burstable_shares(shared, None);
     let id = match shared.sandbox_limiter.run(shared.runtime.run_sandbox(&config)).await {

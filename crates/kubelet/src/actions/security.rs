@@ -1,23 +1,46 @@
 //! Security contexts of containers (upstream's `pkg/kubelet/kuberuntime/security_context.go`).
 
 use super::sandbox;
-use crate::{Shared, pods};
+use crate::{Shared, pods, user_namespaces::UserNamespaceError};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as ContainerSecurityContext,
 };
 use lifecycle::Pod;
-use runtime::{ContainerId, Image, NamespaceMode, SecurityContext};
+use runtime::{ContainerId, Image, NamespaceMode, RuntimeError, SecurityContext};
 use std::path::{Path, PathBuf};
 
+/// A container has no valid security context, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecurityContextError {
+    #[error("{source} ({container})")]
+    NonRoot { container: String, source: NonRootError },
+    #[error(transparent)]
+    Image(#[from] RuntimeError),
+    #[error(transparent)]
+    UserNamespace(#[from] UserNamespaceError),
+    #[error("localhostProfile must be set if seccompProfile type is Localhost.")]
+    NoLocalhostProfile,
+    #[error("unable to find target container {0}")]
+    NoTargetContainer(String),
+}
+
+/// Violation of `runAsNonRoot` (`verifyRunAsNonRoot`).
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NonRootError {
+    #[error("container's runAsUser breaks non-root policy")]
+    RunAsUser,
+    #[error("container has runAsNonRoot and image will run as root")]
+    RootImage,
+    #[error("container has runAsNonRoot and image has non-numeric user ({0}), cannot verify user is non-root")]
+    NonNumericUser(String),
+}
+
 /// Returns the effective security context of a container: its own fields, else those of its Pod.
-///
-/// # Errors
-/// Fails with upstream's message for a forbidden user, or a missing profile or target container.
 pub(super) async fn effective_security_context(
     shared: &Shared,
     pod: &Pod,
     spec: &Spec,
-) -> Result<SecurityContext, String> {
+) -> Result<SecurityContext, SecurityContextError> {
     let all = pods::spec(pod).security_context.clone().unwrap_or_default();
     let own = spec.security_context.clone().unwrap_or_default();
     let mut user = own.run_as_user.or(all.run_as_user);
@@ -31,8 +54,10 @@ pub(super) async fn effective_security_context(
             None => image(shared, spec).await?,
         };
         if non_root {
-            check_non_root(user, image.as_ref())
-                .map_err(|why| format!("{why} ({})", container_location(pod, &spec.name)))?;
+            check_non_root(user, image.as_ref()).map_err(|source| {
+                let container = container_location(pod, &spec.name);
+                SecurityContextError::NonRoot { container, source }
+            })?;
         }
         if user.is_none() {
             // An image without a user runs as root; the CRI requires a user with a group.
@@ -77,8 +102,8 @@ fn container_location(pod: &Pod, container: &str) -> String {
     format!("pod: \"{}_{}({})\", container: {container}", pod.name(), pod.namespace(), pod.uid())
 }
 
-async fn image(shared: &Shared, spec: &Spec) -> Result<Option<Image>, String> {
-    shared.runtime.image(spec.image.as_deref().unwrap_or_default().into()).await.map_err(|e| e.to_string())
+async fn image(shared: &Shared, spec: &Spec) -> Result<Option<Image>, RuntimeError> {
+    shared.runtime.image(spec.image.as_deref().unwrap_or_default().into()).await
 }
 
 /// Returns the numeric user of an image, or its name; root by default (`getImageUser`).
@@ -91,28 +116,28 @@ fn image_user(image: &Image) -> (Option<i64>, String) {
 }
 
 /// Checks `runAsNonRoot` (`verifyRunAsNonRoot`).
-fn check_non_root(user: Option<i64>, image: Option<&Image>) -> Result<(), String> {
+fn check_non_root(user: Option<i64>, image: Option<&Image>) -> Result<(), NonRootError> {
     match user {
-        Some(0) => return Err("container's runAsUser breaks non-root policy".to_owned()),
+        Some(0) => return Err(NonRootError::RunAsUser),
         Some(_) => return Ok(()),
         None => {}
     }
     match image.map_or((Some(0), String::new()), image_user) {
-        (Some(0), _) => Err("container has runAsNonRoot and image will run as root".to_owned()),
-        (None, name) if !name.is_empty() => Err(format!(
-            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root"
-        )),
+        (Some(0), _) => Err(NonRootError::RootImage),
+        (None, name) if !name.is_empty() => Err(NonRootError::NonNumericUser(name)),
         _ => Ok(()),
     }
 }
 
 /// Returns the seccomp profile. Localhost profiles are in `seccomp` of the kubelet's root directory.
-fn seccomp(profile: Option<&SeccompProfile>, root: &Path, by_default: bool) -> Result<runtime::SeccompProfile, String> {
+fn seccomp(
+    profile: Option<&SeccompProfile>,
+    root: &Path,
+    by_default: bool,
+) -> Result<runtime::SeccompProfile, SecurityContextError> {
     Ok(match profile.map(|p| (p.type_.as_str(), p.localhost_profile.as_deref().unwrap_or_default())) {
         Some(("RuntimeDefault", _)) => runtime::SeccompProfile::RuntimeDefault,
-        Some(("Localhost", "")) => {
-            return Err("localhostProfile must be set if seccompProfile type is Localhost.".to_owned());
-        }
+        Some(("Localhost", "")) => return Err(SecurityContextError::NoLocalhostProfile),
         Some(("Localhost", name)) => runtime::SeccompProfile::Localhost(root.join(PathBuf::from(name))),
         None if by_default => runtime::SeccompProfile::RuntimeDefault,
         _ => runtime::SeccompProfile::Unconfined,
@@ -128,13 +153,13 @@ fn apparmor(profile: &AppArmorProfile) -> runtime::AppArmorProfile {
 }
 
 /// Returns the container whose PID namespace an ephemeral container joins.
-fn target_container(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, String> {
+fn target_container(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, SecurityContextError> {
     let list = pods::spec(pod).ephemeral_containers.iter().flatten();
     let wanted = list.filter(|e| e.name == spec.name).find_map(|e| e.target_container_name.clone());
     let Some(name) = wanted.filter(|name| !name.is_empty()) else { return Ok(None) };
     match pod.container_id(&name, false) {
         Some((id, _)) => Ok(Some(ContainerId(id))),
-        None => Err(format!("unable to find target container {name}")),
+        None => Err(SecurityContextError::NoTargetContainer(name)),
     }
 }
 
@@ -150,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn check_user(user: Option<i64>, image: Option<Image>, expected: Result<(), &str>) {
-        let found = check_non_root(user, image.as_ref());
+        let found = check_non_root(user, image.as_ref()).map_err(|e| e.to_string());
         assert_eq!(found, expected.map_err(str::to_owned));
     }
 
@@ -169,7 +194,7 @@ mod tests {
     #[track_caller]
     fn check_profile(profile: Value, by_default: bool, expected: Result<runtime::SeccompProfile, &str>) {
         let profile: Option<SeccompProfile> = serde_json::from_value(profile).unwrap();
-        let found = seccomp(profile.as_ref(), Path::new("/k/seccomp"), by_default);
+        let found = seccomp(profile.as_ref(), Path::new("/k/seccomp"), by_default).map_err(|e| e.to_string());
         assert_eq!(found, expected.map_err(str::to_owned));
     }
 

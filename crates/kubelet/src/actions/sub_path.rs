@@ -4,8 +4,9 @@
 //! a path outside the volume: the kernel resolves the path below the volume, and the opened file is mounted.
 
 use crate::{
+    os_error::PathError,
     safe_open::{self, escape_error, proc_fd_path},
-    volumes::{make_dir, unmount_below},
+    volumes::{RemovalError, make_dir, unmount_below},
 };
 use nix::{
     fcntl::OFlag,
@@ -18,17 +19,34 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+/// A `subPath` could not be mounted, with upstream's message (`makeMounts`), which does not reveal paths of the node.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SubPathError {
+    #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}")]
+    Prepare { volume: String, container: String },
+    #[error("failed to create subPath directory for volumeMount {volume:?} of container {container:?}")]
+    Create { volume: String, container: String },
+}
+
+/// Cause of a [`SubPathError`], which is logged only.
+#[derive(Debug, thiserror::Error)]
+enum BindError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Unmount(#[from] RemovalError),
+    #[error(transparent)]
+    Directory(#[from] PathError),
+}
+
 /// Bind-mounts a path of a volume to `target`, and creates it if it is missing. An existing mount of an earlier attempt is
 /// replaced.
-///
-/// # Errors
-/// Fails with upstream's message (`makeMounts`), which does not reveal paths of the node; the cause is logged.
-pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOwner<'_>) -> Result<(), String> {
+pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOwner<'_>) -> Result<(), SubPathError> {
     let exists = fs::metadata(volume.join(sub)).is_ok();
     open_and_bind(volume, sub, target).map_err(|error| {
         tracing::warn!(volume = of.volume, container = of.container, sub, %error, "failed to prepare subPath");
-        let what = if exists { "prepare subPath" } else { "create subPath directory" };
-        format!("failed to {what} for volumeMount {:?} of container {:?}", of.volume, of.container)
+        let (volume, container) = (of.volume.to_owned(), of.container.to_owned());
+        if exists { SubPathError::Prepare { volume, container } } else { SubPathError::Create { volume, container } }
     })
 }
 
@@ -38,18 +56,18 @@ pub(super) struct MountOwner<'a> {
     pub(super) container: &'a str,
 }
 
-fn open_and_bind(volume: &Path, sub: &str, target: &Path) -> Result<(), String> {
-    let failed = |e: io::Error| e.to_string();
-    let found = open_or_create(volume, sub).map_err(failed)?;
+fn open_and_bind(volume: &Path, sub: &str, target: &Path) -> Result<(), BindError> {
+    let found = open_or_create(volume, sub)?;
     let source = proc_fd_path(&found);
     unmount_below(target)?;
-    if fs::metadata(&source).map_err(failed)?.is_dir() {
+    if fs::metadata(&source)?.is_dir() {
         make_dir(target, 0o750)?;
     } else {
-        target.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(target, "")).map_err(failed)?;
+        target.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(target, ""))?;
     }
     let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-    mount(Some(&source), target, None::<&str>, flags, None::<&str>).map_err(|e| failed(e.into()))
+    mount(Some(&source), target, None::<&str>, flags, None::<&str>).map_err(io::Error::from)?;
+    Ok(())
 }
 
 /// Opens a path below a volume. Missing directories are created with the volume's permissions.

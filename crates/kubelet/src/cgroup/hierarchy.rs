@@ -1,7 +1,7 @@
 //! Cgroup hierarchies of this machine.
 
 use super::{cpu_conversion::weight, resource_config::ResourceConfig};
-use crate::os_error;
+use crate::os_error::PathError;
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
@@ -174,7 +174,7 @@ fn create_cgroup_v2(root: &Path, path: &str) -> io::Result<PathBuf> {
 
 fn write_value(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
     let path = dir.join(file);
-    fs::write(&path, value.to_string()).map_err(|error| os_error::with_path("write", &path, &error))
+    fs::write(&path, value.to_string()).map_err(|error| PathError::new("write", &path, error).into())
 }
 
 /// Removes cgroup directories from the innermost; their files are removed by the kernel.

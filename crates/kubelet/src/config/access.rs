@@ -32,7 +32,7 @@ impl KubeletConfiguration {
             Some(value) => value.as_bool().ok_or_else(|| wrong(format!("authentication{path}: {value} is no boolean"))),
         };
         let time = |of: &Value, path: &str, default: u64| match of.pointer(path).and_then(Value::as_str) {
-            None => Ok(Duration::from_secs(default)),
+            None => Ok::<_, ConfigError>(Duration::from_secs(default)),
             Some(text) => {
                 let parsed = duration::parse(text).ok_or_else(|| wrong(format!("time: invalid duration {text:?}")))?;
                 Ok(if parsed.is_zero() { Duration::from_secs(default) } else { parsed })

@@ -1,6 +1,7 @@
 //! Eviction settings of the KubeletConfiguration (upstream's `ParseThresholdConfig`).
 
 use super::duration;
+use api::quantity::QuantityError;
 use lifecycle::eviction::{EvictionPolicy, Signal, Threshold, ThresholdValue};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -56,13 +57,55 @@ impl Default for EvictionSettings {
     }
 }
 
+/// Setting of one signal.
+#[derive(Debug)]
+pub struct SignalSetting {
+    setting: &'static str,
+    signal: String,
+    value: String,
+}
+
+/// Invalid eviction settings, with upstream's message where it has one.
+#[derive(Debug, thiserror::Error)]
+pub enum EvictionSettingsError {
+    /// Unknown signal.
+    #[error("unsupported eviction signal {0}")]
+    UnsupportedSignal(String),
+    /// Value that is not a percentage.
+    #[error("{} {:?} of {} is no percentage", .0.setting, .0.value, .0.signal)]
+    NoPercentage(SignalSetting),
+    /// Percentage below 0 %.
+    #[error("eviction percentage threshold {} must be >= 0%: {}", .0.signal, .0.value)]
+    NegativePercentage(SignalSetting),
+    /// Percentage above 100 %.
+    #[error("eviction percentage threshold {} must be <= 100%: {}", .0.signal, .0.value)]
+    PercentageAbove100(SignalSetting),
+    /// Value that is not a quantity.
+    #[error("{} {:?} of {}: {source}", .setting.setting, .setting.value, .setting.signal)]
+    NoQuantity {
+        /// The setting.
+        setting: SignalSetting,
+        /// Cause.
+        source: QuantityError,
+    },
+    /// Quantity below 0.
+    #[error("{} {} must be positive: {}", .0.setting, .0.signal, .0.value)]
+    NegativeQuantity(SignalSetting),
+    /// Soft threshold without a grace period.
+    #[error("grace period must be specified for the soft eviction threshold {0}")]
+    NoGracePeriod(&'static str),
+    /// Invalid grace period of a soft threshold.
+    #[error("time: invalid duration {0:?}")]
+    GracePeriod(String),
+}
+
 impl EvictionSettings {
     /// Returns the eviction policy; `pods_are_limited` tells whether node allocatable is enforced for all Pods
     /// (`enforceNodeAllocatable`).
     ///
     /// # Errors
     /// Upstream's message for an invalid setting.
-    pub(crate) fn policy(&self, pods_are_limited: bool) -> Result<EvictionPolicy, String> {
+    pub(crate) fn policy(&self, pods_are_limited: bool) -> Result<EvictionPolicy, EvictionSettingsError> {
         let reclaim = levels(&self.eviction_minimum_reclaim, "eviction minimum reclaim")?;
         let mut thresholds = Vec::new();
         for (signal, level) in levels(&self.hard(), "eviction threshold")? {
@@ -97,38 +140,40 @@ impl EvictionSettings {
         }
     }
 
-    fn grace(&self, signal: Signal) -> Result<Duration, String> {
+    fn grace(&self, signal: Signal) -> Result<Duration, EvictionSettingsError> {
         let name = signal.as_str();
         let text = self.eviction_soft_grace_period.get(name);
-        let text = text.ok_or(format!("grace period must be specified for the soft eviction threshold {name}"))?;
-        duration::parse(text).ok_or_else(|| format!("time: invalid duration {text:?}"))
+        let text = text.ok_or(EvictionSettingsError::NoGracePeriod(name))?;
+        duration::parse(text).ok_or_else(|| EvictionSettingsError::GracePeriod(text.clone()))
     }
 }
 
 /// Parses thresholds. Percentages of 0 % and 100 % disable a threshold, as in upstream.
-fn levels(set: &Levels, what: &str) -> Result<Vec<(Signal, ThresholdValue)>, String> {
+fn levels(levels: &Levels, setting: &'static str) -> Result<Vec<(Signal, ThresholdValue)>, EvictionSettingsError> {
     let mut found = Vec::new();
-    for (name, text) in set {
+    for (name, text) in levels {
         if DERIVED_SIGNALS.contains(&name.as_str()) {
             continue;
         }
-        let signal = Signal::parse(name).ok_or_else(|| format!("unsupported eviction signal {name}"))?;
+        let signal = Signal::parse(name).ok_or_else(|| EvictionSettingsError::UnsupportedSignal(name.clone()))?;
+        let setting = || SignalSetting { setting, signal: name.clone(), value: text.clone() };
         if let Some(percent) = text.strip_suffix('%') {
-            let share: f64 = percent.parse().map_err(|_| format!("{what} {text:?} of {name} is no percentage"))?;
+            let share: f64 = percent.parse().map_err(|_| EvictionSettingsError::NoPercentage(setting()))?;
             if share < 0.0 {
-                return Err(format!("eviction percentage threshold {name} must be >= 0%: {text}"));
+                return Err(EvictionSettingsError::NegativePercentage(setting()));
             }
             if share > 100.0 {
-                return Err(format!("eviction percentage threshold {name} must be <= 100%: {text}"));
+                return Err(EvictionSettingsError::PercentageAbove100(setting()));
             }
             if share > 0.0 && share < 100.0 {
                 found.push((signal, ThresholdValue::Share(share / 100.0)));
             }
             continue;
         }
-        let level = ThresholdValue::quantity(text).map_err(|e| format!("{what} {text:?} of {name}: {e}"))?;
+        let level = ThresholdValue::quantity(text)
+            .map_err(|source| EvictionSettingsError::NoQuantity { setting: setting(), source })?;
         if level.of(0).is_negative() {
-            return Err(format!("{what} {name} must be positive: {text}"));
+            return Err(EvictionSettingsError::NegativeQuantity(setting()));
         }
         found.push((signal, level));
     }
@@ -140,7 +185,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn policy(settings: serde_json::Value, limited: bool) -> Result<Vec<String>, String> {
+    fn policy(settings: serde_json::Value, limited: bool) -> Result<Vec<String>, EvictionSettingsError> {
         let settings: EvictionSettings = serde_json::from_value(settings).unwrap();
         let shown = |t: &Threshold| {
             let reclaim = t.min_reclaim.as_ref().map_or(String::new(), |l| format!(" +{}", l.of(1000).value()));
@@ -185,7 +230,7 @@ mod tests {
                 "grace period must be specified for the soft eviction threshold memory.available",
             ),
         ] {
-            let error = policy(settings, true).unwrap_err();
+            let error = policy(settings, true).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

@@ -68,7 +68,7 @@ impl ImagesConfiguration {
     /// For an unknown policy or invalid patterns.
     pub(crate) fn verification(&self) -> Result<VerificationPolicy, ConfigError> {
         let policy = &self.image_pull_credentials_verification_policy;
-        VerificationPolicy::parse(policy, &self.preloaded_images_verification_allowlist).map_err(ConfigError::Invalid)
+        Ok(VerificationPolicy::parse(policy, &self.preloaded_images_verification_allowlist)?)
     }
 
     /// Validates the settings like upstream's `ValidateKubeletConfiguration`.

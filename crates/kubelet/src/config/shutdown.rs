@@ -31,6 +31,42 @@ pub struct ShutdownGracePeriodByPodPriority {
     pub shutdown_grace_period_seconds: u32,
 }
 
+/// Invalid graceful node shutdown settings, with upstream's message (`ValidateKubeletConfiguration`).
+#[derive(Debug, thiserror::Error)]
+pub enum ShutdownSettingsError {
+    /// Grace periods without their feature gate.
+    #[error(
+        "specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate GracefulNodeShutdown"
+    )]
+    GracePeriodGate,
+    /// More time for critical Pods than for all Pods.
+    #[error(
+        "shutdownGracePeriodCriticalPods {{{}}} must be <= shutdownGracePeriod {{{}}}",
+        duration::text(*.critical),
+        duration::text(*.total)
+    )]
+    CriticalAboveTotal {
+        /// Grace period of critical Pods.
+        critical: Duration,
+        /// Grace period of all Pods.
+        total: Duration,
+    },
+    /// Grace period of less than a second.
+    #[error("{field} {{{}}} must be either zero or otherwise >= 1 sec", duration::text(*.period))]
+    TooShort {
+        /// Name of the field.
+        field: &'static str,
+        /// Its value.
+        period: Duration,
+    },
+    /// Grace periods with and without priorities.
+    #[error("Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time")]
+    Conflict,
+    /// Grace periods by priority without their feature gate.
+    #[error("Specifying shutdownGracePeriodByPodPriority requires feature gate GracefulNodeShutdownBasedOnPodPriority")]
+    PriorityGate,
+}
+
 impl KubeletConfiguration {
     /// Returns the shutdown policy; empty if graceful shutdown is disabled.
     ///
@@ -38,7 +74,7 @@ impl KubeletConfiguration {
     /// Upstream's message for invalid settings, or settings whose feature gate is disabled
     /// (`ValidateKubeletConfiguration`).
     pub fn shutdown_policy(&self, gates: &FeatureGates) -> Result<ShutdownPolicy, ConfigError> {
-        self.shutdown.check(gates).map_err(|why| ConfigError::Invalid(format!("invalid configuration: {why}")))?;
+        self.shutdown.check(gates)?;
         if !gates.enabled(Gate::GracefulNodeShutdown) {
             return Ok(ShutdownPolicy::default());
         }
@@ -57,32 +93,27 @@ impl KubeletConfiguration {
 }
 
 impl ShutdownSettings {
-    fn check(&self, gates: &FeatureGates) -> Result<(), String> {
+    fn check(&self, gates: &FeatureGates) -> Result<(), ShutdownSettingsError> {
         let (total, critical) = (self.shutdown_grace_period, self.shutdown_grace_period_critical_pods);
-        let text = |period: Duration| format!("{{{}}}", duration::text(period));
         let two = !(total.is_zero() && critical.is_zero());
         let ranges = !self.shutdown_grace_period_by_pod_priority.is_empty();
         let ranges_count = gates.enabled(Gate::GracefulNodeShutdownBasedOnPodPriority);
         if two && !gates.enabled(Gate::GracefulNodeShutdown) {
-            return Err("specifying shutdownGracePeriod or shutdownGracePeriodCriticalPods requires feature gate GracefulNodeShutdown".to_owned());
+            return Err(ShutdownSettingsError::GracePeriodGate);
         }
         if critical > total {
-            let (critical, total) = (text(critical), text(total));
-            return Err(format!("shutdownGracePeriodCriticalPods {critical} must be <= shutdownGracePeriod {total}"));
+            return Err(ShutdownSettingsError::CriticalAboveTotal { critical, total });
         }
-        for (name, period) in [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)] {
+        for (field, period) in [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)] {
             if !period.is_zero() && period < Duration::from_secs(1) {
-                return Err(format!("{name} {} must be either zero or otherwise >= 1 sec", text(period)));
+                return Err(ShutdownSettingsError::TooShort { field, period });
             }
         }
         if two && ranges && ranges_count {
-            return Err(
-                "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
-                    .to_owned(),
-            );
+            return Err(ShutdownSettingsError::Conflict);
         }
         if ranges && !ranges_count {
-            return Err("Specifying shutdownGracePeriodByPodPriority requires feature gate GracefulNodeShutdownBasedOnPodPriority".to_owned());
+            return Err(ShutdownSettingsError::PriorityGate);
         }
         Ok(())
     }
@@ -95,9 +126,8 @@ mod tests {
 
     const RANGES: &str = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 60}, {priority: 1000, shutdownGracePeriodSeconds: 5}]";
 
-    fn policy(body: &str, gates: &str) -> Result<ShutdownPolicy, String> {
-        let config = parse(body)?;
-        config.shutdown_policy(&FeatureGates::parse(gates).unwrap()).map_err(|e| e.to_string())
+    fn policy(body: &str, gates: &str) -> Result<ShutdownPolicy, ConfigError> {
+        parse(body)?.shutdown_policy(&FeatureGates::parse(gates).unwrap())
     }
 
     #[test]
@@ -136,7 +166,7 @@ mod tests {
             (&format!("shutdownGracePeriod: 1s\n{RANGES}"), "", "at the same time"),
             ("shutdownGracePeriodByPodPriority: [{priority: 0, seconds: 6}]", "", "unknown field"),
         ] {
-            let error = policy(body, gates).unwrap_err();
+            let error = policy(body, gates).unwrap_err().to_string();
             assert!(error.contains(words), "{body}: {error}");
         }
     }

@@ -1,7 +1,7 @@
 //! Env files in volumes (KEP-3721), in the subset of shell syntax that upstream's kubelet accepts: `NAME='value'`, trailing
 //! comments, and multi-line values; no escapes or expansion within a value.
 
-use crate::untrusted_file;
+use crate::{blocking::BlockingTaskError, os_error, untrusted_file};
 use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2},
     sys::stat::Mode,
@@ -11,12 +11,22 @@ use std::{io, path::Path};
 /// Maximum size of an env file in bytes.
 const MAX_SIZE: usize = 2 << 20;
 
+/// Missing or malformed env file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EnvFileError {
+    #[error("{file}: {}", os_error::message(.source))]
+    Read { file: String, source: io::Error },
+    #[error("invalid environment variable format at line {line}: {problem}")]
+    Format { line: usize, problem: &'static str },
+    #[error("invalid environment variable format starting at line {line}: unclosed single quote")]
+    UnclosedQuote { line: usize },
+    #[error(transparent)]
+    Task(#[from] BlockingTaskError),
+}
+
 /// Returns the value of a variable in an env file of a volume; empty if the file does not define it.
-///
-/// # Errors
-/// Fails if the file is missing or malformed.
-pub(super) fn value(volume: &Path, file: &str, key: &str) -> Result<String, String> {
-    let text = read(volume, file).map_err(|e| format!("{file}: {}", crate::os_error::message(&e)))?;
+pub(super) fn value(volume: &Path, file: &str, key: &str) -> Result<String, EnvFileError> {
+    let text = read(volume, file).map_err(|source| EnvFileError::Read { file: file.to_owned(), source })?;
     parse(&text, key)
 }
 
@@ -34,12 +44,12 @@ fn read(volume: &Path, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse(text: &str, key: &str) -> Result<String, String> {
+fn parse(text: &str, key: &str) -> Result<String, EnvFileError> {
     let blank = [' ', '\t'];
     let mut lines = text.lines().enumerate();
     while let Some((at, line)) = lines.next() {
         let (number, line) = (at + 1, line.trim_start_matches(blank));
-        let invalid = |why: &str| format!("invalid environment variable format at line {number}: {why}");
+        let invalid = |problem| EnvFileError::Format { line: number, problem };
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -66,9 +76,7 @@ fn parse(text: &str, key: &str) -> Result<String, String> {
             }
             parsed.push_str(rest);
             parsed.push('\n');
-            rest = lines.next().map(|(_, line)| line).ok_or_else(|| {
-                format!("invalid environment variable format starting at line {number}: unclosed single quote")
-            })?;
+            rest = lines.next().map(|(_, line)| line).ok_or(EnvFileError::UnclosedQuote { line: number })?;
         };
         if !after.is_empty() && !after.starts_with('#') {
             return Err(invalid("unexpected content after closing quote"));
@@ -86,7 +94,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<&str, &str>) {
-        assert_eq!(parse(text, "K").as_deref().map_err(String::as_str), expected, "{text:?}");
+        let found = parse(text, "K").map_err(|e| e.to_string());
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text:?}");
     }
 
     #[test]
@@ -126,7 +135,7 @@ mod tests {
             let link = volume.join("link");
             let _ = std::fs::remove_file(&link);
             std::os::unix::fs::symlink(target, &link).unwrap();
-            assert_eq!(value(&volume, "link", "K").as_deref(), Ok("inside"), "{target}");
+            assert_eq!(value(&volume, "link", "K").unwrap(), "inside", "{target}");
         }
         value(&volume, "none", "K").unwrap_err();
         value(&volume, ".", "K").unwrap_err();

@@ -13,7 +13,7 @@ const KUBERNETES_SERVICE: (&str, &str) = ("default", "kubernetes");
 ///
 /// # Errors
 /// Fails if the API is unavailable: a container must not start without its variables.
-pub(super) async fn service_env_vars(shared: &Shared, pod: &Pod) -> Result<Vec<(String, String)>, String> {
+pub(super) async fn service_env_vars(shared: &Shared, pod: &Pod) -> Result<Vec<(String, String)>, kube::Error> {
     let api = |namespace: &str| -> Api<Service> { Api::namespaced(shared.client.clone(), namespace) };
     let mut services: BTreeMap<String, Service> = BTreeMap::new();
     let mut add = |service: Service| {
@@ -23,15 +23,11 @@ pub(super) async fn service_env_vars(shared: &Shared, pod: &Pod) -> Result<Vec<(
     };
     if spec(pod).enable_service_links != Some(false) {
         let (own, params) = (api(pod.namespace()), ListParams::default());
-        let list = within_deadline(own.list(&params)).await.map_err(|e| e.to_string())?;
+        let list = within_deadline(own.list(&params)).await?;
         list.items.into_iter().for_each(&mut add);
     }
     let kubernetes = api(KUBERNETES_SERVICE.0);
-    within_deadline(kubernetes.get_opt(KUBERNETES_SERVICE.1))
-        .await
-        .map_err(|e| e.to_string())?
-        .into_iter()
-        .for_each(&mut add);
+    within_deadline(kubernetes.get_opt(KUBERNETES_SERVICE.1)).await?.into_iter().for_each(&mut add);
     Ok(services.iter().flat_map(|(name, service)| variables_of(name, service)).collect())
 }
 

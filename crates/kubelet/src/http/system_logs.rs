@@ -46,7 +46,7 @@ pub(super) async fn below(
     if !shared.options.config.serving.enable_system_log_handler {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "logs endpoint is disabled.".to_owned()));
     }
-    match blocking::run(move || find(Path::new(ROOT), &path).map_err(|e| e.to_string())).await {
+    match blocking::run(move || find(Path::new(ROOT), &path)).await {
         Ok(PathLookup::Directory(page)) => Ok(Html(page).into_response()),
         Ok(PathLookup::RedirectTo(to)) => Ok((StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, to)]).into_response()),
         Ok(PathLookup::File(file)) => {

@@ -4,11 +4,15 @@ use super::{
     gc_plan::{ImageFsUsage, ImageTracker, PERIOD, PresentImage, signed},
     reference::Reference,
 };
-use crate::{Shared, blocking, eviction, pods, system_stats};
+use crate::{
+    Shared,
+    blocking::{self, BlockingTaskError},
+    eviction, pods, system_stats,
+};
 use lifecycle::EventKind;
 use parking_lot::Mutex;
-use runtime::{ContainerStatus, Image};
-use std::{collections::HashSet, time::Duration};
+use runtime::{ContainerStatus, Image, RuntimeError};
+use std::{collections::HashSet, fmt::Display, path::PathBuf, time::Duration};
 use tokio::sync::{Notify, oneshot};
 
 /// Delay after an image became unused, to collect several at once.
@@ -54,6 +58,20 @@ struct GcFailure {
     /// Reason of a separate Event, if there is one.
     reason: Option<&'static str>,
     text: String,
+}
+
+/// The runtime did not remove these images.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+struct ImageRemovalError(Vec<RuntimeError>);
+
+/// The usage of the image file system is unknown.
+#[derive(Debug, thiserror::Error)]
+enum ImageFsError {
+    #[error("failed to read file system of {}", .0.display())]
+    Unreadable(PathBuf),
+    #[error(transparent)]
+    Task(#[from] BlockingTaskError),
 }
 
 /// Collects garbage until stopped.
@@ -106,11 +124,14 @@ fn record_failure(shared: &Shared, failure: &GcFailure, is_repeated: bool) {
 async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool) -> GcOutcome {
     let config = &shared.options.config.images;
     let failed = |reason, text| Some(GcFailure { reason, text });
-    let stuck = |error| GcOutcome { failure: failed(None, error), stuck: true, ..GcOutcome::default() };
+    let stuck = |error: &dyn Display| {
+        let failure = failed(None, error.to_string());
+        GcOutcome { failure, stuck: true, ..GcOutcome::default() }
+    };
     let started = shared.now();
     let images = match present_images(shared).await {
         Ok(images) => images,
-        Err(error) => return stuck(error),
+        Err(error) => return stuck(&error),
     };
     let ids: HashSet<String> = images.iter().map(|image| image.id.clone()).collect();
     shared.images.prune_records(ids, started).await;
@@ -118,17 +139,18 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
     let old = tracker.above_max_age(config, started);
     if let Err(errors) = remove(shared, tracker, &old).await {
         let max = config.image_maximum_gc_age;
-        let text = format!("wanted to free images older than {max:?}, encountered errors in image deletion: {errors}");
-        return stuck(text);
+        let text =
+            format_args!("wanted to free images older than {max:?}, encountered errors in image deletion: {errors}");
+        return stuck(&text);
     }
     let unused = if all { tracker.eligible(config, shared.now()) } else { Vec::new() };
     let unused: Vec<String> = unused.into_iter().map(|(id, _)| id).collect();
     if let Err(errors) = remove(shared, tracker, &unused).await {
-        return stuck(format!("encountered errors in image deletion: {errors}"));
+        return stuck(&format_args!("encountered errors in image deletion: {errors}"));
     }
     let disk = match image_fs_usage(shared).await {
         Ok(disk) => disk,
-        Err(error) => return stuck(error),
+        Err(error) => return stuck(&error),
     };
     if disk.capacity == 0 {
         let failure = failed(Some("InvalidDiskCapacity"), "invalid capacity 0 on image filesystem".to_owned());
@@ -142,14 +164,14 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
         }
         match remove(shared, tracker, &[id]).await {
             Ok(()) => freed += size,
-            Err(error) => errors.push(error),
+            Err(error) => errors.extend(error.0),
         }
     }
     let wanted = excess.amount;
     if !errors.is_empty() {
-        return stuck(format!(
-            "wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {}",
-            errors.join(", ")
+        let errors = ImageRemovalError(errors);
+        return stuck(&format_args!(
+            "wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {errors}"
         ));
     }
     if freed >= wanted {
@@ -161,23 +183,23 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
     GcOutcome { full: true, failure: failed(Some("FreeDiskSpaceFailed"), error), stuck: false }
 }
 
-async fn remove(shared: &Shared, tracker: &mut ImageTracker, ids: &[String]) -> Result<(), String> {
+async fn remove(shared: &Shared, tracker: &mut ImageTracker, ids: &[String]) -> Result<(), ImageRemovalError> {
     let mut errors = Vec::new();
     for id in ids {
         tracing::info!(image = id, "removing unused image");
         match shared.runtime.remove_image(id).await {
             Ok(()) => tracker.removed(id),
-            Err(error) => errors.push(error.to_string()),
+            Err(error) => errors.push(error),
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors.join(", ")) }
+    if errors.is_empty() { Ok(()) } else { Err(ImageRemovalError(errors)) }
 }
 
 /// Returns all images, and whether each is in use.
-async fn present_images(shared: &Shared) -> Result<Vec<PresentImage>, String> {
-    let images = shared.runtime.images().await.map_err(|e| e.to_string())?;
+async fn present_images(shared: &Shared) -> Result<Vec<PresentImage>, RuntimeError> {
+    let images = shared.runtime.images().await?;
     // Pods are read last, so that new Pods are included.
-    let containers = shared.runtime.containers().await.map_err(|e| e.to_string())?;
+    let containers = shared.runtime.containers().await?;
     let named = images_of_pods(shared);
     Ok(images.into_iter().map(|image| present_image(image, &containers, &named)).collect())
 }
@@ -204,11 +226,10 @@ fn present_image(image: Image, containers: &[ContainerStatus], named: &HashSet<S
     PresentImage { in_use: image.pinned || runs || wanted, id: image.id, size: image.size }
 }
 
-async fn image_fs_usage(shared: &Shared) -> Result<ImageFsUsage, String> {
+async fn image_fs_usage(shared: &Shared) -> Result<ImageFsUsage, ImageFsError> {
     let path = eviction::image_fs(shared).await;
     blocking::run(move || {
-        let fs = system_stats::file_system(&path)
-            .ok_or_else(|| format!("failed to read file system of {}", path.display()))?;
+        let Some(fs) = system_stats::file_system(&path) else { return Err(ImageFsError::Unreadable(path)) };
         Ok(ImageFsUsage { capacity: fs.capacity, available: fs.available })
     })
     .await

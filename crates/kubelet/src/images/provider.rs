@@ -9,6 +9,7 @@ use super::keyring::{Credential, DockerConfig, Keyring, urls_match};
 use cache::ResponseCache;
 pub use config::CredentialProviderError;
 use config::ProviderConfig;
+use exec::PluginError;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
@@ -29,7 +30,7 @@ pub struct CredentialProviders {
 }
 
 /// Plugin response that concurrent requests share.
-type SharedResponse = Shared<BoxFuture<'static, Result<Arc<ProviderResponse>, String>>>;
+type SharedResponse = Shared<BoxFuture<'static, Result<Arc<ProviderResponse>, PluginError>>>;
 
 struct PluginProvider {
     config: Arc<ProviderConfig>,
@@ -105,7 +106,7 @@ impl CredentialProviders {
 }
 
 impl PluginProvider {
-    async fn credentials(&self, image: &str, now: impl Fn() -> Timestamp) -> Result<DockerConfig, String> {
+    async fn credentials(&self, image: &str, now: impl Fn() -> Timestamp) -> Result<DockerConfig, PluginError> {
         if let Some(known) = self.cache.lock().get(image, now()) {
             return Ok(known);
         }

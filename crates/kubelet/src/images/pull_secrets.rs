@@ -7,6 +7,14 @@ use lifecycle::Pod;
 use serde::Deserialize;
 use std::sync::Arc;
 
+/// Invalid content of an image pull Secret.
+#[derive(Debug, thiserror::Error)]
+#[error("image pull secret {name:?}: {source}")]
+pub(crate) struct PullSecretError {
+    name: String,
+    source: serde_json::Error,
+}
+
 /// Docker's `config.json`; only the credentials are parsed.
 #[derive(Deserialize)]
 pub(super) struct ConfigJson {
@@ -36,12 +44,13 @@ pub(crate) async fn fetch(shared: &Shared, pod: &Pod) -> (Vec<Arc<Secret>>, Vec<
 ///
 /// # Errors
 /// Fails with the name of an invalid Secret.
-pub(crate) fn add(keyring: &mut Keyring, secrets: &[Arc<Secret>]) -> Result<(), String> {
+pub(crate) fn add(keyring: &mut Keyring, secrets: &[Arc<Secret>]) -> Result<(), PullSecretError> {
     for secret in secrets {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let meta = &secret.metadata;
         let id = SecretCoordinates { uid: text(&meta.uid), namespace: text(&meta.namespace), name: text(&meta.name) };
-        if let Some(config) = read(secret).map_err(|error| format!("image pull secret {:?}: {error}", id.name))? {
+        let config = read(secret).map_err(|source| PullSecretError { name: id.name.clone(), source })?;
+        if let Some(config) = config {
             keyring.add(Some(&id), config);
         }
     }
@@ -67,7 +76,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Returns the usernames that are tried for the image `r.io/a` with this Secret, and its name.
-    fn check_lookup(kind: &str, key: &str, value: &Value) -> Result<Vec<(String, String)>, String> {
+    fn check_lookup(kind: &str, key: &str, value: &Value) -> Result<Vec<(String, String)>, PullSecretError> {
         let data = STANDARD.encode(value.to_string());
         let secret =
             json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "type": kind, "data": {key: data}});
@@ -93,6 +102,7 @@ mod tests {
     #[test]
     fn invalid_pull_secret_is_named() {
         let error = check_lookup("kubernetes.io/dockercfg", ".dockercfg", &json!({"r.io": {"auth": "x"}})).unwrap_err();
+        let error = error.to_string();
         assert!(error.starts_with("image pull secret \"s\": unable to decode auth field"), "{error}");
     }
 }

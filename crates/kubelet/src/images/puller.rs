@@ -4,12 +4,26 @@ use super::keyring::Credential;
 use crate::{clock::Clock, config::ImagesConfiguration};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use runtime::{ImageSpec, Runtime};
+use runtime::{ImageSpec, Runtime, RuntimeError};
 use std::time::Duration;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{AcquireError, Semaphore},
+    time::Instant,
+};
 
-/// Upstream's message when the rate exceeds `registryPullQPS` and `registryBurst`.
-const QPS_EXCEEDED: &str = "pull QPS exceeded";
+/// Failure to pull an image.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PullError {
+    /// The queue of pulls is closed.
+    #[error(transparent)]
+    Closed(#[from] AcquireError),
+    /// The rate exceeds `registryPullQPS` and `registryBurst`, with upstream's message.
+    #[error("pull QPS exceeded")]
+    QpsExceeded,
+    /// The runtime failed with each of the credentials.
+    #[error("{}", aggregate(.0))]
+    Attempts(Vec<RuntimeError>),
+}
 
 pub(crate) struct Puller {
     permits: Semaphore,
@@ -45,14 +59,14 @@ impl Puller {
         runtime: &dyn Runtime,
         image: ImageSpec<'_>,
         credentials: &[Credential],
-    ) -> Result<PullResult, String> {
+    ) -> Result<PullResult, PullError> {
         let requested_at = Instant::now();
-        let _permit = self.permits.acquire().await.map_err(|e| e.to_string())?;
+        let _permit = self.permits.acquire().await?;
         if self.bucket.as_ref().is_some_and(|bucket| !bucket.lock().take(self.clock.now())) {
-            return Err(QPS_EXCEEDED.to_owned());
+            return Err(PullError::QpsExceeded);
         }
         let started = Instant::now();
-        let mut errors: Vec<String> = Vec::new();
+        let mut errors = Vec::new();
         let attempts = credentials.iter().map(Some).chain(credentials.is_empty().then_some(None));
         for credential in attempts {
             match runtime.pull_image(image, credential.map(Credential::auth).as_ref()).await {
@@ -60,16 +74,17 @@ impl Puller {
                     let (took, took_with_wait) = (started.elapsed(), requested_at.elapsed());
                     return Ok(PullResult { image_ref, took, took_with_wait, credential: credential.cloned() });
                 }
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => errors.push(error),
             }
         }
-        Err(aggregate(errors))
+        Err(PullError::Attempts(errors))
     }
 }
 
 /// Joins distinct errors as Go's aggregated errors.
-fn aggregate(mut errors: Vec<String>) -> String {
+fn aggregate(errors: &[RuntimeError]) -> String {
     let mut seen = std::collections::HashSet::new();
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     errors.retain(|error| seen.insert(error.clone()));
     if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) }
 }
@@ -125,7 +140,8 @@ mod tests {
 
     #[test]
     fn errors_are_deduplicated_and_joined() {
-        let joined = |errors: &[&str]| aggregate(errors.iter().map(|e| (*e).to_owned()).collect());
+        let joined =
+            |errors: &[&str]| aggregate(&Vec::from_iter(errors.iter().map(|e| RuntimeError::Failed((*e).to_owned()))));
         assert_eq!(joined(&["a"]), "a");
         assert_eq!(joined(&["a", "a"]), "a");
         assert_eq!(joined(&["a", "b", "a"]), "[a, b]");

@@ -3,7 +3,23 @@
 /// Default registry.
 const DEFAULT_DOMAIN: &str = "docker.io";
 const MAX_REPOSITORY_LENGTH: usize = 255;
-const INVALID: &str = "invalid reference format";
+
+/// Invalid image reference, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferenceError {
+    /// 64 hexadecimal digits, which could be an image ID.
+    #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
+    Hexadecimal(String),
+    /// Upper-case letters in the repository name.
+    #[error("invalid reference format: repository name ({0}) must be lowercase")]
+    Uppercase(String),
+    /// Other violation of the grammar.
+    #[error("invalid reference format")]
+    InvalidFormat,
+    /// Repository name above the maximum length.
+    #[error("repository name must not be more than {} characters", MAX_REPOSITORY_LENGTH)]
+    TooLong,
+}
 
 /// Parsed image reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,16 +37,16 @@ impl Reference {
     ///
     /// # Errors
     /// Fails with upstream's message.
-    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+    pub(crate) fn parse(name: &str) -> Result<Self, ReferenceError> {
         let is_hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
         if name.len() == 64 && name.bytes().all(is_hex) {
-            return Err(format!("invalid repository name ({name}), cannot specify 64-byte hexadecimal strings"));
+            return Err(ReferenceError::Hexadecimal(name.to_owned()));
         }
         let (domain, rest) = split_domain(name);
         let path = &rest[..rest.find([':', '@']).unwrap_or(rest.len())];
         let library = if domain == DEFAULT_DOMAIN && !path.contains('/') { "library/" } else { "" };
         if path.bytes().any(|b| b.is_ascii_uppercase()) {
-            return Err(format!("invalid reference format: repository name ({library}{path}) must be lowercase"));
+            return Err(ReferenceError::Uppercase(format!("{library}{path}")));
         }
         let (tagged, digest) = rest.split_once('@').map_or((rest, None), |(tagged, digest)| (tagged, Some(digest)));
         let tag = tagged.split_once(':').map(|(_, tag)| tag);
@@ -39,11 +55,11 @@ impl Reference {
             && tag.is_none_or(is_tag)
             && digest.is_none_or(is_digest);
         if !valid {
-            return Err(INVALID.to_owned());
+            return Err(ReferenceError::InvalidFormat);
         }
         let repository = format!("{domain}/{library}{path}");
         if repository.len() > MAX_REPOSITORY_LENGTH {
-            return Err(format!("repository name must not be more than {MAX_REPOSITORY_LENGTH} characters"));
+            return Err(ReferenceError::TooLong);
         }
         let (canonical, is_untagged) = match (tag, digest) {
             (_, Some(digest)) => (format!("{repository}@{digest}"), false),
@@ -159,7 +175,7 @@ mod tests {
             ),
             (&format!("a/{}", "b".repeat(300)), "repository name must not be more than 255 characters"),
         ] {
-            assert_eq!(Reference::parse(name).unwrap_err(), why);
+            assert_eq!(Reference::parse(name).unwrap_err().to_string(), why);
         }
         for name in [
             "",
@@ -181,7 +197,7 @@ mod tests {
             "a@sha256:00",
             "a@md5:0123456789abcdef0123456789abcdef",
         ] {
-            assert_eq!(Reference::parse(name).unwrap_err(), "invalid reference format", "{name:?}");
+            assert_eq!(Reference::parse(name).unwrap_err().to_string(), "invalid reference format", "{name:?}");
         }
     }
 }

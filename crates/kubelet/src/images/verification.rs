@@ -1,6 +1,6 @@
 //! Policy for verification of image pull credentials (`imagePullCredentialsVerificationPolicy`).
 
-use super::reference::Reference;
+use super::reference::{Reference, ReferenceError};
 
 /// Verification policy (upstream's `image_pull_policies.go`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,25 +24,67 @@ pub(crate) enum AllowlistPattern {
     Prefix(String),
 }
 
+/// Invalid verification policy.
+#[derive(Debug, thiserror::Error)]
+pub enum VerificationPolicyError {
+    /// Unknown policy.
+    #[error("unknown image pull credential verification policy: {0}")]
+    Unknown(String),
+    /// Allowlist with another policy.
+    #[error(
+        "preloadedImagesVerificationAllowlist can only be set with NeverVerifyAllowlistedImages, not with {policy}"
+    )]
+    UnusedAllowlist {
+        /// The policy.
+        policy: String,
+    },
+    /// Invalid pattern in the allowlist.
+    #[error(transparent)]
+    Pattern(#[from] AllowlistPatternError),
+}
+
+/// Invalid allowlist pattern, with upstream's message (`getAllowlistImagePattern`).
+#[derive(Debug, thiserror::Error)]
+pub enum AllowlistPatternError {
+    /// Leading or trailing spaces.
+    #[error("leading/trailing spaces are not allowed: {0}")]
+    Spaces(String),
+    /// Empty pattern.
+    #[error("the supplied pattern is too short: {0}")]
+    TooShort(String),
+    /// Wildcard that is not the last component.
+    #[error("not a valid wildcard pattern, only patterns ending with '/*' are allowed: {0}")]
+    Wildcard(String),
+    /// Wildcard without a registry.
+    #[error("at least registry hostname is required")]
+    NoRegistry,
+    /// Invalid image reference.
+    #[error("failed to parse as an image name: {0}")]
+    Reference(#[from] ReferenceError),
+    /// Image reference with tag or digest.
+    #[error("neither tag nor digest is accepted in an image reference: {0}")]
+    TagOrDigest(String),
+}
+
 impl VerificationPolicy {
     /// Parses a policy and its allowlist.
     ///
     /// # Errors
     /// Fails for an invalid policy or pattern.
-    pub(crate) fn parse(policy: &str, allowlist: &[String]) -> Result<Self, String> {
+    pub(crate) fn parse(policy: &str, allowlist: &[String]) -> Result<Self, VerificationPolicyError> {
         let verification = match policy {
             "NeverVerify" => Self::Never,
             "NeverVerifyPreloadedImages" => Self::NotPreloaded,
             "AlwaysVerify" => Self::Always,
             "NeverVerifyAllowlistedImages" => {
-                let patterns: Result<_, String> = allowlist.iter().map(|p| AllowlistPattern::parse(p)).collect();
+                let patterns: Result<_, AllowlistPatternError> =
+                    allowlist.iter().map(|p| AllowlistPattern::parse(p)).collect();
                 return Ok(Self::NotAllowlisted(patterns?));
             }
-            _ => return Err(format!("unknown image pull credential verification policy: {policy}")),
+            _ => return Err(VerificationPolicyError::Unknown(policy.to_owned())),
         };
         if !allowlist.is_empty() {
-            let only = "preloadedImagesVerificationAllowlist can only be set with NeverVerifyAllowlistedImages";
-            return Err(format!("{only}, not with {policy}"));
+            return Err(VerificationPolicyError::UnusedAllowlist { policy: policy.to_owned() });
         }
         Ok(verification)
     }
@@ -59,31 +101,30 @@ impl VerificationPolicy {
 }
 
 impl AllowlistPattern {
-    /// Parses a pattern; fails with upstream's message (`getAllowlistImagePattern`).
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, AllowlistPatternError> {
         if text != text.trim() {
-            return Err(format!("leading/trailing spaces are not allowed: {text}"));
+            return Err(AllowlistPatternError::Spaces(text.to_owned()));
         }
         let (path, wildcard) = match text.strip_suffix("/*") {
             Some(path) => (path, true),
             None => (text, false),
         };
         if path.is_empty() && !wildcard {
-            return Err(format!("the supplied pattern is too short: {text}"));
+            return Err(AllowlistPatternError::TooShort(text.to_owned()));
         }
         if path.contains('*') {
-            return Err(format!("not a valid wildcard pattern, only patterns ending with '/*' are allowed: {text}"));
+            return Err(AllowlistPatternError::Wildcard(text.to_owned()));
         }
         if wildcard {
             return if path.is_empty() {
-                Err("at least registry hostname is required".to_owned())
+                Err(AllowlistPatternError::NoRegistry)
             } else {
                 Ok(Self::Prefix(format!("{path}/")))
             };
         }
-        let reference = Reference::parse(text).map_err(|e| format!("failed to parse as an image name: {e}"))?;
+        let reference = Reference::parse(text)?;
         if reference.repository != text {
-            return Err(format!("neither tag nor digest is accepted in an image reference: {text}"));
+            return Err(AllowlistPatternError::TagOrDigest(text.to_owned()));
         }
         Ok(Self::Exact(text.to_owned()))
     }
@@ -100,7 +141,7 @@ impl AllowlistPattern {
 mod tests {
     use super::*;
 
-    fn parse(policy: &str, allowlist: &[&str]) -> Result<VerificationPolicy, String> {
+    fn parse(policy: &str, allowlist: &[&str]) -> Result<VerificationPolicy, VerificationPolicyError> {
         VerificationPolicy::parse(policy, &allowlist.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
     }
 
@@ -134,7 +175,7 @@ mod tests {
             ("NeverVerifyAllowlistedImages", "a.io/B", "failed to parse as an image name"),
             ("NeverVerifyAllowlistedImages", "a.io/b:1", "neither tag nor digest is accepted"),
         ] {
-            let error = parse(policy, &[pattern]).unwrap_err();
+            let error = parse(policy, &[pattern]).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -1,12 +1,17 @@
 //! `httpGet` of probes and lifecycle hooks: one GET over HTTP or HTTPS on a new connection.
 
 use super::{
-    MAX_OUTPUT, USER_AGENT_VERSION, go_http_errors, resolve_port, tcp, tls, truncated_output, url, with_deadline,
+    MAX_OUTPUT, PortError, USER_AGENT_VERSION, go_http_errors, resolve_port, tcp, tls, truncated_output,
+    url::{self, UrlError},
+    with_deadline,
     write_first::{ResponseHead, WriteFirst},
 };
 use bytes::Bytes;
 use fluent_uri::Uri;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{self, InvalidHeaderValue},
+};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
     body::Incoming,
@@ -37,6 +42,32 @@ pub(crate) enum GetError {
     PlainHttp { url: String },
 }
 
+/// Invalid `httpGet`: no request is sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidGetError {
+    #[error("the Pod has no address")]
+    NoAddress,
+    #[error(transparent)]
+    Port(#[from] PortError),
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error("net/http: invalid header field name for {0:?}")]
+    HeaderName(String),
+    #[error("net/http: invalid header field value for {0:?}")]
+    HeaderValue(String),
+    #[error(transparent)]
+    UserAgent(InvalidHeaderValue),
+}
+
+/// The body of a response is incomplete.
+#[derive(Debug, thiserror::Error)]
+enum BodyError {
+    #[error("context deadline exceeded (Client.Timeout or context cancellation while reading body)")]
+    Timeout,
+    #[error("{}", go_error_text(.0))]
+    Read(#[source] hyper::Error),
+}
+
 /// GET request of a probe or a hook.
 #[derive(Debug, Clone)]
 pub(crate) struct Get {
@@ -63,7 +94,7 @@ pub(crate) async fn probe(
     let deadline = Some(Instant::now() + limit);
     let get = match Get::new(action, container, ip, "kube-probe") {
         Ok(get) => get,
-        Err(why) => return ProbeOutcome::Unknown(why),
+        Err(error) => return ProbeOutcome::Unknown(error.to_string()),
     };
     let answer = match get.send(deadline).await {
         Ok(answer) => answer,
@@ -71,7 +102,7 @@ pub(crate) async fn probe(
     };
     let status = answer.response.status();
     match answer.body(deadline).await {
-        Err(why) => ProbeOutcome::Unknown(why),
+        Err(error) => ProbeOutcome::Unknown(error.to_string()),
         Ok(_) if status.is_success() => ProbeOutcome::Success,
         Ok(body) if status.is_redirection() => {
             ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {}", truncated_output(&body)))
@@ -83,28 +114,27 @@ pub(crate) async fn probe(
 
 impl Get {
     /// Builds the request of an `httpGet`, to the Pod's IP by default; `agent` is the product name in `User-Agent`.
-    ///
-    /// # Errors
-    /// If the port, the URL or a header is invalid.
     pub(crate) fn new(
         action: &HTTPGetAction,
         container: &Container,
         ip: Option<IpAddr>,
         agent: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidGetError> {
         let own = action.host.clone().filter(|h| !h.is_empty());
-        let host = own.or_else(|| ip.map(|ip| ip.to_string())).ok_or("the Pod has no address")?;
+        let host = own.or_else(|| ip.map(|ip| ip.to_string())).ok_or(InvalidGetError::NoAddress)?;
         let port = resolve_port(&action.port, container)?;
         let scheme = action.scheme.as_deref().unwrap_or("http").to_ascii_lowercase();
         let uri = url::build(&scheme, &host, port, action.path.as_deref().unwrap_or_default())?;
         let mut headers = HeaderMap::new();
         for given in action.http_headers.iter().flatten() {
-            let wrong = |what| format!("net/http: invalid header field {what} for {:?}", given.name);
-            let name = HeaderName::from_bytes(given.name.as_bytes()).map_err(|_| wrong("name"))?;
-            let value = HeaderValue::from_bytes(given.value.as_bytes()).map_err(|_| wrong("value"))?;
+            let name = HeaderName::from_bytes(given.name.as_bytes());
+            let name = name.map_err(|_| InvalidGetError::HeaderName(given.name.clone()))?;
+            let value = HeaderValue::from_bytes(given.value.as_bytes());
+            let value = value.map_err(|_| InvalidGetError::HeaderValue(given.name.clone()))?;
             headers.append(name, value);
         }
-        let agent = HeaderValue::from_str(&format!("{agent}/{USER_AGENT_VERSION}")).map_err(|e| e.to_string())?;
+        let agent = HeaderValue::from_str(&format!("{agent}/{USER_AGENT_VERSION}"));
+        let agent = agent.map_err(InvalidGetError::UserAgent)?;
         headers.entry(header::USER_AGENT).or_insert(agent);
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         // An empty value removes the default header.
@@ -165,7 +195,7 @@ impl Get {
         let waiting = "(Client.Timeout exceeded while awaiting headers)";
         let dialled = with_deadline(deadline, tcp::dial(&host, port)).await;
         let tcp = dialled.map_err(|_| self.failed(format!("{} {waiting}", tcp::timeout_error(&host, port))))?;
-        let tcp = tcp.map_err(|why| self.failed(why))?;
+        let tcp = tcp.map_err(|error| self.failed(error.to_string()))?;
         let exchange = Box::pin(async {
             match self.uri.scheme().as_str() {
                 "http" => self.exchange_on(tcp, false).await,
@@ -240,7 +270,7 @@ impl GetResponse {
             StatusCode::PERMANENT_REDIRECT,
         ];
         let location = self.location().filter(|_| redirects.contains(&self.response.status()));
-        let failed = |why| GetError::Send { url: here.as_str().to_owned(), why };
+        let failed = |error: UrlError| GetError::Send { url: here.as_str().to_owned(), why: error.to_string() };
         location.map(|location| url::resolve(here, &location)).transpose().map_err(failed)
     }
 
@@ -255,16 +285,15 @@ impl GetResponse {
     }
 
     /// Reads the first [`MAX_OUTPUT`] bytes of the body.
-    async fn body(mut self, deadline: Option<Instant>) -> Result<Vec<u8>, String> {
+    async fn body(mut self, deadline: Option<Instant>) -> Result<Vec<u8>, BodyError> {
         let mut body = Vec::new();
         while body.len() < MAX_OUTPUT {
-            let frame = with_deadline(deadline, self.response.body_mut().frame()).await.map_err(|_| {
-                "context deadline exceeded (Client.Timeout or context cancellation while reading body)".to_owned()
-            })?;
+            let frame = with_deadline(deadline, self.response.body_mut().frame()).await;
+            let frame = frame.map_err(|_| BodyError::Timeout)?;
             match frame {
                 None => break,
                 Some(Ok(frame)) => body.extend(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return Err(go_error_text(&error)),
+                Some(Err(error)) => return Err(BodyError::Read(error)),
             }
         }
         Ok(body)

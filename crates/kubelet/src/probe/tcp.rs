@@ -1,6 +1,7 @@
 //! `tcpSocket` probes: open a TCP connection.
 
 use super::join_host_port;
+use crate::os_error;
 use lifecycle::ProbeOutcome;
 use nix::errno::Errno;
 use std::{io, time::Duration};
@@ -10,20 +11,26 @@ use tokio::{net::TcpStream, time::timeout};
 pub(crate) async fn probe(host: &str, port: u16, limit: Duration) -> ProbeOutcome {
     match timeout(limit, dial(host, port)).await {
         Ok(Ok(_)) => ProbeOutcome::Success,
-        Ok(Err(why)) => ProbeOutcome::Failure(why),
+        Ok(Err(error)) => ProbeOutcome::Failure(error.to_string()),
         Err(_) => ProbeOutcome::Failure(timeout_error(host, port)),
     }
 }
 
+/// Failure to connect, with Go's error message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    #[error("dial tcp {address}: connect: {}", os_error::message(.source))]
+    Connect { address: String, source: io::Error },
+    #[error("dial tcp: lookup {host}: {source}")]
+    Lookup { host: String, source: io::Error },
+}
+
 /// Opens a connection.
-///
-/// # Errors
-/// Go's error message.
-pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
-    TcpStream::connect((host, port)).await.map_err(|error| match os_error_text(&error) {
-        Some(words) => format!("dial tcp {}: connect: {words}", join_host_port(host, port)),
+pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    TcpStream::connect((host, port)).await.map_err(|source| match source.raw_os_error() {
+        Some(_) => DialError::Connect { address: join_host_port(host, port), source },
         // Only errors of the resolver have no OS error code.
-        None => format!("dial tcp: lookup {host}: {error}"),
+        None => DialError::Lookup { host: host.to_owned(), source },
     })
 }
 

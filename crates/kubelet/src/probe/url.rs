@@ -1,29 +1,35 @@
 //! URLs from user input, encoded as Go's `net/url` encodes them.
 
 use super::join_host_port;
-use fluent_uri::{Uri, UriRef};
+use fluent_uri::{ParseError, Uri, UriRef, resolve::ResolveError};
 use std::fmt::Write;
 
+/// Invalid URL.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UrlError {
+    /// The host is invalid.
+    #[error("parse {url:?}: {source}")]
+    Parse { url: String, source: ParseError },
+    #[error("failed to parse Location header {location:?}: {source}")]
+    Location { location: String, source: ParseError },
+    #[error("failed to parse Location header {location:?}: {source}")]
+    Resolve { location: String, source: ResolveError },
+}
+
 /// Builds the URL of an `httpGet`. The path may have a query, and may lack the leading slash.
-///
-/// # Errors
-/// If the host is invalid.
-pub(super) fn build(scheme: &str, host: &str, port: u16, path: &str) -> Result<Uri<String>, String> {
+pub(super) fn build(scheme: &str, host: &str, port: u16, path: &str) -> Result<Uri<String>, UrlError> {
     let path = path.split('#').next().unwrap_or_default();
     let path = percent_encode(path.strip_prefix('/').unwrap_or(path), |c| matches!(c, '[' | ']'));
     let text = format!("{scheme}://{}/{path}", join_host_port(host, port));
-    Uri::parse(text).map_err(|(error, text)| format!("parse {text:?}: {error}"))
+    Uri::parse(text).map_err(|(source, url)| UrlError::Parse { url, source })
 }
 
 /// Resolves a `Location` header against the request's URL.
-///
-/// # Errors
-/// If the header is not a valid reference.
-pub(super) fn resolve(here: &Uri<String>, location: &str) -> Result<Uri<String>, String> {
+pub(super) fn resolve(here: &Uri<String>, location: &str) -> Result<Uri<String>, UrlError> {
     let location = percent_encode(location, |_| false);
-    let failed = |error: &dyn std::fmt::Display| format!("failed to parse Location header {location:?}: {error}");
-    let reference = UriRef::parse(location.as_str()).map_err(|e| failed(&e))?;
-    reference.resolve_against(here).map_err(|e| failed(&e))
+    let reference =
+        UriRef::parse(location.as_str()).map_err(|source| UrlError::Location { location: location.clone(), source })?;
+    reference.resolve_against(here).map_err(|source| UrlError::Resolve { location: location.clone(), source })
 }
 
 /// Returns the host in lower case, an IPv6 address without brackets.

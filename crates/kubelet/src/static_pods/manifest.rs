@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -18,6 +19,30 @@ use std::{
 
 /// Applies the API server's defaults and validation to a Pod.
 pub type PodDefaulter = fn(&mut Value, &FeatureGates) -> Result<(), String>;
+
+/// Invalid manifest, with upstream's message where it has one.
+#[derive(Debug, thiserror::Error)]
+enum ManifestError {
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    #[error("couldn't parse as pod: {0}")]
+    Syntax(#[source] Box<serde_saphyr::Error>),
+    #[error("couldn't parse as pod: it is of kind {kind} and version {api_version}")]
+    Kind { kind: Value, api_version: Value },
+    #[error("invalid pod: name is needed for the pod")]
+    NoName,
+    /// Rejected by [`PodDefaulter`].
+    #[error("invalid pod: {0}")]
+    Invalid(#[source] Box<dyn Error + Send + Sync>),
+    #[error("couldn't parse as pod: {0}")]
+    Decode(#[source] serde_json::Error),
+    #[error("error checking pod for API references: {0}")]
+    CheckReferences(#[source] Box<dyn Error + Send + Sync>),
+    #[error("static pods may not reference {0}")]
+    ApiReference(&'static str),
+    #[error("another manifest has a Pod {0}")]
+    DuplicateName(String),
+}
 
 /// Rules to convert a manifest into a Pod of this node.
 pub(crate) struct Rules {
@@ -54,18 +79,18 @@ impl Manifests {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub(super) fn read(&mut self, path: &Path, rules: &Rules) -> Result<Vec<Arc<ApiPod>>, String> {
-        let files = files(path).map_err(|e| e.to_string())?;
+    pub(super) fn read(&mut self, path: &Path, rules: &Rules) -> io::Result<Vec<Arc<ApiPod>>> {
+        let files = files(path)?;
         self.good.retain(|file, _| files.contains(file));
         self.logged_errors.retain(|file, _| files.contains(file));
         for file in &files {
-            let read = crate::host_file::read_text(file).map_err(|e| e.to_string());
+            let read = crate::host_file::read_text(file).map_err(ManifestError::from);
             match read.and_then(|text| parse(&text, file, rules)) {
                 Ok(pod) => {
                     self.logged_errors.remove(file);
                     self.good.insert(file.clone(), Arc::new(pod));
                 }
-                Err(error) => self.log_error_once(file, error),
+                Err(error) => self.log_error_once(file, &error),
             }
         }
         Ok(self.deduplicate_names(&rules.existing))
@@ -81,15 +106,16 @@ impl Manifests {
         all.retain(|(file, pod)| {
             let is_first = names.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             if !is_first {
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                self.log_error_once(file, format!("another manifest has a Pod {name}"));
+                let name = pod.metadata.name.clone().unwrap_or_default();
+                self.log_error_once(file, &ManifestError::DuplicateName(name));
             }
             is_first
         });
         all.into_iter().map(|(_, pod)| pod).collect()
     }
 
-    fn log_error_once(&mut self, file: &Path, error: String) {
+    fn log_error_once(&mut self, file: &Path, error: &ManifestError) {
+        let error = error.to_string();
         if self.logged_errors.get(file) != Some(&error) {
             tracing::error!(%error, file = %file.display(), "failed to load a static Pod manifest");
             self.logged_errors.insert(file.to_owned(), error);
@@ -117,30 +143,27 @@ fn files(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(files)
 }
 
-fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, String> {
+fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, ManifestError> {
     // Like upstream, only the first document is used.
     let mut reader = text.as_bytes();
     let first = serde_saphyr::read(&mut reader).next().unwrap_or(Ok(Value::Null));
-    let mut object = first.map_err(|e| format!("couldn't parse as pod: {e}"))?;
+    let mut object = first.map_err(|error| ManifestError::Syntax(Box::new(error)))?;
     if object["kind"] != "Pod" || object["apiVersion"] != "v1" {
-        return Err(format!(
-            "couldn't parse as pod: it is of kind {} and version {}",
-            object["kind"], object["apiVersion"]
-        ));
+        return Err(ManifestError::Kind { kind: object["kind"].clone(), api_version: object["apiVersion"].clone() });
     }
     let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
     if name.is_empty() {
-        return Err("invalid pod: name is needed for the pod".to_owned());
+        return Err(ManifestError::NoName);
     }
     apply_defaults(&mut object, &name, file, rules);
-    (rules.check)(&mut object, &rules.gates).map_err(|e| format!("invalid pod: {e}"))?;
-    let pod: ApiPod = serde_json::from_value(object).map_err(|e| format!("couldn't parse as pod: {e}"))?;
+    (rules.check)(&mut object, &rules.gates).map_err(|error| ManifestError::Invalid(error.into()))?;
+    let pod: ApiPod = serde_json::from_value(object).map_err(ManifestError::Decode)?;
     if rules.gates.enabled(Gate::PreventStaticPodAPIReferences)
         && let Some(spec) = &pod.spec
     {
         let reference = static_pod::api_reference(spec);
-        if let Some(what) = reference.map_err(|e| format!("error checking pod for API references: {e}"))? {
-            return Err(format!("static pods may not reference {what}"));
+        if let Some(what) = reference.map_err(|error| ManifestError::CheckReferences(error.into()))? {
+            return Err(ManifestError::ApiReference(what));
         }
     }
     Ok(pod)
@@ -262,7 +285,7 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, gates: &str, expected: Option<&str>) {
-        let got = parse(text, Path::new("/m/f"), &rules(gates)).err();
+        let got = parse(text, Path::new("/m/f"), &rules(gates)).err().map(|e| e.to_string());
         let matches = match (&got, expected) {
             (Some(got), Some(expected)) => got.contains(expected),
             (None, None) => true,

@@ -7,7 +7,10 @@ use super::{
     payload::{FileProjection, Payload},
     set_group,
 };
-use crate::{os_error, untrusted_file};
+use crate::{
+    os_error::{self, PathError},
+    untrusted_file,
+};
 use std::{
     collections::BTreeSet,
     ffi::OsString,
@@ -18,12 +21,14 @@ use std::{
 
 const DATA: &str = "..data";
 
+/// Failure to write the files of a volume, with the call, the path within the volume, and the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", os_error::message(.0))]
+pub(super) struct WriteError(#[source] io::Error);
+
 /// Writes exactly these files to an existing directory, unless they are up to date.
-///
-/// # Errors
-/// Fails with the call, the path within the volume, and the cause.
-pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result<(), String> {
-    write_files(dir, payload, group).map_err(|error| os_error::message(&error))
+pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result<(), WriteError> {
+    write_files(dir, payload, group).map_err(WriteError)
 }
 
 fn write_files(dir: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
@@ -81,12 +86,12 @@ fn write_version(version: &Path, payload: &Payload, group: Option<u32>) -> io::R
                 io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
                 _ => error,
             };
-            made.map_err(|error| os_error::with_path("mkdir", path.parent().unwrap_or(path), &parent_error(error)))?;
+            made.map_err(|error| PathError::new("mkdir", path.parent().unwrap_or(path), parent_error(error)))?;
         }
         let mut open = fs::OpenOptions::new();
         let out = open.write(true).create_new(true).mode(0o600).open(&target);
-        let mut out = out.map_err(|error| os_error::with_path("open", path, &error))?;
-        io::Write::write_all(&mut out, &file.content).map_err(|error| os_error::with_path("write", path, &error))?;
+        let mut out = out.map_err(|error| PathError::new("open", path, error))?;
+        io::Write::write_all(&mut out, &file.content).map_err(|error| PathError::new("write", path, error))?;
         let mode = mode(file, group);
         std::os::unix::fs::chown(&target, file.owner, None)?;
         set_group(&target, group)?;
@@ -271,7 +276,7 @@ mod tests {
     fn overlapping_paths_fail_with_path_and_cause() {
         let dir = tempfile::tempdir().unwrap();
         let error = write(dir.path(), &payload(&[("q/r", "a"), ("q/r/s", "b")]), None).unwrap_err();
-        assert_eq!(error, "mkdir q/r: not a directory");
+        assert_eq!(error.to_string(), "mkdir q/r: not a directory");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the failed version is removed");
     }
 }

@@ -4,7 +4,13 @@
 //! A `hostPath` volume is a symbolic link in the Pod's directory, a `local` volume is bind-mounted there. A mounted volume is
 //! found there after a restart, without the API, and independent of the claim's current state.
 
-use super::{host_path::HostPath, local::LocalVolume, ownership::VolumeOwnership, removal, set_up_error};
+use super::{
+    host_path::HostPath,
+    local::LocalVolume,
+    mount_error::{MountError, SetUpError},
+    ownership::VolumeOwnership,
+    removal,
+};
 use crate::{Shared, deadline::within_deadline, pods::spec};
 use api::persistent_volume_claim::NON_SOURCE_FIELDS;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, Volume};
@@ -12,7 +18,8 @@ use kube::Api;
 use lifecycle::Pod;
 use serde_json::{Value, json};
 use std::{
-    fs, io,
+    error::Error,
+    fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
@@ -32,6 +39,41 @@ pub(crate) fn is_bind_mounted(dir: &Path) -> bool {
     removal::is_mount_point(dir)
 }
 
+/// Failure to find the PersistentVolume of a claim, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    #[error("error processing PVC {claim}: {source}")]
+    Process { claim: String, source: Box<BindingError> },
+    /// The claim of an ephemeral volume belongs to another object.
+    #[error("{0}")]
+    NotOwned(#[source] Box<dyn Error + Send + Sync>),
+    #[error("volume {volume} has volumeMode {mode}, but is specified in volumeMounts")]
+    Mounted { volume: String, mode: String },
+    #[error("volume {volume} has volumeMode {mode}, but is specified in volumeDevices")]
+    UsedAsDevice { volume: String, mode: String },
+    #[error("volumes of mode {0} are not supported yet")]
+    UnsupportedMode(String),
+}
+
+/// Cause of [`ClaimError::Process`].
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BindingError {
+    #[error("failed to fetch PVC from API server: {}", api_message(.0))]
+    FetchClaim(#[source] kube::Error),
+    #[error("failed to fetch PV {volume} from API server: {}", api_message(.source))]
+    FetchVolume { volume: String, source: kube::Error },
+    #[error("PVC is being deleted")]
+    Deleted,
+    #[error("PVC is not bound")]
+    NotBound,
+    #[error("PVC has empty pvc.Spec.VolumeName")]
+    NoVolumeName,
+    #[error("found PV object {0} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim")]
+    NoClaimRef(String),
+    #[error("found PV object {volume} but its pv.Spec.ClaimRef.UID {known} does not point to claim.UID {own}")]
+    OtherClaim { volume: String, known: String, own: String },
+}
+
 /// PersistentVolume of a Pod's claim.
 pub(super) struct ClaimVolume {
     /// Name of the PersistentVolume.
@@ -46,29 +88,24 @@ enum Source {
 
 impl ClaimVolume {
     /// Mounts it at the Pod's directory `dir`; `pods` is the directory of all Pods.
-    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), String> {
+    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), MountError> {
         let done = match &self.source {
-            Source::HostPath(host) => host.check().and_then(|()| link(host.path(), dir)),
+            Source::HostPath(host) => host.check().map_err(SetUpError::from).and_then(|()| link(host.path(), dir)),
             Source::Local(local) => {
-                let step = "MountVolume.NewMounter initialization";
-                local.check().map_err(|e| step_error(step, &self.volume, &e))?;
-                local.set_up(dir, ownership, pods)
+                local.check().map_err(|source| MountError::NewMounter { volume: self.volume.clone(), source })?;
+                local.set_up(dir, ownership, pods).map_err(SetUpError::from)
             }
         };
-        done.map_err(|e| set_up_error(&self.volume, &e))
+        done.map_err(|error| MountError::set_up(&self.volume, error))
     }
 }
 
-fn link(path: &Path, dir: &Path) -> Result<(), String> {
+fn link(path: &Path, dir: &Path) -> Result<(), SetUpError> {
     let make = || {
         dir.parent().map_or(Ok(()), fs::create_dir_all)?;
         symlink(path, dir)
     };
-    make().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
-}
-
-fn step_error(step: &str, volume: &str, error: &str) -> String {
-    format!("{step} failed for volume {volume:?} : {error}")
+    make().map_err(|source| SetUpError::Link { path: dir.to_owned(), source })
 }
 
 /// Finds the PersistentVolume of a Pod's claim; `None` if it is already mounted.
@@ -80,7 +117,7 @@ pub(super) async fn prepare(
     pod: &Pod,
     volume: &Volume,
     claim: &str,
-) -> Result<Option<ClaimVolume>, String> {
+) -> Result<Option<ClaimVolume>, MountError> {
     if mounted_path(&shared.paths.volume(pod.uid(), &volume.name)).is_some() {
         return Ok(None);
     }
@@ -88,18 +125,13 @@ pub(super) async fn prepare(
         check_mode(&found, pod, &volume.name)?;
         Ok(found)
     });
-    let found = found.map_err(|e| {
-        let name = &volume.name;
-        let lists = format!("unmounted volumes=[{name}], unattached volumes=[], failed to process volumes=[{name}]");
-        format!("Unable to attach or mount volumes: {lists}: {e}")
-    })?;
+    let found = found.map_err(|source| MountError::Claim { volume: volume.name.clone(), source })?;
     let name = found.metadata.name.clone().unwrap_or_default();
     if !matches_this_node(shared, &found).await {
-        return Err(step_error("MountVolume.NodeAffinity check", &name, "no matching NodeSelectorTerms"));
+        return Err(MountError::NodeAffinity { volume: name });
     }
     if is_read_write_once_pod(&found) && is_used_by_another(shared, pod, claim) {
-        let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-        return Err(set_up_error(&name, why));
+        return Err(MountError::set_up(&name, SetUpError::InUse));
     }
     let readonly = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
     let source = source(&name, &found.spec.unwrap_or_default(), readonly)?;
@@ -107,22 +139,26 @@ pub(super) async fn prepare(
 }
 
 /// Returns the PersistentVolume that the claim is bound to.
-async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) -> Result<PersistentVolume, String> {
-    let failed = |error: String| format!("error processing PVC {}/{name}: {error}", pod.namespace());
+async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) -> Result<PersistentVolume, ClaimError> {
+    let failed = |cause: BindingError| ClaimError::Process {
+        claim: format!("{}/{name}", pod.namespace()),
+        source: Box::new(cause),
+    };
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(shared.client.clone(), pod.namespace());
     let claim = within_deadline(claims.get(name)).await;
-    let claim = claim.map_err(|e| failed(format!("failed to fetch PVC from API server: {}", api_message(e))))?;
-    let of = bound_volume_name(&claim).map_err(|e| failed(e.to_owned()))?;
+    let claim = claim.map_err(|error| failed(BindingError::FetchClaim(error)))?;
+    let of = bound_volume_name(&claim).map_err(failed)?;
     if volume.ephemeral.is_some() {
-        api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object())?;
+        api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object())
+            .map_err(|error| ClaimError::NotOwned(error.into()))?;
     }
     let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(of)).await;
-    let found = found.map_err(|e| failed(format!("failed to fetch PV {of} from API server: {}", api_message(e))))?;
+    let found = found.map_err(|source| failed(BindingError::FetchVolume { volume: of.to_owned(), source }))?;
     check_bound(&found, &claim).map_err(failed)?;
     Ok(found)
 }
 
-fn api_message(error: kube::Error) -> String {
+fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
@@ -130,45 +166,40 @@ fn api_message(error: kube::Error) -> String {
 }
 
 /// Returns the name of the bound volume, unless the claim is being deleted.
-fn bound_volume_name(claim: &PersistentVolumeClaim) -> Result<&str, &'static str> {
+fn bound_volume_name(claim: &PersistentVolumeClaim) -> Result<&str, BindingError> {
     if claim.metadata.deletion_timestamp.is_some() {
-        return Err("PVC is being deleted");
+        return Err(BindingError::Deleted);
     }
     if claim.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Bound") {
-        return Err("PVC is not bound");
+        return Err(BindingError::NotBound);
     }
-    api::persistent_volume_claim::volume_name(claim).ok_or("PVC has empty pvc.Spec.VolumeName")
+    api::persistent_volume_claim::volume_name(claim).ok_or(BindingError::NoVolumeName)
 }
 
 /// Checks that the volume refers to the claim, too.
-fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), String> {
-    let name = volume.metadata.name.as_deref().unwrap_or_default();
+fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), BindingError> {
+    let name = volume.metadata.name.clone().unwrap_or_default();
     let Some(reference) = api::persistent_volume_claim::claim_ref(volume) else {
-        return Err(format!(
-            "found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
-        ));
+        return Err(BindingError::NoClaimRef(name));
     };
-    let (known, own) =
-        (reference.uid.as_deref().unwrap_or_default(), claim.metadata.uid.as_deref().unwrap_or_default());
-    if known == own {
-        return Ok(());
-    }
-    Err(format!("found PV object {name} but its pv.Spec.ClaimRef.UID {known} does not point to claim.UID {own}"))
+    let (known, own) = (reference.uid.clone().unwrap_or_default(), claim.metadata.uid.clone().unwrap_or_default());
+    if known == own { Ok(()) } else { Err(BindingError::OtherClaim { volume: name, known, own }) }
 }
 
 /// Checks that the Pod uses the volume according to its `volumeMode`, which must be supported.
-fn check_mode(found: &PersistentVolume, pod: &Pod, volume: &str) -> Result<(), String> {
+fn check_mode(found: &PersistentVolume, pod: &Pod, volume: &str) -> Result<(), ClaimError> {
     let mode = found.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
     let is_filesystem = mode == "Filesystem";
+    let (volume_name, mode) = (volume.to_owned(), mode.to_owned());
     let mut mounts = api::pod::containers(spec(pod)).flat_map(|(_, c)| c.volume_mounts.iter().flatten());
     if !is_filesystem && mounts.any(|mount| mount.name == volume) {
-        return Err(format!("volume {volume} has volumeMode {mode}, but is specified in volumeMounts"));
+        return Err(ClaimError::Mounted { volume: volume_name, mode });
     }
     let mut devices = api::pod::containers(spec(pod)).flat_map(|(_, c)| c.volume_devices.iter().flatten());
     if is_filesystem && devices.any(|device| device.name == volume) {
-        return Err(format!("volume {volume} has volumeMode {mode}, but is specified in volumeDevices"));
+        return Err(ClaimError::UsedAsDevice { volume: volume_name, mode });
     }
-    if is_filesystem { Ok(()) } else { Err(format!("volumes of mode {mode} are not supported yet")) }
+    if is_filesystem { Ok(()) } else { Err(ClaimError::UnsupportedMode(mode)) }
 }
 
 /// Returns whether the volume's node affinity matches this node. Without the Node object it does: the Pod is already bound.
@@ -197,17 +228,14 @@ fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
 }
 
 /// Returns the source of the PersistentVolume `name`.
-fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, String> {
-    const NO_OPTIONS: &str = "Mount options are not supported for this volume type";
+fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, MountError> {
     let options = spec.mount_options.as_ref().is_some_and(|options| !options.is_empty());
     match (&spec.host_path, &spec.local) {
-        (Some(_), _) if options => Err(step_error("MountVolume.MountOptionSupport check", name, NO_OPTIONS)),
+        (Some(_), _) if options => Err(MountError::MountOptions { volume: name.to_owned() }),
         (Some(host), _) => Ok(Source::HostPath(HostPath::new(host))),
-        (None, Some(_)) if options => Err(set_up_error(name, "mountOptions of local volumes are not supported yet")),
+        (None, Some(_)) if options => Err(MountError::set_up(name, SetUpError::LocalMountOptions)),
         (None, Some(local)) => Ok(Source::Local(LocalVolume { path: PathBuf::from(&local.path), readonly })),
-        (None, None) => {
-            Err(set_up_error(name, &format!("volumes of type {} are not supported yet", volume_type(spec))))
-        }
+        (None, None) => Err(MountError::set_up(name, SetUpError::UnsupportedType(volume_type(spec)))),
     }
 }
 
@@ -243,14 +271,16 @@ mod tests {
                 Err("PVC is being deleted"),
             ),
         ] {
-            assert_eq!(bound_volume_name(&claim(object.clone())), expected, "{object}");
+            let claim = claim(object.clone());
+            let found = bound_volume_name(&claim).map_err(|e| e.to_string());
+            assert_eq!(found, expected.map_err(str::to_owned), "{object}");
         }
     }
 
     #[test]
     fn volume_of_another_claim_is_rejected() {
         let own = claim(json!({"metadata": {"uid": "a"}}));
-        let check = |spec| check_bound(&volume(spec), &own);
+        let check = |spec| check_bound(&volume(spec), &own).map_err(|e| e.to_string());
         assert_eq!(check(json!({"claimRef": {"uid": "a"}})), Ok(()));
         assert!(check(json!({})).unwrap_err().starts_with("found PV object pv but it has a nil pv.Spec.ClaimRef"));
         assert_eq!(
@@ -261,7 +291,8 @@ mod tests {
 
     #[track_caller]
     fn check_source(spec: Value, expected: &str) {
-        assert_eq!(source("pv", &volume(spec).spec.unwrap(), false).err().as_deref().unwrap_or_default(), expected);
+        let error = source("pv", &volume(spec).spec.unwrap(), false).err();
+        assert_eq!(error.map(|e| e.to_string()).unwrap_or_default(), expected);
     }
 
     #[test]

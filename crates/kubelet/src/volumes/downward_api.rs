@@ -2,7 +2,7 @@
 
 use crate::{Shared, pods::spec};
 use api::{
-    quantity::Amount,
+    quantity::{Amount, QuantityError},
     resources::{self, ResourceField},
     static_pod::{CONFIG_SEEN, CONFIG_SOURCE, is_static},
 };
@@ -10,11 +10,26 @@ use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 use lifecycle::Pod;
 use std::collections::BTreeMap;
 
+/// Failure to resolve a `fieldRef` or `resourceFieldRef`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DownwardApiError {
+    #[error("unsupported fieldPath: {0}")]
+    UnsupportedField(String),
+    #[error("container {0} not found")]
+    ContainerNotFound(String),
+    #[error("a resourceFieldRef of a volume needs a containerName")]
+    NoContainerName,
+    #[error(transparent)]
+    Divisor(#[from] QuantityError),
+    #[error("unsupported container resource : {0}")]
+    UnsupportedResource(String),
+}
+
 /// Returns the value of a `fieldRef`.
 ///
 /// # Errors
 /// Fails with upstream's message for an unsupported path.
-pub(crate) fn field_ref_value(shared: &Shared, pod: &Pod, path: &str) -> Result<String, String> {
+pub(crate) fn field_ref_value(shared: &Shared, pod: &Pod, path: &str) -> Result<String, DownwardApiError> {
     let meta = &pod.object().metadata;
     let join = |ips: &[std::net::IpAddr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let first = |ips: &[std::net::IpAddr]| ips.first().map(ToString::to_string).unwrap_or_default();
@@ -34,7 +49,7 @@ pub(crate) fn field_ref_value(shared: &Shared, pod: &Pod, path: &str) -> Result<
         _ => {
             let labels = subscript_value(path, "metadata.labels", meta.labels.as_ref());
             let found = labels.or_else(|| subscript_value(path, "metadata.annotations", Some(&annotations(pod))));
-            found.ok_or_else(|| format!("unsupported fieldPath: {path}"))?
+            found.ok_or_else(|| DownwardApiError::UnsupportedField(path.to_owned()))?
         }
     })
 }
@@ -70,15 +85,15 @@ pub(crate) fn resource_field_ref_value(
     pod: &Pod,
     own: Option<&Container>,
     selector: &ResourceFieldSelector,
-) -> Result<String, String> {
+) -> Result<String, DownwardApiError> {
     let container = match selector.container_name.as_deref().filter(|n| !n.is_empty()) {
         Some(name) => api::pod::containers(spec(pod))
             .map(|(_, c)| c)
             .find(|c| c.name == name)
-            .ok_or_else(|| format!("container {name} not found"))?,
-        None => own.ok_or("a resourceFieldRef of a volume needs a containerName")?,
+            .ok_or_else(|| DownwardApiError::ContainerNotFound(name.to_owned()))?,
+        None => own.ok_or(DownwardApiError::NoContainerName)?,
     };
-    let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
+    let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose()?;
     let pod_limits = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));
     let default_limits = [&pod_limits, &shared.node_resources.allocatable];
     resource_value(container, &selector.resource, divisor.filter(|d| !d.is_zero()), default_limits)
@@ -91,8 +106,8 @@ fn resource_value(
     resource: &str,
     divisor: Option<Amount>,
     default_limits: [&resources::Amounts; 2],
-) -> Result<String, String> {
-    let unsupported = || format!("unsupported container resource : {resource}");
+) -> Result<String, DownwardApiError> {
+    let unsupported = || DownwardApiError::UnsupportedResource(resource.to_owned());
     let (side, name) = resource.split_once('.').ok_or_else(unsupported)?;
     if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !name.starts_with("hugepages-") {
         return Err(unsupported());
@@ -129,7 +144,7 @@ mod tests {
         let pod = amounts("hugepages-2Mi", 1 << 21);
         let divisor = Amount::parse(divisor).ok().filter(|d| !d.is_zero());
         let found = resource_value(&container, resource, divisor, [&pod, &node]);
-        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{resource}");
+        assert_eq!(found.map_err(|e| e.to_string()), expected.map(str::to_owned).map_err(str::to_owned), "{resource}");
     }
 
     #[test]

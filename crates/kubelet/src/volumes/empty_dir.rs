@@ -1,8 +1,8 @@
 //! `emptyDir` volumes: directory or tmpfs.
 
 use super::{make_dir, set_group};
-use crate::os_error;
-use api::quantity::Amount;
+use crate::os_error::{self, PathError};
+use api::quantity::{Amount, QuantityError};
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use nix::{
     errno::Errno,
@@ -11,7 +11,7 @@ use nix::{
 use std::{
     fs, io,
     os::unix::fs::{MetadataExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// `emptyDir` volume.
@@ -21,14 +21,27 @@ pub(super) struct EmptyDir {
     limit: Option<i64>,
 }
 
+/// Failure to create an `emptyDir` volume.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EmptyDirError {
+    #[error(transparent)]
+    SizeLimit(#[from] QuantityError),
+    #[error("emptyDir with medium {0:?} is not supported yet")]
+    UnsupportedMedium(String),
+    #[error("mounting a tmpfs at {}: {}", .path.display(), os_error::message(.source))]
+    Mount { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
 impl EmptyDir {
     /// Parses the source. `memory_limit` is the memory limit of the Pod or the node, which also limits a tmpfs.
-    pub(super) fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, String> {
-        let limit = source.size_limit.as_ref().map(Amount::try_from).transpose().map_err(|e| e.to_string())?;
+    pub(super) fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, EmptyDirError> {
+        let limit = source.size_limit.as_ref().map(Amount::try_from).transpose()?;
         let memory = match source.medium.as_deref().unwrap_or_default() {
             "" => false,
             "Memory" => true,
-            other => return Err(format!("emptyDir with medium {other:?} is not supported yet")),
+            other => return Err(EmptyDirError::UnsupportedMedium(other.to_owned())),
         };
         let limit = limit.filter(|l| *l > Amount::ZERO).into_iter().chain(memory_limit.filter(|_| memory)).min();
         Ok(Self { memory, limit: limit.map(Amount::value).filter(|bytes| *bytes > 0) })
@@ -44,18 +57,17 @@ impl EmptyDir {
         Self { memory: false, limit: None }
     }
 
-    pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), String> {
+    pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), EmptyDirError> {
         make_dir(dir, 0o777)?;
-        let is_mount_point =
-            is_mount_point(dir).map_err(|e| format!("stat {}: {}", dir.display(), os_error::message(&e)))?;
+        let is_mount_point = is_mount_point(dir).map_err(|error| PathError::new("stat", dir, error))?;
         if self.memory && !is_mount_point {
-            self.mount(dir)
-                .map_err(|e| format!("mounting a tmpfs at {}: {}", dir.display(), e.desc().to_lowercase()))?;
+            let mounted = self.mount(dir);
+            mounted.map_err(|errno| EmptyDirError::Mount { path: dir.to_owned(), source: errno.into() })?;
         }
         // New files inherit the directory's group.
         set_group(dir, group)
             .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(self.mode(group))))
-            .map_err(|e| format!("chmod {}: {}", dir.display(), os_error::message(&e)))
+            .map_err(|error| PathError::new("chmod", dir, error).into())
     }
 
     /// Returns the mode. A tmpfs has the sticky bit, which upstream keeps as the kernel sets it.
@@ -89,7 +101,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn empty_dir(source: serde_json::Value) -> Result<EmptyDir, String> {
+    fn empty_dir(source: serde_json::Value) -> Result<EmptyDir, EmptyDirError> {
         EmptyDir::new(&serde_json::from_value(source).unwrap(), Some(Amount::units(2 << 20)))
     }
 
@@ -118,7 +130,8 @@ mod tests {
 
     #[test]
     fn unsupported_medium_is_named() {
-        assert!(empty_dir(json!({"medium": "HugePages"})).err().unwrap().contains("HugePages"));
+        let error = empty_dir(json!({"medium": "HugePages"})).err().unwrap();
+        assert!(matches!(error, EmptyDirError::UnsupportedMedium(medium) if medium == "HugePages"));
     }
 
     #[track_caller]

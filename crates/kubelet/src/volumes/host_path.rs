@@ -1,6 +1,6 @@
 //! `hostPath` volumes: a path of the node with a type check.
 
-use crate::os_error;
+use crate::os_error::PathError;
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
 use std::{
     fs,
@@ -14,6 +14,18 @@ pub(super) struct HostPath {
     kind: String,
 }
 
+/// Failure of the type check of a `hostPath` volume, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HostPathError {
+    #[error("hostPath type check failed: {} is not a {expected}", .path.display())]
+    WrongType { path: PathBuf, expected: &'static str },
+    #[error("{0} is an invalid volume type")]
+    InvalidType(String),
+    /// The path could not be created.
+    #[error(transparent)]
+    Create(#[from] PathError),
+}
+
 impl HostPath {
     pub(super) fn new(source: &HostPathVolumeSource) -> Self {
         Self { path: PathBuf::from(&source.path), kind: source.type_.clone().unwrap_or_default() }
@@ -24,27 +36,26 @@ impl HostPath {
     }
 
     /// Checks the type of the path, as upstream (`pkg/volume/hostpath/host_path.go`).
-    pub(super) fn check(&self) -> Result<(), String> {
-        let path = self.path.display();
+    pub(super) fn check(&self) -> Result<(), HostPathError> {
         let kind = fs::metadata(&self.path).map(|m| m.file_type());
-        let is = |holds: bool, what: &str| {
-            if holds { Ok(()) } else { Err(format!("hostPath type check failed: {path} is not a {what}")) }
+        let is = |holds: bool, expected: &'static str| {
+            if holds { Ok(()) } else { Err(HostPathError::WrongType { path: self.path.clone(), expected }) }
         };
         match (self.kind.as_str(), kind) {
             ("", _) => Ok(()),
-            ("DirectoryOrCreate", Err(_)) => create(self, true),
-            ("FileOrCreate", Err(_)) => create(self, false),
+            ("DirectoryOrCreate", Err(_)) => Ok(create(self, true)?),
+            ("FileOrCreate", Err(_)) => Ok(create(self, false)?),
             ("Directory" | "DirectoryOrCreate", kind) => is(kind.is_ok_and(|k| k.is_dir()), "directory"),
             ("File" | "FileOrCreate", kind) => is(kind.is_ok_and(|k| !k.is_dir()), "file"),
             ("Socket", kind) => is(kind.is_ok_and(|k| k.is_socket()), "socket file"),
             ("CharDevice", kind) => is(kind.is_ok_and(|k| k.is_char_device()), "character device"),
             ("BlockDevice", kind) => is(kind.is_ok_and(|k| k.is_block_device()), "block device"),
-            (other, _) => Err(format!("{other} is an invalid volume type")),
+            (other, _) => Err(HostPathError::InvalidType(other.to_owned())),
         }
     }
 }
 
-fn create(host: &HostPath, directory: bool) -> Result<(), String> {
+fn create(host: &HostPath, directory: bool) -> Result<(), PathError> {
     let make = || {
         if directory {
             return files::create_dir_all_with_mode(&host.path, 0o755);
@@ -53,7 +64,7 @@ fn create(host: &HostPath, directory: bool) -> Result<(), String> {
         fs::set_permissions(&host.path, fs::Permissions::from_mode(0o644))
     };
     let call = if directory { "mkdir" } else { "open" };
-    make().map_err(|e| format!("{call} {}: {}", host.path.display(), os_error::message(&e)))
+    make().map_err(|error| PathError::new(call, &host.path, error))
 }
 
 #[cfg(test)]
@@ -63,7 +74,10 @@ mod tests {
     #[test]
     fn host_path_type_is_checked_and_created() {
         let dir = tempfile::tempdir().unwrap();
-        let check = |name: &str, kind: &str| HostPath { path: dir.path().join(name), kind: kind.to_owned() }.check();
+        let check = |name: &str, kind: &str| {
+            let host = HostPath { path: dir.path().join(name), kind: kind.to_owned() };
+            host.check().map_err(|e| e.to_string())
+        };
         assert!(check("none", "").is_ok());
         assert!(check("none", "Directory").unwrap_err().contains("is not a directory"));
         assert!(check("d", "DirectoryOrCreate").is_ok());

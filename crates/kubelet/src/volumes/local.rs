@@ -3,7 +3,7 @@
 
 use super::{make_dir, ownership::VolumeOwnership, removal};
 use crate::{
-    os_error,
+    os_error::{self, PathError},
     safe_open::{self, proc_fd_path},
 };
 use nix::mount::{MsFlags, mount};
@@ -19,24 +19,45 @@ pub(super) struct LocalVolume {
     pub(super) readonly: bool,
 }
 
+/// Failure to mount a `local` volume, with upstream's message where it has one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LocalVolumeError {
+    #[error("path {0:?} does not exist")]
+    Missing(String),
+    #[error("path {0:?} is a block device, and local volumes of these are not supported yet")]
+    BlockDevice(String),
+    #[error("only directory and block device are supported")]
+    NotDirectory,
+    /// The directory cannot be opened, or its group cannot be set.
+    #[error("{}: {}", .path.display(), os_error::message(.source))]
+    Open { path: PathBuf, source: io::Error },
+    #[error("mounting {} at {}: {}", .path.display(), .target.display(), os_error::message(.source))]
+    Mount { path: PathBuf, target: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
 impl LocalVolume {
     /// Checks that the path is a directory, with upstream's messages.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let path = self.path.display().to_string();
+    pub(super) fn check(&self) -> Result<(), LocalVolumeError> {
+        let path = || self.path.display().to_string();
         match fs::metadata(&self.path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(format!("path {path:?} does not exist")),
-            Err(e) => Err(format!("stat {path}: {}", os_error::message(&e))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(LocalVolumeError::Missing(path())),
+            Err(e) => Err(PathError::new("stat", &self.path, e).into()),
             Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(meta) if meta.file_type().is_block_device() => {
-                Err(format!("path {path:?} is a block device, and local volumes of these are not supported yet"))
-            }
-            Ok(_) => Err("only directory and block device are supported".to_owned()),
+            Ok(meta) if meta.file_type().is_block_device() => Err(LocalVolumeError::BlockDevice(path())),
+            Ok(_) => Err(LocalVolumeError::NotDirectory),
         }
     }
 
     /// Sets the group and bind-mounts the directory to the Pod's directory. `pods` is the directory of all Pods.
-    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), String> {
-        let io_error = |e: io::Error| format!("{}: {}", self.path.display(), os_error::message(&e));
+    pub(super) fn set_up(
+        &self,
+        dir: &Path,
+        ownership: Option<VolumeOwnership>,
+        pods: &Path,
+    ) -> Result<(), LocalVolumeError> {
+        let io_error = |source| LocalVolumeError::Open { path: self.path.clone(), source };
         // The opened directory is mounted: its path may be replaced meanwhile.
         let root = safe_open::open_path(&self.path).map_err(io_error)?;
         let ownership = ownership.filter(|_| !self.readonly);
@@ -44,8 +65,9 @@ impl LocalVolume {
             ownership.change_permissions(&root).map_err(io_error)?;
         }
         make_dir(dir, 0o750)?;
-        mount(Some(&proc_fd_path(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .map_err(|e| format!("mounting {} at {}: {}", self.path.display(), dir.display(), e.desc().to_lowercase()))
+        mount(Some(&proc_fd_path(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
+            LocalVolumeError::Mount { path: self.path.clone(), target: dir.to_owned(), source: errno.into() }
+        })
     }
 }
 
@@ -65,7 +87,10 @@ mod tests {
     fn local_volume_must_be_an_existing_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "").unwrap();
-        let check = |path: &str| LocalVolume { path: dir.path().join(path), readonly: false }.check();
+        let check = |path: &str| {
+            let volume = LocalVolume { path: dir.path().join(path), readonly: false };
+            volume.check().map_err(|e| e.to_string())
+        };
         assert_eq!(check(""), Ok(()));
         assert_eq!(check("f").unwrap_err(), "only directory and block device are supported");
         assert!(check("none").unwrap_err().ends_with("/none\" does not exist"));

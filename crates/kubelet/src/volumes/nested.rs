@@ -3,7 +3,7 @@
 //! Volumes with files from the API are read-only for the runtime, which cannot create mount points in them.
 
 use super::{fs_group, is_projected, set_group};
-use crate::{Shared, os_error, pods::spec};
+use crate::{Shared, os_error::PathError, pods::spec};
 use api::pod::containers;
 use k8s_openapi::api::core::v1::Container;
 use lifecycle::Pod;
@@ -15,6 +15,17 @@ use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Component, Path, PathBuf},
 };
+
+/// Failure to create a mount point, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+#[error("unable to create nested volume mountpoints: {0}")]
+pub(crate) struct NestedMountPointError(#[source] PathError);
+
+impl NestedMountPointError {
+    fn new(call: &'static str, path: &Path, error: io::Error) -> Self {
+        Self(PathError::new(call, path, error))
+    }
+}
 
 /// Returns the mount points that other volumes of the Pod's containers need in a volume, relative to it.
 ///
@@ -68,11 +79,11 @@ pub(super) fn create_mount_points(
     volume: &Path,
     directories: &BTreeSet<PathBuf>,
     group: Option<u32>,
-) -> Result<(), String> {
+) -> Result<(), NestedMountPointError> {
     let make = |directory: &PathBuf| create_directory(volume, directory, group);
-    directories
-        .iter()
-        .try_for_each(|directory| make(directory).map_err(|error| mount_point_error("mkdir", directory, &error)))
+    directories.iter().try_for_each(|directory| {
+        make(directory).map_err(|error| NestedMountPointError::new("mkdir", directory, error))
+    })
 }
 
 fn create_directory(volume: &Path, directory: &Path, group: Option<u32>) -> io::Result<()> {
@@ -100,7 +111,7 @@ pub(crate) fn create_nested_sub_paths(
     pod: &Pod,
     container: &Container,
     made: &[Mount],
-) -> Result<(), String> {
+) -> Result<(), NestedMountPointError> {
     let mounts = container.volume_mounts.as_deref().unwrap_or_default();
     for inner in mounts.iter().filter(|mount| mount.sub_path.is_some() || mount.sub_path_expr.is_some()) {
         let path = clean(&inner.mount_path);
@@ -122,7 +133,12 @@ pub(crate) fn create_nested_sub_paths(
 }
 
 /// Creates the mount point for a file or directory, unless the path exists.
-fn create_mount_point(volume: &Path, inner: &Path, source: &Path, group: Option<u32>) -> Result<(), String> {
+fn create_mount_point(
+    volume: &Path,
+    inner: &Path,
+    source: &Path,
+    group: Option<u32>,
+) -> Result<(), NestedMountPointError> {
     let point = volume.join(inner);
     if fs::symlink_metadata(&point).is_ok() {
         return Ok(());
@@ -132,11 +148,7 @@ fn create_mount_point(volume: &Path, inner: &Path, source: &Path, group: Option<
     }
     let parent = inner.parent().filter(|parent| !parent.as_os_str().is_empty());
     create_mount_points(volume, &parent.into_iter().map(Path::to_owned).collect(), group)?;
-    fs::write(&point, "").map_err(|error| mount_point_error("open", inner, &error))
-}
-
-fn mount_point_error(call: &str, path: &Path, error: &io::Error) -> String {
-    format!("unable to create nested volume mountpoints: {}", os_error::with_path(call, path, error))
+    fs::write(&point, "").map_err(|error| NestedMountPointError::new("open", inner, error))
 }
 
 #[cfg(test)]
@@ -202,7 +214,7 @@ mod tests {
         }
         fs::write(dir.path().join("f"), "").unwrap();
         let error = create_mount_points(dir.path(), &BTreeSet::from([PathBuf::from("f")]), None).unwrap_err();
-        assert_eq!(error, "unable to create nested volume mountpoints: mkdir f: not a directory");
+        assert_eq!(error.to_string(), "unable to create nested volume mountpoints: mkdir f: not a directory");
     }
 
     #[test]

@@ -1,7 +1,15 @@
 //! Files of ConfigMap, Secret, downward API and projected volumes.
 
-use super::{downward_api, fs_group, tokens};
-use crate::{Shared, object_cache::ObjectCache, pods::spec};
+use super::{
+    downward_api::{self, DownwardApiError},
+    fs_group,
+    tokens::{self, TokenError},
+};
+use crate::{
+    Shared,
+    object_cache::{ObjectCache, ObjectError},
+    pods::spec,
+};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, DownwardAPIVolumeFile, KeyToPath, ProjectedVolumeSource, Secret,
     SecretVolumeSource, VolumeProjection,
@@ -29,30 +37,49 @@ pub(super) struct FileProjection {
 
 type Data = BTreeMap<String, Vec<u8>>;
 
-/// Upstream's messages for a missing key (`MakePayload` of `pkg/volume/configmap` and `pkg/volume/secret`).
-const NO_CONFIG_MAP: &str = "configmap references non-existent config";
-const NO_SECRET: &str = "references non-existent secret";
+/// Failure to collect the files of a volume.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PayloadError {
+    #[error("invalid path: {}", .0.display())]
+    InvalidPath(PathBuf),
+    /// Upstream's message for a missing key (`MakePayload` of `pkg/volume/configmap`).
+    #[error("configmap references non-existent config key: {0}")]
+    NoConfigMapKey(String),
+    /// Upstream's message for a missing key (`MakePayload` of `pkg/volume/secret`).
+    #[error("references non-existent secret key: {0}")]
+    NoSecretKey(String),
+    #[error("{path}: must have fieldRef or resourceFieldRef")]
+    NoField { path: String },
+    #[error("projected volumes with {0} are not supported yet")]
+    UnsupportedProjection(&'static str),
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    #[error(transparent)]
+    DownwardApi(#[from] DownwardApiError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+}
 
 impl Payload {
     /// Adds a file. A path outside the volume, or one that the atomic writer reserves, is rejected.
-    pub(super) fn add(&mut self, path: &Path, mode: u32, content: Vec<u8>) -> Result<(), String> {
+    pub(super) fn add(&mut self, path: &Path, mode: u32, content: Vec<u8>) -> Result<(), PayloadError> {
         let normal = path.components().all(|c| matches!(c, Component::Normal(_)));
         if !normal || path.as_os_str().is_empty() || path.to_string_lossy().starts_with("..") {
-            return Err(format!("invalid path: {}", path.display()));
+            return Err(PayloadError::InvalidPath(path.to_owned()));
         }
         self.files.insert(path.to_owned(), FileProjection { mode, owner: None, content });
         Ok(())
     }
 
-    /// Adds all keys, or the selected ones. `missing` is the prefix of the error for a missing key.
+    /// Adds all keys, or the selected ones. `missing` is the error for a missing key.
     fn add_keys(
         &mut self,
-        missing: &str,
+        missing: fn(String) -> PayloadError,
         data: Data,
         items: Option<&[KeyToPath]>,
         default_mode: u32,
         optional: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), PayloadError> {
         let Some(items) = items.filter(|items| !items.is_empty()) else {
             return data.into_iter().try_for_each(|(key, content)| self.add(Path::new(&key), default_mode, content));
         };
@@ -60,7 +87,7 @@ impl Payload {
             match data.get(&item.key) {
                 Some(content) => self.add(Path::new(&item.path), mode(item.mode, default_mode), content.clone())?,
                 None if optional => {}
-                None => return Err(format!("{missing} key: {}", item.key)),
+                None => return Err(missing(item.key.clone())),
             }
         }
         Ok(())
@@ -84,13 +111,13 @@ fn secret_data(object: Option<&Secret>) -> Data {
 pub(super) async fn config_map(
     source: &ConfigMapVolumeSource,
     objects: &mut ObjectCache<'_>,
-) -> Result<Payload, String> {
+) -> Result<Payload, PayloadError> {
     let optional = source.optional == Some(true);
     let object = objects.config_map(&source.name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
     payload.add_keys(
-        NO_CONFIG_MAP,
+        PayloadError::NoConfigMapKey,
         config_map_data(object.as_deref()),
         source.items.as_deref(),
         default_mode,
@@ -99,13 +126,22 @@ pub(super) async fn config_map(
     Ok(payload)
 }
 
-pub(super) async fn secret(source: &SecretVolumeSource, objects: &mut ObjectCache<'_>) -> Result<Payload, String> {
+pub(super) async fn secret(
+    source: &SecretVolumeSource,
+    objects: &mut ObjectCache<'_>,
+) -> Result<Payload, PayloadError> {
     let optional = source.optional == Some(true);
     let name = source.secret_name.as_deref().unwrap_or_default();
     let object = objects.secret(name, optional).await?;
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
-    payload.add_keys(NO_SECRET, secret_data(object.as_deref()), source.items.as_deref(), default_mode, optional)?;
+    payload.add_keys(
+        PayloadError::NoSecretKey,
+        secret_data(object.as_deref()),
+        source.items.as_deref(),
+        default_mode,
+        optional,
+    )?;
     Ok(payload)
 }
 
@@ -114,7 +150,7 @@ pub(super) fn downward_api(
     pod: &Pod,
     items: &[DownwardAPIVolumeFile],
     default_mode: Option<i32>,
-) -> Result<Payload, String> {
+) -> Result<Payload, PayloadError> {
     let mut payload = Payload::default();
     add_downward_api(&mut payload, shared, pod, items, mode(default_mode, 0o644))?;
     Ok(payload)
@@ -126,12 +162,12 @@ fn add_downward_api(
     pod: &Pod,
     items: &[DownwardAPIVolumeFile],
     default_mode: u32,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     for item in items {
         let content = match (&item.field_ref, &item.resource_field_ref) {
             (Some(field), _) => downward_api::field_ref_value(shared, pod, &field.field_path)?,
             (_, Some(resource)) => downward_api::resource_field_ref_value(shared, pod, None, resource)?,
-            _ => return Err(format!("{}: must have fieldRef or resourceFieldRef", item.path)),
+            _ => return Err(PayloadError::NoField { path: item.path.clone() }),
         };
         payload.add(Path::new(&item.path), mode(item.mode, default_mode), content.into_bytes())?;
     }
@@ -143,7 +179,7 @@ pub(super) async fn projected(
     pod: &Pod,
     source: &ProjectedVolumeSource,
     objects: &mut ObjectCache<'_>,
-) -> Result<Payload, String> {
+) -> Result<Payload, PayloadError> {
     let mut payload = Payload::default();
     let default_mode = mode(source.default_mode, 0o644);
     for projection in source.sources.iter().flatten() {
@@ -159,12 +195,12 @@ async fn add_projection(
     default_mode: u32,
     objects: &mut ObjectCache<'_>,
     payload: &mut Payload,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     if let Some(source) = &projection.config_map {
         let optional = source.optional == Some(true);
         let object = objects.config_map(&source.name, optional).await?;
         return payload.add_keys(
-            NO_CONFIG_MAP,
+            PayloadError::NoConfigMapKey,
             config_map_data(object.as_deref()),
             source.items.as_deref(),
             default_mode,
@@ -175,7 +211,7 @@ async fn add_projection(
         let optional = source.optional == Some(true);
         let object = objects.secret(&source.name, optional).await?;
         return payload.add_keys(
-            NO_SECRET,
+            PayloadError::NoSecretKey,
             secret_data(object.as_deref()),
             source.items.as_deref(),
             default_mode,
@@ -201,7 +237,7 @@ async fn add_projection(
         p if p.pod_certificate.is_some() => "podCertificate",
         _ => "a source of an unknown type",
     };
-    Err(format!("projected volumes with {what} are not supported yet"))
+    Err(PayloadError::UnsupportedProjection(what))
 }
 
 #[cfg(test)]
@@ -216,8 +252,9 @@ mod tests {
             .map(|(key, path)| KeyToPath { key: (*key).into(), path: (*path).into(), mode: None })
             .collect();
         let mut payload = Payload::default();
-        let result = payload.add_keys(NO_CONFIG_MAP, data, Some(&items), 0o644, optional);
+        let added = payload.add_keys(PayloadError::NoConfigMapKey, data, Some(&items), 0o644, optional);
         let paths: Vec<&str> = payload.files.keys().filter_map(|p| p.to_str()).collect();
+        let result = added.map_err(|e| e.to_string());
         match expected {
             Ok(expected) => assert_eq!((result, paths.as_slice()), (Ok(()), expected)),
             Err(words) => assert_eq!(result, Err(words.to_owned())),

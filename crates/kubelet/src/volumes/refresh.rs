@@ -2,7 +2,11 @@
 //!
 //! An object is watched while a Pod of this node mounts it, as upstream's kubelet does.
 
-use super::{atomic_writer, fs_group, is_projected, set_up_error, tokens, volume_files};
+use super::{
+    atomic_writer, fs_group, is_projected,
+    mount_error::{MountError, MountErrors},
+    tokens, volume_files,
+};
 use crate::{Shared, blocking, object_cache::ObjectCache, pods::spec};
 use futures::StreamExt;
 use k8s_openapi::{
@@ -179,7 +183,7 @@ where
 }
 
 /// Writes the current files of all mounted volumes of a Pod.
-async fn refresh(shared: &Shared, uid: &str) -> Result<(), String> {
+async fn refresh(shared: &Shared, uid: &str) -> Result<(), MountErrors> {
     let Some(handle) = shared.pods.by_uid(uid) else { return Ok(()) };
     let _guard = handle.volumes.lock().await;
     let pod: Arc<Pod> = handle.state.borrow().clone();
@@ -189,7 +193,7 @@ async fn refresh(shared: &Shared, uid: &str) -> Result<(), String> {
         // A failing volume does not block the others: tokens must be refreshed even if a Secret is missing.
         failures.extend(refresh_volume(shared, &pod, volume, &mut objects).await.err());
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    MountErrors::check(failures)
 }
 
 async fn refresh_volume(
@@ -197,16 +201,18 @@ async fn refresh_volume(
     pod: &Pod,
     volume: &Volume,
     objects: &mut ObjectCache<'_>,
-) -> Result<(), String> {
+) -> Result<(), MountError> {
     let dir = shared.paths.volume(pod.uid(), &volume.name);
     // Volumes that are not mounted yet, or not any more, are skipped.
     if !atomic_writer::is_set_up(&dir) {
         return Ok(());
     }
-    let payload = volume_files(shared, pod, volume, objects).await.map_err(|e| set_up_error(&volume.name, &e))?;
+    let payload = volume_files(shared, pod, volume, objects).await;
+    let payload = payload.map_err(|error| MountError::set_up(&volume.name, error))?;
     let (Some(payload), group) = (payload, fs_group(pod)) else { return Ok(()) };
     let name = volume.name.clone();
-    blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|e| set_up_error(&name, &e))).await
+    blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|error| MountError::set_up(&name, error)))
+        .await
 }
 
 /// Returns the Pod's own fields that its volumes may contain: labels, annotations and allocated resources.

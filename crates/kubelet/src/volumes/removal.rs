@@ -1,6 +1,6 @@
 //! Removal of Pod directories. Data of the node may be mounted in them and must never be removed through a mount.
 
-use crate::safe_open;
+use crate::{blocking::BlockingTaskError, safe_open};
 use nix::{
     errno::Errno,
     fcntl::OFlag,
@@ -14,18 +14,38 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Failure to unmount or remove a directory of a Pod.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemovalError {
+    #[error("{}: not the directory of a Pod", .0.display())]
+    NotPodDirectory(PathBuf),
+    #[error(transparent)]
+    MountTable(#[from] MountTableError),
+    #[error("unmounting {}: {source}", .path.display())]
+    Unmount { path: PathBuf, source: io::Error },
+    #[error("{}: {source}", .path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Task(#[from] BlockingTaskError),
+}
+
+/// The mount table cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("/proc/self/mountinfo: {0}")]
+pub(crate) struct MountTableError(#[source] io::Error);
+
 /// Removes a directory tree after unmounting everything in it. If something is mounted meanwhile, it is not entered, and the
 /// directory is kept.
-pub(super) fn remove_tree(dir: &Path) -> Result<(), String> {
+pub(super) fn remove_tree(dir: &Path) -> Result<(), RemovalError> {
     unmount_below(dir)?;
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
-        return Err(format!("{}: not the directory of a Pod", dir.display()));
+        return Err(RemovalError::NotPodDirectory(dir.to_owned()));
     };
     let removed = match safe_open::open_path(parent) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         parent => parent.and_then(|parent| remove_entry(&parent, name)),
     };
-    removed.map_err(|e| format!("{}: {e}", dir.display()))
+    removed.map_err(|source| RemovalError::Remove { path: dir.to_owned(), source })
 }
 
 /// Removes a directory entry recursively, within its mount and without following symbolic links.
@@ -72,8 +92,8 @@ fn real_path(dir: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Unmounts everything at and below a directory.
-pub(crate) fn unmount_below(dir: &Path) -> Result<(), String> {
-    let unmount_error = |path: &Path, e: io::Error| format!("unmounting {}: {e}", path.display());
+pub(crate) fn unmount_below(dir: &Path) -> Result<(), RemovalError> {
+    let unmount_error = |path: &Path, source| RemovalError::Unmount { path: path.to_owned(), source };
     let Some(real) = real_path(dir).map_err(|e| unmount_error(dir, e))? else { return Ok(()) };
     // Unmounting may reveal another mount.
     loop {
@@ -103,9 +123,8 @@ pub(super) fn is_mount_point(dir: &Path) -> bool {
 }
 
 /// Returns the mount points of this mount namespace in mount order.
-pub(super) fn mount_points() -> Result<Vec<PathBuf>, String> {
-    let table =
-        crate::host_file::read_text("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+pub(super) fn mount_points() -> Result<Vec<PathBuf>, MountTableError> {
+    let table = crate::host_file::read_text("/proc/self/mountinfo").map_err(MountTableError)?;
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
 }
 

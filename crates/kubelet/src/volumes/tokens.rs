@@ -19,6 +19,15 @@ const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 /// Maximum age of a token before it is refreshed (`maxTTL`).
 const MAX_AGE_SECONDS: i64 = 24 * 3600;
 
+/// Failure to request a token.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error("failed to fetch token: {0}")]
+    Request(#[from] kube::Error),
+    #[error("failed to fetch token: API server returned no token")]
+    NoToken,
+}
+
 /// Key of a token within its Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TokenKey {
@@ -96,7 +105,7 @@ pub(super) async fn get_token(
     shared: &Shared,
     pod: &Pod,
     source: &ServiceAccountTokenProjection,
-) -> Result<String, String> {
+) -> Result<String, TokenError> {
     let (key, now) = (TokenKey::new(source), shared.now());
     if let Some(text) = shared.tokens.cached(pod.uid(), &key, |t| now < t.refresh_at) {
         return Ok(text);
@@ -110,14 +119,11 @@ pub(super) async fn get_token(
             Ok(text)
         }
         // The old token is used until it expires.
-        Err(error) => {
-            let old = shared.tokens.cached(pod.uid(), &key, |t| now < t.expires);
-            old.ok_or_else(|| format!("failed to fetch token: {error}"))
-        }
+        Err(error) => shared.tokens.cached(pod.uid(), &key, |t| now < t.expires).ok_or(error),
     }
 }
 
-async fn request_token(shared: &Shared, pod: &Pod, key: &TokenKey) -> Result<String, String> {
+async fn request_token(shared: &Shared, pod: &Pod, key: &TokenKey) -> Result<String, TokenError> {
     let account = spec(pod).service_account_name.as_deref().unwrap_or("default");
     let api: Api<ServiceAccount> = Api::namespaced(shared.client.clone(), pod.namespace());
     let request = TokenRequest {
@@ -138,8 +144,7 @@ async fn request_token(shared: &Shared, pod: &Pod, key: &TokenKey) -> Result<Str
     let send = || within_deadline(api.create_token_request(account, &params, &request));
     // The ServiceAccount of a new namespace may not exist yet.
     let response = if account == "default" { retry_not_found(send).await } else { send().await };
-    let token = response.map_err(|e| e.to_string())?.status.map(|s| s.token);
-    token.ok_or_else(|| "API server returned no token".to_owned())
+    response?.status.map(|s| s.token).ok_or(TokenError::NoToken)
 }
 
 /// Retries "not found" for a short time. A node may not watch ServiceAccounts.

@@ -37,19 +37,76 @@ pub enum CredentialProviderError {
         source: io::Error,
     },
     /// A file is not a valid CredentialProviderConfig.
-    #[error("error decoding config {}: {why}", .path.display())]
+    #[error("error decoding config {}: {source}", .path.display())]
     Decode {
         /// The file.
         path: PathBuf,
         /// Cause.
-        why: String,
+        source: DecodeError,
     },
-    /// Validation failed, with upstream's message.
+    /// Validation failed.
     #[error("failed to validate credential provider config: {0}")]
-    Invalid(String),
+    Invalid(#[from] ValidationError),
     /// A plugin is missing or not executable.
     #[error("plugin binary executable {} did not exist", .0.display())]
     NoProgram(PathBuf),
+}
+
+/// Cause of [`CredentialProviderError::Decode`].
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Invalid YAML or JSON, or a field of a wrong type.
+    #[error("{0}")]
+    Syntax(#[source] Box<serde_saphyr::Error>),
+    /// Wrong kind, or unsupported version.
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    Kind {
+        /// `kind` of the file.
+        kind: String,
+        /// `apiVersion` of the file.
+        api_version: String,
+    },
+}
+
+/// Invalid provider, with upstream's message (`validateCredentialProviderConfig`).
+#[derive(Debug, thiserror::Error)]
+pub enum ValidationError {
+    /// No providers.
+    #[error("providers: Required value: at least 1 item in plugins is required")]
+    NoProviders,
+    /// Name with a slash.
+    #[error("providers.name: Invalid value: {0:?}: provider name cannot contain '/'")]
+    NameWithSlash(String),
+    /// Name with a space.
+    #[error("providers.name: Invalid value: {0:?}: provider name cannot contain spaces")]
+    NameWithSpaces(String),
+    /// Name that is a relative path.
+    #[error("providers.name: Invalid value: {0:?}: provider name cannot be '{0}'")]
+    DotName(String),
+    /// Several providers of the same name.
+    #[error("providers.name: Duplicate value: {0:?}")]
+    DuplicateName(String),
+    /// No API version.
+    #[error("providers.apiVersion: Required value")]
+    NoApiVersion,
+    /// Unsupported API version.
+    #[error(
+        "providers.apiVersion: Unsupported value: {given:?}: supported values: {}",
+        API_VERSIONS.map(|v| format!("{v:?}")).join(", ")
+    )]
+    UnsupportedApiVersion {
+        /// The version.
+        given: String,
+    },
+    /// No image patterns.
+    #[error("providers.matchImages: Required value: at least 1 item in matchImages is required")]
+    NoMatchImages,
+    /// No default cache duration.
+    #[error("providers.defaultCacheDuration: Required value")]
+    NoCacheDuration,
+    /// Token attributes, which are not supported.
+    #[error("providers.tokenAttributes: Forbidden: service account tokens are not supported yet")]
+    TokenAttributes,
 }
 
 /// Configuration of a plugin (`CredentialProvider`).
@@ -108,56 +165,52 @@ pub(super) fn read(config: &Path, bin_dir: &Path) -> Result<Vec<ProviderConfig>,
     let mut all = Vec::new();
     for file in files {
         let text = crate::host_file::read_text(&file).map_err(fail(&file))?;
-        let read = decode(&text).map_err(|why| CredentialProviderError::Decode { path: file, why })?;
+        let read = decode(&text).map_err(|source| CredentialProviderError::Decode { path: file, source })?;
         all.extend(read);
     }
-    validate(&all).map_err(CredentialProviderError::Invalid)?;
+    validate(&all)?;
     Ok(all)
 }
 
-fn decode(text: &str) -> Result<Vec<ProviderConfig>, String> {
-    let file: ConfigFile = serde_saphyr::from_str(text).map_err(|e| e.to_string())?;
+fn decode(text: &str) -> Result<Vec<ProviderConfig>, DecodeError> {
+    let file: ConfigFile = serde_saphyr::from_str(text).map_err(|error| DecodeError::Syntax(Box::new(error)))?;
     let version = file.api_version.strip_prefix("kubelet.config.k8s.io/");
     if file.kind != "CredentialProviderConfig" || !matches!(version, Some("v1" | "v1beta1" | "v1alpha1")) {
-        return Err(format!("no kind {:?} is registered for version {:?}", file.kind, file.api_version));
+        return Err(DecodeError::Kind { kind: file.kind, api_version: file.api_version });
     }
     Ok(file.providers)
 }
 
 /// Validates as upstream's `validateCredentialProviderConfig`; returns the first error.
-fn validate(providers: &[ProviderConfig]) -> Result<(), String> {
+fn validate(providers: &[ProviderConfig]) -> Result<(), ValidationError> {
     if providers.is_empty() {
-        return Err("providers: Required value: at least 1 item in plugins is required".to_owned());
+        return Err(ValidationError::NoProviders);
     }
     for (at, provider) in providers.iter().enumerate() {
         let name = &provider.name;
-        let bad_name = |why: &str| Err(format!("providers.name: Invalid value: {name:?}: provider name cannot {why}"));
         match name.as_str() {
-            n if n.contains('/') => return bad_name("contain '/'"),
-            n if n.contains(' ') => return bad_name("contain spaces"),
-            "." | ".." => return bad_name(&format!("be '{name}'")),
+            n if n.contains('/') => return Err(ValidationError::NameWithSlash(name.clone())),
+            n if n.contains(' ') => return Err(ValidationError::NameWithSpaces(name.clone())),
+            "." | ".." => return Err(ValidationError::DotName(name.clone())),
             _ => {}
         }
         if providers[..at].iter().any(|other| other.name == *name) {
-            return Err(format!("providers.name: Duplicate value: {name:?}"));
+            return Err(ValidationError::DuplicateName(name.clone()));
         }
         if provider.api_version.is_empty() {
-            return Err("providers.apiVersion: Required value".to_owned());
+            return Err(ValidationError::NoApiVersion);
         }
         if !API_VERSIONS.contains(&provider.api_version.as_str()) {
-            let supported = API_VERSIONS.map(|v| format!("{v:?}")).join(", ");
-            let given = &provider.api_version;
-            return Err(format!("providers.apiVersion: Unsupported value: {given:?}: supported values: {supported}"));
+            return Err(ValidationError::UnsupportedApiVersion { given: provider.api_version.clone() });
         }
         if provider.match_images.is_empty() {
-            let why = "at least 1 item in matchImages is required";
-            return Err(format!("providers.matchImages: Required value: {why}"));
+            return Err(ValidationError::NoMatchImages);
         }
         if provider.default_cache_duration.is_none() {
-            return Err("providers.defaultCacheDuration: Required value".to_owned());
+            return Err(ValidationError::NoCacheDuration);
         }
         if provider.token_attributes.is_some() {
-            return Err("providers.tokenAttributes: Forbidden: service account tokens are not supported yet".to_owned());
+            return Err(ValidationError::TokenAttributes);
         }
     }
     Ok(())

@@ -20,13 +20,13 @@ impl Setup {
     }
 
     /// Loads a configuration of these providers, each a YAML mapping.
-    fn load(&self, providers: &[&str]) -> Result<CredentialProviders, String> {
+    fn load(&self, providers: &[&str]) -> Result<CredentialProviders, CredentialProviderError> {
         let file = self.dir.path().join("config.yaml");
         let list: String = providers.iter().map(|p| format!("- {p}")).collect();
         let list = if list.is_empty() { " []".to_owned() } else { format!("\n{list}") };
         let text = format!("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:{list}\n");
         fs::write(&file, text).unwrap();
-        CredentialProviders::load(&file, self.dir.path()).map_err(|e| e.to_string())
+        CredentialProviders::load(&file, self.dir.path())
     }
 
     fn runs(&self) -> usize {
@@ -124,7 +124,7 @@ fn invalid_provider_config_is_rejected_with_upstreams_message() {
         ),
     ] {
         let list: Vec<&str> = providers.iter().map(String::as_str).collect();
-        let error = setup.load(&list).unwrap_err();
+        let error = setup.load(&list).unwrap_err().to_string();
         assert!(error.contains(&why), "{error}\nexpected: {why}");
     }
     let error = CredentialProviders::load(&setup.dir.path().join("absent"), setup.dir.path()).unwrap_err().to_string();
