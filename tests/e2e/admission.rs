@@ -2,14 +2,14 @@
 
 use crate::image_pulls;
 use serde_json::json;
-use tests::{Cluster, ClusterBuilder, PASSWORD, Registry, e2e_test};
+use tests::{Cluster, ClusterBuilder, PASSWORD, PodBuilder, Registry, e2e_test};
 
-fn pod(name: &str, command: &str, requests: &str) -> String {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command],
-            "resources": {"requests": {"cpu": requests}}}]}})
-    .to_string()
+fn pod(name: &str, script: &str, cpu: &str) -> PodBuilder {
+    PodBuilder::new(name)
+        .restart_policy("Never")
+        .grace_period(1)
+        .script(script)
+        .resources(&json!({"requests": {"cpu": cpu}}))
 }
 
 #[e2e_test("a ResourceQuota tracks usage, denies excess and frees usage of ended Pods")]
@@ -26,21 +26,21 @@ fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     let object = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": class}, "handler": "runc",
         "overhead": {"podFixed": {"cpu": "20m"}}});
     kubectl.apply(&object.to_string());
-    let heavy = format!("\"spec\":{{\"runtimeClassName\":\"{class}\",");
-    kubectl.apply(&pod("long", "sleep 100000", "40m").replace("\"spec\":{", &heavy));
+    let heavy = pod("long", "sleep 100000", "40m").spec(&json!({"runtimeClassName": class}));
+    kubectl.apply(&heavy.to_string());
     kubectl.wait_value("quota/q", "/status/used/requests.cpu", &json!("60m"));
-    let output = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m")).failed();
+    let output = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m").to_string()).failed();
     let why = "pods \"more\" is forbidden: exceeded quota: q, requested: requests.cpu=60m, used: requests.cpu=60m, limited: requests.cpu=100m";
     assert!(output.contains(why), "{output}");
     // An ended Pod counts for `count/pods` but not for CPU.
-    kubectl.apply(&pod("short", "true", "40m"));
+    kubectl.apply(&pod("short", "true", "40m").to_string());
     kubectl.wait_value("pod/short", "/status/phase", &json!("Succeeded"));
     kubectl.wait_value(
         "quota/q",
         "/status/used",
         &json!({"requests.cpu": "60m", "count/pods": "2", "count/deployments.apps": "0"}),
     );
-    kubectl.apply(&pod("after", "sleep 100000", "40m"));
+    kubectl.apply(&pod("after", "sleep 100000", "40m").to_string());
     kubectl.run("delete pod long short after").ok();
     kubectl.wait_value("quota/q", "/status/used/count~1pods", &json!("0"));
     kubectl.run("create deployment d --image=none.example/none --replicas=0").ok();
@@ -58,12 +58,12 @@ fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
         {"type": "Container", "default": {"memory": "24Mi"}, "max": {"memory": "32Mi"}}]}});
     kubectl.apply(&range.to_string());
-    kubectl.apply(&pod("p", "sleep 100000", "1m"));
+    kubectl.apply(&pod("p", "sleep 100000", "1m").to_string());
     kubectl.wait_ready("p");
     let limit = "cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes";
     assert_eq!(kubectl.args(&["exec", "p", "--", "sh", "-c", limit], "").ok().trim(), (24 << 20).to_string());
-    let large = pod("large", "true", "1m").replace("\"requests\"", "\"limits\":{\"memory\":\"64Mi\"},\"requests\"");
-    let output = kubectl.args(&["create", "-f", "-"], &large).failed();
+    let large = pod("large", "true", "1m").resources(&json!({"requests": {"cpu": "1m"}, "limits": {"memory": "64Mi"}}));
+    let output = kubectl.args(&["create", "-f", "-"], &large.to_string()).failed();
     assert!(output.contains("is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi"), "{output}");
     kubectl.run("delete pod p --wait=false").ok();
 }
@@ -72,17 +72,20 @@ fn limit_range_sets_default_memory_limit(cluster: &Cluster) {
 fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
-    kubectl.apply(&pod("before", "sleep 100000", "1m"));
+    kubectl.apply(&pod("before", "sleep 100000", "1m").to_string());
     let output = kubectl.run(&format!("label ns {namespace} pod-security.kubernetes.io/enforce=restricted")).ok();
     assert!(output.contains("labeled"), "{output}");
     let output = kubectl.run("run p --image=busybox:1.28 --restart=Never").failed();
     let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"p\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities";
     assert!(output.contains(why), "{output}");
+    let user = json!({"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}});
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-    let hardened = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
-        "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["id", "-u"], "securityContext": context}]}});
+    let hardened = PodBuilder::new("p")
+        .restart_policy("Never")
+        .grace_period(1)
+        .spec(&json!({"securityContext": user}))
+        .command(&["id", "-u"])
+        .container(&json!({"securityContext": context}));
     kubectl.apply(&hardened.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs p").ok(), "1000\n");
@@ -126,7 +129,7 @@ fn mutating_admission_policy_adds_sidecar() {
         "spec": {"policyName": "side"}});
     kubectl.apply(&policy.to_string());
     kubectl.apply(&binding.to_string());
-    kubectl.apply(&pod("p", "sleep 100000", "1m"));
+    kubectl.apply(&pod("p", "sleep 100000", "1m").to_string());
     kubectl.run("wait --for=condition=Ready --timeout=60s pod -l side=yes").ok();
     assert_eq!(kubectl.value("pod/p", "/status/initContainerStatuses/0/ready"), json!(true));
     let output = kubectl.run("get mutatingadmissionpolicies --no-headers").ok();

@@ -6,16 +6,18 @@ use std::{
     net::TcpStream,
     process::Stdio,
 };
-use tests::{Cluster, e2e_test, eventually};
+use tests::{Cluster, PodBuilder, e2e_test, eventually};
 
 #[e2e_test("the API proxies requests to Pods and Services")]
 fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let command = "mkdir -p /tmp/w/sub && echo hello > /tmp/w/index.html && echo deep > /tmp/w/sub/index.html && exec httpd -f -p 8080 -h /tmp/w";
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", command],
-        "ports": [{"containerPort": 8080}], "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    let probe = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
+    let pod = PodBuilder::new("web")
+        .label("app", "web")
+        .grace_period(0)
+        .script(command)
+        .container(&json!({"ports": [{"containerPort": 8080}], "readinessProbe": probe}));
     kubectl.apply(&pod.to_string());
     let service = |name: &str, app: &str| {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},

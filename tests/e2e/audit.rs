@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use tests::{ClusterBuilder, e2e_test, wait_for};
+use tests::{ClusterBuilder, PodBuilder, e2e_test, wait_for};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -30,8 +30,7 @@ fn audit_log_records_every_request() {
     let kubectl = cluster.kubectl_in("default");
     kubectl.run("create secret generic s --from-literal=k=hidden").ok();
     kubectl.run("create configmap m --from-literal=k=shown").ok();
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}});
+    let pod = PodBuilder::new("p").grace_period(0).command(&["sleep", "100000"]);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("exec p -- true").ok();

@@ -1,30 +1,17 @@
 //! Container configuration: env, command, volumes, resources, termination messages, image pull policies.
 
 use serde_json::{Value, json};
-use test_images::{BUSYBOX, ImageConfig};
-use tests::{Cluster, Kubectl, e2e_test};
+use test_images::ImageConfig;
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
-/// Returns a Pod that ends by itself, with these fields of its container and spec.
-fn pod(container: &Value, spec: &Value) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": BUSYBOX}]}});
-    merge(&mut pod["spec"], spec);
-    merge(&mut pod["spec"]["containers"][0], container);
-    pod
-}
-
-fn merge(to: &mut Value, from: &Value) {
-    for (key, value) in from.as_object().into_iter().flatten() {
-        to[key] = value.clone();
-    }
-}
-
-fn script(text: &str) -> Value {
-    json!(["sh", "-c", text])
+/// Returns a Pod that ends by itself.
+fn pod() -> PodBuilder {
+    PodBuilder::new("p").label("app", "web").restart_policy("Never").grace_period(0)
 }
 
 /// Runs a Pod to its end and returns its log.
-fn printed(kubectl: &Kubectl, pod: &Value) -> String {
+fn printed(kubectl: &Kubectl, pod: PodBuilder) -> String {
+    let pod = pod.build();
     let name = pod["metadata"]["name"].as_str().unwrap();
     kubectl.apply(&pod.to_string());
     kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Succeeded"));
@@ -36,15 +23,12 @@ fn config(kubectl: &Kubectl) {
     kubectl.run("create secret generic s --from-literal=user=me --from-literal=password=hush").ok();
 }
 
-#[e2e_test("env comes from values, fields, resources, ConfigMaps and Secrets")]
-fn env_comes_from_all_sources(cluster: &Cluster) {
-    let kubectl = cluster.kubectl();
-    config(&kubectl);
+/// Returns fields of a container with variables from every source.
+fn env_of_all_sources() -> Value {
     let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
     let resource = |name: &str, divisor: &str| json!({"resourceFieldRef": {"resource": name, "divisor": divisor}});
     let key = |kind: &str, name: &str, key: &str| json!({kind: {"name": name, "key": key}});
-    let container = json!({
-    "command": ["env"],
+    json!({
     "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "1500m", "memory": "64Mi"}},
     "envFrom": [{"configMapRef": {"name": "cm"}}, {"prefix": "SECRET_", "secretRef": {"name": "s"}},
         {"configMapRef": {"name": "nothing", "optional": true}}],
@@ -70,8 +54,14 @@ fn env_comes_from_all_sources(cluster: &Cluster) {
         {"name": "FROM_SECRET", "valueFrom": key("secretKeyRef", "s", "password")},
         {"name": "ABSENT", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "nothing", "optional": true}}},
         {"name": "ABSENT_TOO", "valueFrom": {"secretKeyRef": {"name": "nothing", "key": "k", "optional": true}}},
-    ]});
-    let seen = printed(&kubectl, &pod(&container, &json!({})));
+    ]})
+}
+
+#[e2e_test("env comes from values, fields, resources, ConfigMaps and Secrets")]
+fn env_comes_from_all_sources(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    config(&kubectl);
+    let seen = printed(&kubectl, pod().command(&["env"]).container(&env_of_all_sources()));
     let status = kubectl.value("pod/p", "/status");
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let node = text(&kubectl.value("pod/p", "/spec/nodeName"));
@@ -138,8 +128,8 @@ fn missing_key_blocks_container_start(cluster: &Cluster) {
     ] {
         let kubectl = cluster.kubectl();
         config(&kubectl);
-        let container = json!({"command": script("echo $WORD"), "env": [{"name": "WORD", "valueFrom": source}]});
-        kubectl.apply(&pod(&container, &json!({})).to_string());
+        let env = json!([{"name": "WORD", "valueFrom": source}]);
+        kubectl.apply(&pod().script("echo $WORD").container(&json!({"env": env})).to_string());
         check_blocked(&kubectl, &message.replace("NS", kubectl.namespace()));
         kubectl.run(mend).ok();
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
@@ -164,14 +154,8 @@ fn command_and_args_replace_entrypoint_and_cmd(cluster: &Cluster) {
         ("command", json!({"command": ["echo", "c"]}), "c"),
         ("both", both, "word words $(WORD) $(NOTHING) $WORD"),
     ] {
-        let mut container = container;
-        merge(
-            &mut container,
-            &json!({"image": "docker.io/library/says:1", "env": [{"name": "WORD", "value": "word"}]}),
-        );
-        let mut pod = pod(&container, &json!({}));
-        pod["metadata"]["name"] = json!(name);
-        assert_eq!(printed(&kubectl, &pod).trim_end(), expected, "{name}");
+        let pod = pod().metadata(&json!({"name": name})).image("docker.io/library/says:1").env("WORD", "word");
+        assert_eq!(printed(&kubectl, pod.container(&container)).trim_end(), expected, "{name}");
     }
 }
 
@@ -180,29 +164,33 @@ fn container_runs_in_its_working_dir(cluster: &Cluster) {
     for (dir, expected) in [(json!("/tmp"), "/tmp\n"), (json!("/made/for/it"), "/made/for/it\n"), (Value::Null, "/\n")]
     {
         let kubectl = cluster.kubectl();
-        assert_eq!(printed(&kubectl, &pod(&json!({"command": ["pwd"], "workingDir": dir}), &json!({}))), expected);
+        let pod = pod().command(&["pwd"]).container(&json!({"workingDir": dir}));
+        assert_eq!(printed(&kubectl, pod), expected, "workingDir: {dir}");
     }
 }
 
 #[e2e_test("containers of a Pod share an emptyDir, on disk or in memory")]
 fn containers_share_empty_dir(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let mounts = json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"}]);
-    let writer = json!({"name": "writer", "image": BUSYBOX, "volumeMounts": mounts,
-        "command": script("echo memory > /memory/word; echo disk > /disk/word")});
+    let mut writer = tests::container("writer", "echo memory > /memory/word; echo disk > /disk/word");
+    writer["volumeMounts"] =
+        json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"}]);
     // The reader's script waits for the writer, for containers start in any order.
     let read = "until [ -s /disk/word ]; do sleep 0.1; done; cat /disk/word /memory/word; stat -c %a /disk /memory; \
                 grep -c ' /memory tmpfs ' /proc/mounts; df -k /memory | tail -1 | tr -s ' ' | cut -d' ' -f2; \
                 ls /read; touch /read/x 2>/dev/null || echo read-only; cat /sub/word";
-    let container = json!({"command": script(read), "volumeMounts": [{"name": "disk", "mountPath": "/disk"},
-        {"name": "memory", "mountPath": "/memory"}, {"name": "disk", "mountPath": "/read", "readOnly": true},
-        {"name": "disk", "mountPath": "/sub", "subPath": "below"}]});
-    let init = json!({"name": "i", "image": BUSYBOX, "command": script("mkdir /disk/below; echo sub > /disk/below/word"),
-        "volumeMounts": [{"name": "disk", "mountPath": "/disk"}]});
-    let volumes = json!([{"name": "disk", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}]);
-    let mut pod = pod(&container, &json!({"volumes": volumes, "initContainers": [init]}));
-    pod["spec"]["containers"].as_array_mut().unwrap().push(writer);
-    assert_eq!(printed(&kubectl, &pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
+    let mounts = json!([{"name": "disk", "mountPath": "/disk"}, {"name": "memory", "mountPath": "/memory"},
+        {"name": "disk", "mountPath": "/read", "readOnly": true}, {"name": "disk", "mountPath": "/sub", "subPath": "below"}]);
+    let mut init = tests::container("i", "mkdir /disk/below; echo sub > /disk/below/word");
+    init["volumeMounts"] = json!([{"name": "disk", "mountPath": "/disk"}]);
+    let pod = pod()
+        .script(read)
+        .container(&json!({"volumeMounts": mounts}))
+        .volume("disk", &json!({"emptyDir": {}}))
+        .volume("memory", &json!({"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}))
+        .init_container(init)
+        .add_container(writer);
+    assert_eq!(printed(&kubectl, pod), "disk\nmemory\n777\n1777\n1\n8192\nbelow\nword\nread-only\nsub\n");
 }
 
 #[e2e_test("ConfigMap and Secret volumes can be mounted inside each other, in any order")]
@@ -227,9 +215,12 @@ fn api_volumes_can_be_nested_mounts(cluster: &Cluster) {
                 test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token";
     for (n, reversed) in [false, true].into_iter().enumerate() {
         let mounts: Vec<&Value> = if reversed { mounts.iter().rev().collect() } else { mounts.iter().collect() };
-        let mut pod = pod(&json!({"command": script(read), "volumeMounts": mounts}), &json!({"volumes": volumes}));
-        pod["metadata"]["name"] = json!(format!("p{n}"));
-        assert_eq!(printed(&kubectl, &pod), "1212memef\n777\n1777\ntoken\n", "reversed: {reversed}");
+        let pod = pod()
+            .metadata(&json!({"name": format!("p{n}")}))
+            .script(read)
+            .container(&json!({"volumeMounts": mounts}))
+            .spec(&json!({"volumes": volumes}));
+        assert_eq!(printed(&kubectl, pod), "1212memef\n777\n1777\ntoken\n", "reversed: {reversed}");
     }
 }
 
@@ -247,9 +238,9 @@ fn api_volumes_have_items_and_modes(cluster: &Cluster) {
         ["all", "some", "secret"].iter().map(|v| json!({"name": v, "mountPath": format!("/{v}")})).collect();
     let read = "for f in /all/* /some/deep/down/first /some/second /secret/*; do echo $f $(stat -L -c %a $f) $(cat $f); done; \
                 ls /some; touch /all/x 2>/dev/null || echo read-only";
-    let container = json!({"command": script(read), "volumeMounts": mounts});
+    let pod = pod().script(read).container(&json!({"volumeMounts": mounts})).spec(&json!({"volumes": volumes}));
     assert_eq!(
-        printed(&kubectl, &pod(&container, &json!({"volumes": volumes}))),
+        printed(&kubectl, pod),
         "/all/not.a.name 644 3\n/all/one 644 1\n/all/two 644 2\n/some/deep/down/first 400 1\n/some/second 755 2\n\
          /secret/password 440 hush\n/secret/user 440 me\ndeep\nsecond\nread-only\n"
     );
@@ -265,12 +256,12 @@ fn missing_source_blocks_unless_optional(cluster: &Cluster) {
     ]);
     let mounts: Vec<Value> =
         ["none", "part"].iter().map(|v| json!({"name": v, "mountPath": format!("/{v}")})).collect();
-    let container = json!({"command": script("ls /none /part"), "volumeMounts": mounts});
-    assert_eq!(printed(&kubectl, &pod(&container, &json!({"volumes": volumes}))), "/none:\n\n/part:\nuser\n");
+    let optional = pod().script("ls /none /part").container(&json!({"volumeMounts": mounts}));
+    let optional = optional.spec(&json!({"volumes": volumes}));
+    assert_eq!(printed(&kubectl, optional), "/none:\n\n/part:\nuser\n");
     let kubectl = cluster.kubectl();
-    let volumes = json!([{"name": "v", "configMap": {"name": "late"}}]);
-    let container = json!({"command": script("cat /v/k"), "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-    kubectl.apply(&pod(&container, &json!({"volumes": volumes})).to_string());
+    let late = pod().script("cat /v/k").volume("v", &json!({"configMap": {"name": "late"}})).mount("v", "/v");
+    kubectl.apply(&late.to_string());
     tests::eventually("FailedMount", || {
         let expected = "MountVolume.SetUp failed for volume \"v\" : configmap \"late\" not found";
         kubectl.events("p").iter().any(|(reason, message)| reason == "FailedMount" && message == expected)
@@ -289,7 +280,7 @@ fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
     let read = "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; \
                 cat cpu/cpu.cfs_quota_us cpu.max 2>/dev/null; cat cpu/cpu.shares cpu.weight 2>/dev/null; true";
     let resources = json!({"requests": {"cpu": "125m"}, "limits": {"cpu": "250m", "memory": "64Mi"}});
-    let seen = printed(&kubectl, &pod(&json!({"command": script(read), "resources": resources}), &json!({})));
+    let seen = printed(&kubectl, pod().script(read).resources(&resources));
     let words: Vec<&str> = seen.split_whitespace().collect();
     assert!(words.starts_with(&["67108864", "25000"]), "{seen}");
     // 128 of 1,024 shares in v1; v2 has weights.
@@ -301,8 +292,8 @@ fn limits_are_set_in_the_cgroup(cluster: &Cluster) {
 #[e2e_test("a container that exceeds its memory limit is OOMKilled")]
 fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let container = json!({"command": ["tail", "/dev/zero"], "resources": {"limits": {"memory": "16Mi"}}});
-    kubectl.apply(&pod(&container, &json!({})).to_string());
+    let pod = pod().command(&["tail", "/dev/zero"]).resources(&json!({"limits": {"memory": "16Mi"}}));
+    kubectl.apply(&pod.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     let terminated = kubectl.value("pod/p", "/status/containerStatuses/0/state/terminated");
     assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&json!(137), &json!("OOMKilled")));
@@ -314,7 +305,7 @@ fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
 fn termination_message_is_reported(cluster: &Cluster) {
     let fallback = json!("FallbackToLogsOnError");
     let long = "yes | tr -d '\\n' | head -c 5000 > /dev/termination-log";
-    for (script_text, fields, message) in [
+    for (script, fields, message) in [
         ("echo -n done > /dev/termination-log", json!({}), "done".to_owned()),
         ("echo -n there > /tmp/words", json!({"terminationMessagePath": "/tmp/words"}), "there".to_owned()),
         ("echo logged; exit 3", json!({}), String::new()),
@@ -335,13 +326,11 @@ fn termination_message_is_reported(cluster: &Cluster) {
         ),
     ] {
         let kubectl = cluster.kubectl();
-        let mut container = json!({"command": script(script_text)});
-        merge(&mut container, &fields);
-        kubectl.apply(&pod(&container, &json!({})).to_string());
+        kubectl.apply(&pod().script(script).container(&fields).to_string());
         let terminated = "/status/containerStatuses/0/state/terminated";
         tests::eventually("the container to terminate", || kubectl.value("pod/p", terminated).is_object());
         let seen = kubectl.value("pod/p", &format!("{terminated}/message"));
-        assert_eq!(seen.as_str().unwrap_or_default(), message, "{script_text} {fields}");
+        assert_eq!(seen.as_str().unwrap_or_default(), message, "{script} {fields}");
     }
 }
 
@@ -366,9 +355,12 @@ fn image_pull_policy_decides_pulls(cluster: &Cluster) {
         (gone, Some("IfNotPresent"), Some("ImagePullBackOff")),
     ] {
         let kubectl = cluster.kubectl();
-        let mut container = json!({"image": image, "command": ["true"]});
-        policy.iter().for_each(|p| container["imagePullPolicy"] = json!(p));
-        kubectl.apply(&pod(&container, &json!({})).to_string());
+        let pod = pod().image(image).command(&["true"]);
+        let pod = match policy {
+            Some(policy) => pod.container(&json!({"imagePullPolicy": policy})),
+            None => pod,
+        };
+        kubectl.apply(&pod.to_string());
         match reason {
             None => drop(kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"))),
             Some(reason) => {

@@ -8,16 +8,15 @@ use kube::{
 };
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::Stdio, time::Duration};
-use tests::{Cluster, Kubectl, e2e_test, eventually, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, wait_for};
 
 const LINES: usize = 10_000;
 const ROUNDS: usize = 20;
 
 /// Returns a Pod that waits, prints many lines and exits.
-fn verbose_pod(name: &str, waits: f32, code: i32) -> Value {
+fn verbose_pod(name: &str, waits: f32, code: i32) -> PodBuilder {
     let script = format!("sleep {waits}; seq 1 {LINES}; exit {code}");
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "Never",
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
+    PodBuilder::new(name).restart_policy("Never").script(&script)
 }
 
 /// Checks that the log as read at the exit is the final log. That may be less than the container wrote: containerd 1.6.20
@@ -63,7 +62,7 @@ fn log_is_complete_when_watch_shows_exit(cluster: &Cluster) {
 async fn follow_one(client: Client, namespace: &str, round: usize) -> Vec<(&'static str, String)> {
     let (pods, name) = (Api::<Pod>::namespaced(client, namespace), format!("p-{round}"));
     let code = i32::try_from(round % 2).unwrap();
-    let pod = serde_json::from_value(verbose_pod(&name, 0.3, code)).unwrap();
+    let pod = serde_json::from_value(verbose_pod(&name, 0.3, code).build()).unwrap();
     let made = pods.create(&PostParams::default(), &pod).await.unwrap();
     let seen = made.metadata.resource_version.unwrap();
     let wanted = WatchParams::default().fields(&format!("metadata.name={name}"));
@@ -118,9 +117,9 @@ fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
 fn fallback_termination_message_is_complete(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     for round in 0..5 {
-        let (name, mut pod) = (format!("p-{round}"), verbose_pod("p", 0.3, 1));
-        pod["metadata"]["name"] = json!(name);
-        pod["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+        let name = format!("p-{round}");
+        let pod = verbose_pod(&name, 0.3, 1);
+        let pod = pod.container(&json!({"terminationMessagePolicy": "FallbackToLogsOnError"}));
         kubectl.apply(&pod.to_string());
         let terminated = "/status/containerStatuses/0/state/terminated";
         let object = format!("pod/{name}");
@@ -137,10 +136,8 @@ fn termination_messages_share_their_limit(cluster: &Cluster) {
     const INIT: usize = 11;
     let kubectl = cluster.kubectl();
     let says = "i=0; while [ $i -lt 400 ]; do printf 0123456789; i=$((i+1)); done > /dev/termination-log";
-    let container = |name: String| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", says]});
-    let init: Vec<Value> = (0..INIT).map(|n| container(format!("i{n}"))).collect();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "restartPolicy": "Never", "initContainers": init, "containers": [container("c".to_owned())]}});
+    let init: Vec<Value> = (0..INIT).map(|n| tests::container(&format!("i{n}"), says)).collect();
+    let pod = PodBuilder::new("p").restart_policy("Never").spec(&json!({"initContainers": init})).script(says);
     kubectl.apply(&pod.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
     let status = kubectl.value("pod/p", "/status");
@@ -157,14 +154,14 @@ fn many_exits_leave_no_leftovers() {
     const INIT: usize = 8;
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
-    let container = |name: String| json!({"name": name, "image": test_images::BUSYBOX, "command": ["true"]});
-    let init: Vec<Value> = (0..INIT).map(|n| container(format!("i{n}"))).collect();
-    let pods: Vec<Value> = (0..PODS)
-        .map(|n| {
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{n}")}, "spec": {
-                "restartPolicy": "Never", "initContainers": init, "containers": [container("c".to_owned())]}})
-        })
+    let init: Vec<Value> = (0..INIT)
+        .map(|n| json!({"name": format!("i{n}"), "image": test_images::BUSYBOX, "command": ["true"]}))
         .collect();
+    let pod = |n: usize| {
+        let pod = PodBuilder::new(&format!("p-{n}")).restart_policy("Never").command(&["true"]);
+        pod.spec(&json!({"initContainers": init})).build()
+    };
+    let pods: Vec<Value> = (0..PODS).map(pod).collect();
     kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": pods}).to_string());
     let phases = || kubectl.run("get pods -o jsonpath={.items[*].status.phase}").ok();
     wait_for("all Pods to succeed", Duration::from_secs(300), || {

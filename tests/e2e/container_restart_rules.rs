@@ -3,23 +3,17 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, container, e2e_test, eventually, wait_for};
 
 /// Returns a Pod whose containers share an emptyDir `/data`.
 fn pod(name: &str, mut spec: Value) -> String {
     for list in ["initContainers", "containers"] {
         for c in spec[list].as_array_mut().into_iter().flatten() {
-            c["image"] = json!(test_images::BUSYBOX);
             c["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
         }
     }
-    spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
-    spec["terminationGracePeriodSeconds"] = json!(30);
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string()
-}
-
-fn shell(name: &str, script: &str) -> Value {
-    json!({"name": name, "command": ["sh", "-c", script]})
+    let pod = PodBuilder::new(name).spec(&spec).volume("data", &json!({"emptyDir": {}}));
+    pod.grace_period(30).to_string()
 }
 
 fn with(mut container: Value, fields: &Value) -> Value {
@@ -35,7 +29,7 @@ fn rule(action: &str, operator: &str, codes: &[i32]) -> Value {
 /// Returns a container that exits with these codes in turn, and appends a line in each run.
 fn ends(name: &str, codes: &[i32]) -> Value {
     let cases: String = codes.iter().enumerate().map(|(n, code)| format!("{}) exit {code};; ", n + 1)).collect();
-    shell(name, &format!("echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
+    container(name, &format!("echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
 }
 
 #[e2e_test("restartPolicyRules restart a container under Never")]
@@ -79,13 +73,13 @@ fn container_restart_policy_overrides_pod(cluster: &Cluster) {
     kubectl.apply(&pod(
         "init",
         json!({"restartPolicy": "Always",
-            "initContainers": [with(ends("c", &[1]), &never)], "containers": [shell("other", SERVE)]}),
+            "initContainers": [with(ends("c", &[1]), &never)], "containers": [container("other", SERVE)]}),
     ));
     let sidecar = with(rule("Restart", "In", &[9]), &json!({"restartPolicy": "Always"}));
     kubectl.apply(&pod(
         "sidecar",
         json!({"restartPolicy": "Never",
-            "initContainers": [with(ends("side", &[0, 1]), &sidecar)], "containers": [shell("c", SERVE)]}),
+            "initContainers": [with(ends("side", &[0, 1]), &sidecar)], "containers": [container("c", SERVE)]}),
     ));
     for (name, list, restarts) in [("once", "containerStatuses", [0, 1]), ("init", "initContainerStatuses", [0, 0])] {
         kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Failed"));
@@ -97,7 +91,10 @@ fn container_restart_policy_overrides_pod(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/init", "/status/containerStatuses/0/state/waiting/reason"), "PodInitializing");
     kubectl.wait_value("pod/sidecar", "/status/initContainerStatuses/0/restartCount", &json!(1));
     let words = kubectl
-        .args(&["create", "-f", "-"], &pod("q", json!({"containers": [with(shell("c", SERVE), &without_policy())]})))
+        .args(
+            &["create", "-f", "-"],
+            &pod("q", json!({"containers": [with(container("c", SERVE), &without_policy())]})),
+        )
         .failed();
     let expected =
         "spec.containers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used";
@@ -113,8 +110,8 @@ fn without_policy() -> Value {
 #[e2e_test("restarts by restartPolicyRules back off")]
 fn restart_by_rule_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let container = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
-    kubectl.apply(&pod("p", json!({"restartPolicy": "Never", "containers": [container]})));
+    let restarting = with(ends("c", &[42, 42, 42]), &rule("Restart", "In", &[42]));
+    kubectl.apply(&pod("p", json!({"restartPolicy": "Never", "containers": [restarting]})));
     let waiting = "/status/containerStatuses/0/state/waiting";
     let pod = kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CrashLoopBackOff"));
     let message = &pod.pointer(waiting).unwrap()["message"];
@@ -135,8 +132,8 @@ fn image_change_restarts_container(cluster: &Cluster) {
     kubectl.apply(&pod(
         "p",
         json!({"restartPolicy": "Never",
-            "initContainers": [with(shell("side", SERVE), &json!({"restartPolicy": "Always"}))],
-            "containers": [shell("c", SERVE), shell("other", SERVE)]}),
+            "initContainers": [with(container("side", SERVE), &json!({"restartPolicy": "Always"}))],
+            "containers": [container("c", SERVE), container("other", SERVE)]}),
     ));
     kubectl.wait_ready("p");
     let before = kubectl.value("pod/p", "/status");
@@ -184,11 +181,11 @@ fn restart_all_containers_keeps_sandbox() {
     kubectl.apply(&pod(
         "p",
         json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 600,
-        "initContainers": [ends("init", &[0, 0, 0]), with(shell("side", SERVE), &json!({"restartPolicy": "Always"}))],
+        "initContainers": [ends("init", &[0, 0, 0]), with(container("side", SERVE), &json!({"restartPolicy": "Always"}))],
         "containers": [
-            shell("done", "exit 0"),
-            with(shell("main", "trap '' TERM; sleep 100000 & wait; sleep 1000"), &hook),
-            with(shell("source", source), &rule("RestartAllContainers", "In", &[42])),
+            container("done", "exit 0"),
+            with(container("main", "trap '' TERM; sleep 100000 & wait; sleep 1000"), &hook),
+            with(container("source", source), &rule("RestartAllContainers", "In", &[42])),
         ]}),
     ));
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/terminated/exitCode", &json!(0));
@@ -224,7 +221,7 @@ fn restart_all_containers_keeps_sandbox() {
 fn reduced_decay_gate_shortens_backoff() {
     let cluster = Cluster::start(&["--feature-gates", "ReduceDefaultCrashLoopBackOffDecay=true"]);
     let kubectl = cluster.kubectl_in("default");
-    kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
+    kubectl.apply(&pod("p", json!({"containers": [container("c", "exit 1")]})));
     // Restarts at once and after 1, 2 and 4 s; with the default they would take more than a minute.
     let begun = Instant::now();
     wait_for("four restarts", Duration::from_secs(30), || {
@@ -246,7 +243,7 @@ fn max_restart_period_limits_backoff() {
         let longest = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": format!("{seconds}s")}});
         let cluster = ClusterBuilder::default().kubelet_config(longest).args(&["--feature-gates", gates]).start();
         let kubectl = cluster.kubectl_in("default");
-        kubectl.apply(&pod("p", json!({"containers": [shell("c", "exit 1")]})));
+        kubectl.apply(&pod("p", json!({"containers": [container("c", "exit 1")]})));
         let expected = format!("back-off {seconds}s restarting failed container=c");
         wait_for(&expected, Duration::from_secs(60), || {
             let status = kubectl.value("pod/p", "/status/containerStatuses/0");

@@ -9,7 +9,7 @@ use nix::{
 };
 use serde_json::json;
 use std::{fs, path::Path};
-use tests::{Cluster, e2e_test, eventually};
+use tests::{Cluster, PodBuilder, e2e_test, eventually};
 
 /// Stops threads by ptrace until it is dropped by the thread that stopped them.
 struct StoppedThreads(Vec<Pid>);
@@ -49,10 +49,11 @@ fn node_keeps_working_without_the_control_plane() {
     let script = "echo ready; while [ ! -e /shared/go ]; do sleep 0.1; done; \
         if mkdir /shared/once; then exit 3; fi; \
         nslookup kubernetes.default.svc.cluster.local; sleep 10000";
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "shared", "hostPath": {"path": dir.path()}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(1)
+        .script(script)
+        .volume("shared", &json!({"hostPath": {"path": dir.path()}}))
+        .mount("shared", "/shared");
     kubectl.apply(&pod.to_string());
     eventually("the first line of the log", || kubectl.run("logs p").is_ok_and(|output| output.contains("ready")));
     let uid = kubectl.value("pod/p", "/metadata/uid");

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
 /// Number of kills under a write load.
@@ -162,11 +162,13 @@ async fn check(client: &Client, observed: &Mutex<Observed>, life: u32) {
 
 /// Returns a Pod whose container records each start in a directory of its name.
 fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "restartPolicy": policy, "terminationGracePeriodSeconds": 3,
-        "volumes": [{"name": "v", "hostPath": {"path": dir.join(name), "type": "DirectoryOrCreate"}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-            "command": ["sh", "-c", format!("echo start >> /v/starts; {script}")]}]}})
+    PodBuilder::new(name)
+        .restart_policy(policy)
+        .grace_period(3)
+        .volume("v", &json!({"hostPath": {"path": dir.join(name), "type": "DirectoryOrCreate"}}))
+        .mount("v", "/v")
+        .script(&format!("echo start >> /v/starts; {script}"))
+        .build()
 }
 
 #[e2e_test("Pods reach their phase through repeated SIGKILLs of Podium")]

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
-use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary};
 
 /// UID of the user `nobody`.
 const NOBODY: u32 = 65534;
@@ -145,20 +145,19 @@ const READER: &str = "cat /config/a/b /secret/s && cat /etc/hosts /etc/resolv.co
 fn data_directory_is_private_but_volumes_are_not() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    let volumes = json!([
-        {"name": "config", "configMap": {"name": "c", "items": [{"key": "k", "path": "a/b"}]}},
-        {"name": "secret", "secret": {"secretName": "s"}}, {"name": "empty", "emptyDir": {}},
-    ]);
-    let mounts: Vec<Value> = ["config", "secret", "empty"]
-        .iter()
-        .map(|name| json!({"name": name, "mountPath": format!("/{name}")}))
-        .collect();
+    let pod = PodBuilder::new("p")
+        .script(READER)
+        .container(&json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 1000}}))
+        .volume("config", &json!({"configMap": {"name": "c", "items": [{"key": "k", "path": "a/b"}]}}))
+        .mount("config", "/config")
+        .volume("secret", &json!({"secret": {"secretName": "s"}}))
+        .mount("secret", "/secret")
+        .volume("empty", &json!({"emptyDir": {}}))
+        .mount("empty", "/empty");
     for object in [
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "configured "}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"s": "secret "}}),
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"volumes": volumes, "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", READER], "volumeMounts": mounts,
-                "securityContext": {"runAsUser": 1000, "runAsGroup": 1000}}]}}),
+        pod.build(),
     ] {
         kubectl.apply(&object.to_string());
     }

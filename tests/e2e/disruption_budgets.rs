@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets and evictions.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Outcome, e2e_test, eventually};
+use tests::{Cluster, Kubectl, Outcome, PodBuilder, e2e_test, eventually};
 
 fn budget(kubectl: &Kubectl, spec: &Value) {
     let mut all = json!({"selector": {"matchLabels": {"app": "web"}}});
@@ -98,10 +98,11 @@ fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
     let uid = kubectl.value(&format!("foos.{group}/f"), "/metadata/uid");
     let owner =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "name": "f", "uid": uid, "controller": true});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "labels": {"app": "web"}, "ownerReferences": [owner]},
-        "spec": {"terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    let pod = PodBuilder::new("p")
+        .label("app", "web")
+        .metadata(&json!({"ownerReferences": [owner]}))
+        .grace_period(0)
+        .command(&["sleep", "100000"]);
     kubectl.apply(&pod.to_string());
     budget(&kubectl, &json!({"maxUnavailable": "75%"}));
     eventually("four expected Pods", || counts(&kubectl)[..2] == [4, 1]);

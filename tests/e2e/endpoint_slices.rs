@@ -1,7 +1,7 @@
 //! EndpointSlices and Endpoints of Services.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 fn service(kubectl: &Kubectl, spec: &Value) {
     let mut all = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]});
@@ -36,10 +36,11 @@ fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
     });
     let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1});
     // The container ignores SIGTERM.
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "readinessProbe": probe,
-        "command": ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
-        "spec": {"terminationGracePeriodSeconds": 600, "containers": [container]}});
+    let pod = PodBuilder::new("web")
+        .label("app", "web")
+        .grace_period(600)
+        .script("trap '' TERM; while true; do sleep 1; done")
+        .container(&json!({"readinessProbe": probe}));
     kubectl.apply(&pod.to_string());
     let is = |ready: bool, serving: bool, terminating: bool| json!({"ready": ready, "serving": serving, "terminating": terminating});
     eventually("an endpoint that is not ready", || conditions(&kubectl) == is(false, false, false));
@@ -72,10 +73,13 @@ fn endpoints_resolve_named_ports(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let port = json!([{"name": "http", "port": 80, "targetPort": "web"}]);
     service(&kubectl, &json!({"clusterIP": "None", "publishNotReadyAddresses": true, "ports": port}));
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
-        "ports": [{"name": "web", "containerPort": 8080}], "readinessProbe": {"exec": {"command": ["false"]}}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}},
-        "spec": {"terminationGracePeriodSeconds": 0, "hostname": "h", "subdomain": "web", "containers": [container]}});
+    let ports = json!([{"name": "web", "containerPort": 8080}]);
+    let pod = PodBuilder::new("p")
+        .label("app", "web")
+        .grace_period(0)
+        .spec(&json!({"hostname": "h", "subdomain": "web"}))
+        .command(&["sleep", "100000"])
+        .container(&json!({"ports": ports, "readinessProbe": {"exec": {"command": ["false"]}}}));
     kubectl.apply(&pod.to_string());
     eventually("the not ready address to be published", || conditions(&kubectl)["ready"] == true);
     assert_eq!((&conditions(&kubectl)["serving"], &endpoints(&kubectl)[0]["hostname"]), (&json!(false), &json!("h")));

@@ -1,7 +1,7 @@
 //! Environment variables from files (`fileKeyRef`).
 
 use serde_json::{Value, json};
-use tests::{Cluster, e2e_test};
+use tests::{Cluster, PodBuilder, e2e_test};
 
 #[e2e_test("fileKeyRef reads a variable from a file of an init container")]
 fn file_key_ref_reads_variable(cluster: &Cluster) {
@@ -9,13 +9,15 @@ fn file_key_ref_reads_variable(cluster: &Cluster) {
     let write = "printf \"# made here\\nADDRESS='db.example'\\nWORDS='two\\nlines'\\n\" > /e/config.env";
     let from = |key: &str, file: &str, optional: bool| json!({"fileKeyRef": {"volumeName": "e", "path": file, "key": key, "optional": optional}});
     let pod = |name: &str, env: Value| {
-        let container = |name: &str, script: &str| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script]});
-        let (mut writes, mut reads) = (container("writes", write), container("reads", "echo \"$A|$W|${N-none}\""));
+        let mut writes = tests::container("writes", write);
         writes["volumeMounts"] = json!([{"name": "e", "mountPath": "/e"}]);
-        reads["env"] = env;
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0, "volumes": [{"name": "e", "emptyDir": {}}],
-            "initContainers": [writes], "containers": [reads]}})
+        PodBuilder::new(name)
+            .restart_policy("Never")
+            .grace_period(0)
+            .volume("e", &json!({"emptyDir": {}}))
+            .init_container(writes)
+            .script("echo \"$A|$W|${N-none}\"")
+            .container(&json!({"name": "reads", "env": env}))
     };
     let env = json!([{"name": "A", "valueFrom": from("ADDRESS", "config.env", false)},
         {"name": "W", "valueFrom": from("WORDS", "config.env", false)},

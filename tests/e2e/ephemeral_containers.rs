@@ -5,12 +5,10 @@ use std::{
     io::{Read, Write},
     process::Stdio,
 };
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 fn run(kubectl: &Kubectl) {
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "54321"]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}});
+    let pod = PodBuilder::new("p").grace_period(1).command(&["sleep", "54321"]);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
 }

@@ -1,7 +1,7 @@
 //! The "Example states" of the Pod lifecycle document (2018 edition), each on real containers.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 /// Expected result of a row of the document.
 enum Expect {
@@ -11,14 +11,17 @@ enum Expect {
     Phase(&'static str),
 }
 
-fn pod(policy: &str, containers: &[(&str, &str)]) -> String {
-    let containers: Vec<Value> = containers
-        .iter()
-        .map(|(name, script)| json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "resources": {}}))
-        .collect();
-    let name = format!("p-{}", policy.to_lowercase());
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": containers}})
-        .to_string()
+fn pod(policy: &str, containers: &[(&str, &str)]) -> PodBuilder {
+    let container = |(name, script): &(&str, &str)| {
+        let mut container = tests::container(name, script);
+        container["resources"] = json!({});
+        container
+    };
+    let containers: Vec<Value> = containers.iter().map(container).collect();
+    PodBuilder::new(&format!("p-{}", policy.to_lowercase()))
+        .restart_policy(policy)
+        .grace_period(1)
+        .spec(&json!({"containers": containers}))
 }
 
 /// Applies one Pod per restart policy and checks that container `watched` does what the row says.
@@ -26,7 +29,7 @@ fn pod(policy: &str, containers: &[(&str, &str)]) -> String {
 fn check(cluster: &Cluster, containers: &[(&str, &str)], watched: &str, rows: [(&str, Expect); 3]) {
     let kubectl = cluster.kubectl();
     for (policy, _) in &rows {
-        kubectl.apply(&pod(policy, containers));
+        kubectl.apply(&pod(policy, containers).to_string());
     }
     for (policy, expected) in &rows {
         let object = format!("pod/p-{}", policy.to_lowercase());
@@ -90,9 +93,8 @@ fn oom_kill_follows_restart_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let eat = "x=a; while :; do x=$x$x$x$x; done";
     for (policy, restarts) in [("Always", true), ("Never", false)] {
-        let mut manifest: Value = serde_json::from_str(&pod(policy, &[("c", eat)])).unwrap();
-        manifest["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": "16Mi"}});
-        kubectl.apply(&manifest.to_string());
+        let pod = pod(policy, &[("c", eat)]).resources(&json!({"limits": {"memory": "16Mi"}}));
+        kubectl.apply(&pod.to_string());
         let object = format!("pod/p-{}", policy.to_lowercase());
         let pointer = if restarts {
             "/status/containerStatuses/0/lastState/terminated/reason"

@@ -6,20 +6,12 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, wait_for};
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
-fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    for (to, from) in [("/spec", spec), ("/spec/containers/0", container)] {
-        for (key, value) in from.as_object().into_iter().flatten() {
-            pod.pointer_mut(to).unwrap()[key] = value.clone();
-        }
-    }
-    pod
+fn pod(name: &str, script: &str) -> PodBuilder {
+    PodBuilder::new(name).grace_period(1).script(script)
 }
 
 fn container(kubectl: &Kubectl, name: &str) -> Value {
@@ -31,8 +23,8 @@ fn oom_killed_container_reports_reason(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "16Mi"}}});
     let eat = "exec dd if=/dev/zero of=/dev/null bs=64M count=1";
-    kubectl.apply(&pod("never", eat, &json!({"restartPolicy": "Never"}), &limit).to_string());
-    kubectl.apply(&pod("always", eat, &json!({}), &limit).to_string());
+    kubectl.apply(&pod("never", eat).restart_policy("Never").container(&limit).to_string());
+    kubectl.apply(&pod("always", eat).container(&limit).to_string());
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     let ended = &container(&kubectl, "never")["state"]["terminated"];
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{ended}");
@@ -46,8 +38,8 @@ fn oom_killed_container_reports_reason(cluster: &Cluster) {
 fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let limit = json!({"resources": {"limits": {"memory": "64Mi"}}});
-    kubectl.apply(&pod("limited", SERVE, &json!({}), &limit).to_string());
-    kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    kubectl.apply(&pod("limited", SERVE).container(&limit).to_string());
+    kubectl.apply(&pod("never", SERVE).restart_policy("Never").to_string());
     for name in ["limited", "never"] {
         kubectl.wait_ready(name);
         let shell = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "sh");
@@ -66,7 +58,7 @@ fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
 fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let missing = json!({"command": ["/no/such/program"]});
-    kubectl.apply(&pod("p", "", &json!({}), &missing).to_string());
+    kubectl.apply(&pod("p", "").container(&missing).to_string());
     let reason = "/status/containerStatuses/0/state/waiting/reason";
     // The state changes after a second, so both values are read from one response.
     let shown = kubectl.wait_value("pod/p", reason, &json!("RunContainerError"));
@@ -77,7 +69,7 @@ fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)), "{last}");
     assert!(kubectl.events("p").iter().any(|(reason, m)| reason == "Failed" && m.starts_with("Error: ")));
     // A shell that does not find a command has started.
-    kubectl.apply(&pod("shell", "no-such-command", &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    kubectl.apply(&pod("shell", "no-such-command").restart_policy("Never").to_string());
     kubectl.wait_value("pod/shell", "/status/phase", &json!("Failed"));
     let ended = &container(&kubectl, "shell")["state"]["terminated"];
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("Error"), &json!(127)), "{ended}");
@@ -87,7 +79,7 @@ fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
 fn missing_secret_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let env = json!({"env": [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "word"}}}]});
-    kubectl.apply(&pod("p", &format!("echo $WORD; {SERVE}"), &json!({}), &env).to_string());
+    kubectl.apply(&pod("p", &format!("echo $WORD; {SERVE}")).container(&env).to_string());
     let reason = "/status/containerStatuses/0/state/waiting/reason";
     let message = "/status/containerStatuses/0/state/waiting/message";
     kubectl.wait_value("pod/p", reason, &json!("CreateContainerConfigError"));
@@ -108,10 +100,10 @@ pub(crate) fn uid(kubectl: &Kubectl, name: &str) -> String {
 #[e2e_test("a dead sandbox is recreated, and fails a Pod under Never")]
 fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("always", SERVE, &json!({}), &json!({})).to_string());
-    kubectl.apply(&pod("never", SERVE, &json!({"restartPolicy": "Never"}), &json!({})).to_string());
+    kubectl.apply(&pod("always", SERVE).to_string());
+    kubectl.apply(&pod("never", SERVE).restart_policy("Never").to_string());
     // It exits with 0 when it is stopped, and the Pod must not be Succeeded.
-    kubectl.apply(&pod("failed", SERVE, &json!({"restartPolicy": "OnFailure"}), &json!({})).to_string());
+    kubectl.apply(&pod("failed", SERVE).restart_policy("OnFailure").to_string());
     ["always", "never", "failed"].iter().for_each(|name| kubectl.wait_ready(name));
     let before = container(&kubectl, "always");
     for name in ["always", "never", "failed"] {
@@ -154,17 +146,17 @@ fn kubelet_rejects_wrong_os_and_used_host_port(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = node(&kubectl);
     let windows = json!({"nodeName": name, "os": {"name": "windows"}});
-    kubectl.apply(&pod("windows", SERVE, &windows, &json!({})).to_string());
+    kubectl.apply(&pod("windows", SERVE).spec(&windows).to_string());
     refused(&kubectl, "windows", "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS");
     let port = json!({"ports": [{"containerPort": 80, "hostPort": 17811}]});
     let bound = json!({"nodeName": name});
-    kubectl.apply(&pod("first", SERVE, &bound, &port).to_string());
+    kubectl.apply(&pod("first", SERVE).spec(&bound).container(&port).to_string());
     kubectl.wait_ready("first");
-    kubectl.apply(&pod("second", SERVE, &bound, &port).to_string());
+    kubectl.apply(&pod("second", SERVE).spec(&bound).container(&port).to_string());
     let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
     refused(&kubectl, "second", "NodePorts", message);
     let memory = json!({"resources": {"requests": {"memory": "1Ei"}}});
-    kubectl.apply(&pod("large", SERVE, &bound, &memory).to_string());
+    kubectl.apply(&pod("large", SERVE).spec(&bound).container(&memory).to_string());
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfmemory"));
 }
 
@@ -175,13 +167,13 @@ fn admitted_pod_is_not_rejected_after_restart() {
     let name = node(&kubectl);
     kubectl.run(&format!("label node {name} disk=fast")).ok();
     let fast = json!({"nodeName": name, "nodeSelector": {"disk": "fast"}});
-    kubectl.apply(&pod("before", SERVE, &fast, &json!({})).to_string());
+    kubectl.apply(&pod("before", SERVE).spec(&fast).to_string());
     kubectl.wait_ready("before");
     let before = container(&kubectl, "before");
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_api();
     kubectl.run(&format!("label node {name} disk-")).ok();
-    kubectl.apply(&pod("after", SERVE, &fast, &json!({})).to_string());
+    kubectl.apply(&pod("after", SERVE).spec(&fast).to_string());
     let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     refused(&kubectl, "after", "NodeAffinity", message);
     cluster.stop_podium(Signal::SIGKILL);
@@ -222,10 +214,10 @@ fn pods_follow_restart_policy_after_reboot() {
     let script = format!("[ -e /m/f ] && exit 9; touch /m/f; echo start >> /v/starts; {SERVE}");
     let spec = |policy: &str| json!({"restartPolicy": policy, "volumes": volumes});
     for (name, policy) in [("always", "Always"), ("never", "Never")] {
-        kubectl.apply(&pod(name, &script, &spec(policy), &json!({"volumeMounts": mounts})).to_string());
+        kubectl.apply(&pod(name, &script).spec(&spec(policy)).container(&json!({"volumeMounts": mounts})).to_string());
         kubectl.wait_ready(name);
     }
-    kubectl.apply(&pod("done", "true", &spec("Never"), &json!({})).to_string());
+    kubectl.apply(&pod("done", "true").spec(&spec("Never")).to_string());
     kubectl.wait_value("pod/done", "/status/phase", &json!("Succeeded"));
     let name = node(&kubectl);
     let patch = r#"{"status":{"nodeInfo":{"bootID":"another"}}}"#;

@@ -1,7 +1,7 @@
 //! Garbage collection by owner references: background, foreground and orphan.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 fn config_map(kubectl: &Kubectl, name: &str, owner: Option<&str>, finalizers: &[&str]) {
     let mut metadata = json!({"name": name, "finalizers": finalizers});
@@ -21,9 +21,10 @@ fn background_deletion_deletes_dependents(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     config_map(&kubectl, "owner", None, &[]);
     config_map(&kubectl, "other", None, &[]);
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "ownerReferences": [reference(&kubectl, "owner")]},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
+    let pod = PodBuilder::new("p")
+        .metadata(&json!({"ownerReferences": [reference(&kubectl, "owner")]}))
+        .grace_period(0)
+        .command(&["sleep", "1000"]);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("delete configmap other").ok();

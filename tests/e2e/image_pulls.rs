@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, Registry, USER, e2e_test};
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, PodBuilder, Registry, USER, e2e_test};
 
 /// Returns an image configuration that prints a word and waits.
 pub(crate) fn printing(word: &str) -> ImageConfig {
@@ -18,13 +18,9 @@ pub(crate) fn push(registry: &Registry, repository: &str, tag: &str, word: &str)
 /// Returns a Pod of one container; `policy` may be empty.
 pub(crate) fn pod(name: &str, image: &str, policy: &str, secrets: &[&str]) -> String {
     let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
-    let mut container = json!({"name": "c", "image": image});
-    if !policy.is_empty() {
-        container["imagePullPolicy"] = json!(policy);
-    }
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 1, "imagePullSecrets": secrets, "containers": [container]}})
-    .to_string()
+    let pod = PodBuilder::new(name).grace_period(1).image(image).spec(&json!({"imagePullSecrets": secrets}));
+    let pod = if policy.is_empty() { pod } else { pod.container(&json!({"imagePullPolicy": policy})) };
+    pod.to_string()
 }
 
 pub(crate) fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str) {
@@ -267,11 +263,11 @@ fn image_volume_fails_on_unsupported_runtime(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");
     let pod = |name: &str, secrets: Value| {
-        let container =
-            json!({"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-            "containers": [container], "imagePullSecrets": secrets, "terminationGracePeriodSeconds": 1,
-            "volumes": [{"name": "v", "image": {"reference": image}}]}});
+        let pod = PodBuilder::new(name)
+            .grace_period(1)
+            .volume("v", &json!({"image": {"reference": image}}))
+            .mount("v", "/v")
+            .spec(&json!({"imagePullSecrets": secrets}));
         kubectl.apply(&pod.to_string());
     };
     pod("stranger", json!([]));

@@ -7,18 +7,22 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, time::Duration};
-use tests::{Cluster, Kubectl, Process, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, wait_for};
 
 fn container(name: &str, script: &str) -> Value {
-    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-        "volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+    let mut container = tests::container(name, script);
+    container["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    container
+}
+
+/// Returns a Pod with an emptyDir `v`.
+fn pod(name: &str, init: &[Value], app: &Value) -> PodBuilder {
+    let pod = PodBuilder::new(name).volume("v", &json!({"emptyDir": {}}));
+    pod.spec(&json!({"initContainers": init})).container(app)
 }
 
 fn apply(kubectl: &Kubectl, name: &str, policy: &str, init: &[Value], app: &Value) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "restartPolicy": policy, "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
-        "initContainers": init, "containers": [app]}});
-    kubectl.apply(&pod.to_string());
+    kubectl.apply(&pod(name, init, app).restart_policy(policy).grace_period(1).to_string());
 }
 
 /// Waits for the columns READY and STATUS of `kubectl get`.
@@ -69,13 +73,9 @@ fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/loops", "/status/phase"), "Pending");
     wait_for_columns(&kubectl, "never", "0/1", "Init:Error");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
-    let probed = container("i", "exit 0").as_object().cloned().map(|mut i| {
-        i.insert("livenessProbe".to_owned(), json!({"exec": {"command": ["true"]}}));
-        Value::Object(i)
-    });
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probed"},
-        "spec": {"volumes": [{"name": "v", "emptyDir": {}}], "initContainers": [probed], "containers": [app]}});
-    let refused = kubectl.args(&["apply", "-f", "-"], &pod.to_string()).failed();
+    let mut probed = container("i", "exit 0");
+    probed["livenessProbe"] = json!({"exec": {"command": ["true"]}});
+    let refused = kubectl.args(&["apply", "-f", "-"], &pod("probed", &[probed], &app).to_string()).failed();
     let words = "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always";
     assert!(refused.contains(words), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! kubectl commands that use other formats than JSON: `create` and `drain` send protobuf, `explain` reads OpenAPI.
 
 use serde_json::json;
-use tests::{Cluster, e2e_test, eventually};
+use tests::{Cluster, PodBuilder, e2e_test, eventually};
 
 #[e2e_test("kubectl create subcommands create objects from their arguments")]
 fn create_subcommands_create_objects(cluster: &Cluster) {
@@ -69,8 +69,7 @@ fn explain_reads_openapi_v2(cluster: &Cluster) {
 fn drain_evicts_every_pod() {
     let cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    let pod = PodBuilder::new("p").grace_period(1).command(&["sleep", "100000"]);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     let node = kubectl.value("pod/p", "/spec/nodeName").as_str().unwrap().to_owned();

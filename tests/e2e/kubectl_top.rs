@@ -3,19 +3,19 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::Duration;
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Returns Pods: a container that uses its whole CPU limit beside an idle one, and a Pod that ends.
 fn pods() -> String {
-    let image = test_images::BUSYBOX;
-    let half = json!({"limits": {"cpu": "500m", "memory": "64Mi"}});
-    let busy = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy", "labels": {"app": "busy"}},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [
-            {"name": "burns", "image": image, "command": ["sh", "-c", "while :; do :; done"], "resources": half},
-            {"name": "rests", "image": image, "command": ["sleep", "100000"]}]}});
-    let ended = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ended"},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": image, "command": ["true"]}]}});
-    json!({"apiVersion": "v1", "kind": "List", "items": [busy, ended]}).to_string()
+    let busy = PodBuilder::new("busy")
+        .label("app", "busy")
+        .grace_period(0)
+        .container(&json!({"name": "burns"}))
+        .script("while :; do :; done")
+        .resources(&json!({"limits": {"cpu": "500m", "memory": "64Mi"}}))
+        .add_container(json!({"name": "rests", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}));
+    let ended = PodBuilder::new("ended").restart_policy("Never").command(&["true"]);
+    json!({"apiVersion": "v1", "kind": "List", "items": [busy.build(), ended.build()]}).to_string()
 }
 
 /// Splits each line into words.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use std::{os::unix::process::ExitStatusExt, path::Path};
-use tests::{ClusterBuilder, e2e_test, eventually, pod_cgroup};
+use tests::{ClusterBuilder, PodBuilder, e2e_test, eventually, pod_cgroup};
 
 fn files_of(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -16,9 +16,7 @@ fn logs_are_followed_across_rotation() {
     let kubectl = cluster.kubectl_in("default");
     // 400 lines of about 100 bytes in at least 12 s cause several rotations.
     let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    let pod = PodBuilder::new("p").restart_policy("Never").grace_period(1).script(script);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     let followed = kubectl.run("logs -f p").ok();
@@ -43,9 +41,8 @@ fn pods_have_cgroups_by_qos_class() {
         ("burstable", json!({"requests": amounts})),
         ("besteffort", json!({})),
     ] {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-            "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": test_images::BUSYBOX,
-            "command": ["sh", "-c", "cat /proc/self/cgroup; sleep 10000"], "resources": resources}]}});
+        let pod =
+            PodBuilder::new(name).grace_period(1).script("cat /proc/self/cgroup; sleep 10000").resources(&resources);
         kubectl.apply(&pod.to_string());
         kubectl.wait_ready(name);
         let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");

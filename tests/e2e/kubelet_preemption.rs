@@ -1,16 +1,15 @@
 //! Preemption by the kubelet for critical Pods.
 
-use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use serde_json::json;
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
-fn pod(name: &str, cpu: Option<i64>, spec: &Value) -> Value {
+fn pod(name: &str, cpu: Option<i64>) -> PodBuilder {
     let resources = cpu.map_or(json!({}), |milli| json!({"requests": {"cpu": format!("{milli}m")}}));
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "nodeName": "node-1", "terminationGracePeriodSeconds": 5, "containers": [{"name": "c",
-            "image": test_images::BUSYBOX, "resources": resources,
-            "command": ["sh", "-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"]}]}});
-    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    pod
+    PodBuilder::new(name)
+        .spec(&json!({"nodeName": "node-1"}))
+        .grace_period(5)
+        .script("trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done")
+        .resources(&resources)
 }
 
 /// Returns the node's allocatable CPU in millicores.
@@ -25,14 +24,14 @@ fn critical_pod_preempts_as_few_pods_as_possible() {
     let kubectl = cluster.kubectl_in("default");
     let all = cpus(&kubectl);
     for (name, cpu) in [("idle", None), ("small", Some(100)), ("large", Some(all - 200))] {
-        kubectl.apply(&pod(name, cpu, &json!({})).to_string());
+        kubectl.apply(&pod(name, cpu).to_string());
         kubectl.wait_ready(name);
     }
     // A Pod that is not critical is rejected.
-    kubectl.apply(&pod("ordinary", Some(300), &json!({})).to_string());
+    kubectl.apply(&pod("ordinary", Some(300)).to_string());
     kubectl.wait_value("pod/ordinary", "/status/reason", &json!("OutOfcpu"));
     let critical = json!({"priorityClassName": "system-node-critical"});
-    kubectl.apply(&pod("critical", Some(all - 100), &critical).to_string());
+    kubectl.apply(&pod("critical", Some(all - 100)).spec(&critical).to_string());
     kubectl.wait_ready("critical");
 
     let status = kubectl.value("pod/large", "/status");
@@ -53,7 +52,7 @@ fn critical_pod_preempts_as_few_pods_as_possible() {
     assert!(metrics.contains("kubelet_preemptions_total{preemption_signal=\"cpu\"} 1.0"), "{metrics}");
 
     // A Pod that cannot fit after any preemption is rejected.
-    kubectl.apply(&pod("too-large", Some(all + 100), &critical).to_string());
+    kubectl.apply(&pod("too-large", Some(all + 100)).spec(&critical).to_string());
     kubectl.wait_value("pod/too-large", "/status/reason", &json!("UnexpectedAdmissionError"));
     assert_eq!(kubectl.value("pod/small", "/status/phase"), "Running");
 }

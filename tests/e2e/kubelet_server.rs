@@ -3,7 +3,7 @@
 use crate::test_users::{authority, kubeconfig};
 use serde_json::json;
 use std::net::TcpListener;
-use tests::{ClusterBuilder, Kubectl, e2e_test};
+use tests::{ClusterBuilder, Kubectl, PodBuilder, e2e_test};
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -17,11 +17,8 @@ fn kubelet_server_authenticates_and_authorizes() {
     let kubectl = cluster.kubectl_in("default");
     let output = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}").ok();
     assert_eq!(output, port.to_string());
-    kubectl.apply(
-        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
-        {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "echo said; sleep 100000"]}]}})
-        .to_string(),
-    );
+    let pod = PodBuilder::new("p").script("echo said; sleep 100000");
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
 
     let pki = |file: &str| std::fs::read_to_string(cluster.data_dir().join("pki").join(file)).unwrap();

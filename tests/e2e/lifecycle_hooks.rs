@@ -6,7 +6,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Script of a container that logs its start and stop in `/out/log`, and exits at SIGTERM.
 const LOGGING_SCRIPT: &str =
@@ -14,14 +14,13 @@ const LOGGING_SCRIPT: &str =
 
 /// Applies a Pod of one container with these hooks, a hostPath volume `/out`, and these fields of the spec.
 fn apply(kubectl: &Kubectl, out: &Path, script: &str, hooks: &Value, spec: &Value) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 30,
-        "volumes": [{"name": "out", "hostPath": {"path": out}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": hooks}]}});
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        pod["spec"][key] = value.clone();
-    }
+    let pod = PodBuilder::new("p")
+        .grace_period(30)
+        .script(script)
+        .volume("out", &json!({"hostPath": {"path": out}}))
+        .mount("out", "/out")
+        .container(&json!({"lifecycle": hooks}))
+        .spec(spec);
     kubectl.apply(&pod.to_string());
 }
 

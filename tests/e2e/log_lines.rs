@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, ClusterBuilder, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, PodBuilder, e2e_test, wait_for};
 
 /// A webhook that nothing serves, for the creation of `resource`.
 fn unreachable_webhook(resource: &str, policy: &str) -> Value {
@@ -10,10 +10,6 @@ fn unreachable_webhook(resource: &str, policy: &str) -> Value {
         "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/validate"},
         "objectSelector": {"matchLabels": {"reviewed": "true"}},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}]})
-}
-
-fn container() -> Value {
-    json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1"]})
 }
 
 /// Splits Podium's output into log lines, which are JSON, and the lines for the user.
@@ -56,18 +52,17 @@ fn json_log_lines_have_ids_of_request_pod_and_reconcile() {
     assert_eq!(line["level"], "WARN", "{line}");
 
     let labels = json!({"reviewed": "true"});
+    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1"]});
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "set"}, "spec": {"replicas": 1,
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container()]}}}});
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
     kubectl.apply(&set.to_string());
     let key = format!("{}/set", kubectl.namespace());
     let span = json!({"name": "reconcile", "controller": "ReplicaSets", "key": key});
     wait_line(&cluster, "reconcile failed, requeueing", &span);
 
-    let mut container = container();
-    container["lifecycle"] = json!({"postStart": {"exec": {"command": ["false"]}}});
-    let pod =
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}});
+    let hook = json!({"postStart": {"exec": {"command": ["false"]}}});
+    let pod = PodBuilder::new("p").command(&["sleep", "1"]).container(&json!({"lifecycle": hook}));
     kubectl.apply(&pod.to_string());
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let span = json!({"name": "pod_worker", "namespace": kubectl.namespace(), "pod": "p", "uid": uid});
@@ -83,8 +78,7 @@ fn json_log_lines_have_ids_of_request_pod_and_reconcile() {
 fn info_of_a_calm_cluster_is_silent() {
     let cluster = ClusterBuilder::default().args(&["--log-format", "json"]).env("RUST_LOG", "info").start();
     let kubectl = cluster.kubectl();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-        "spec": {"restartPolicy": "Never", "containers": [container()]}});
+    let pod = PodBuilder::new("p").restart_policy("Never").command(&["sleep", "1"]);
     let seen = cluster.log().len();
     kubectl.apply(&pod.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));

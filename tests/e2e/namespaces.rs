@@ -3,19 +3,13 @@
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use std::{io::Read, net::TcpStream, path::Path};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, container, e2e_test, eventually};
 
-fn container(name: &str, script: &str) -> Value {
-    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script]})
+fn apply(kubectl: &Kubectl, name: &str, spec: &Value) {
+    kubectl.apply(&PodBuilder::new(name).grace_period(1).spec(spec).to_string());
 }
 
-fn apply(kubectl: &Kubectl, name: &str, spec: Value) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 1}});
-    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
-    kubectl.apply(&pod.to_string());
-}
-
-fn run(kubectl: &Kubectl, spec: Value) {
+fn run(kubectl: &Kubectl, spec: &Value) {
     apply(kubectl, "p", spec);
     kubectl.wait_ready("p");
 }
@@ -28,11 +22,11 @@ fn exec(kubectl: &Kubectl, script: &str) -> String {
 fn share_process_namespace_shares_processes(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let two = json!([container("c", "sleep 11111"), container("d", "sleep 22222")]);
-    run(&kubectl, json!({"shareProcessNamespace": true, "containers": two}));
+    run(&kubectl, &json!({"shareProcessNamespace": true, "containers": two}));
     let seen = exec(&kubectl, "ps; cat /proc/1/comm");
     assert!(["sleep 11111", "sleep 22222", "pause"].iter().all(|word| seen.contains(word)), "{seen}");
     kubectl.run("delete pod p --wait").ok();
-    run(&kubectl, json!({"containers": two}));
+    run(&kubectl, &json!({"containers": two}));
     let seen = exec(&kubectl, "ps");
     assert!(seen.contains("sleep 11111") && !seen.contains("sleep 22222"), "{seen}");
 }
@@ -43,7 +37,7 @@ fn host_namespaces_are_used(cluster: &Cluster) {
     let own = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
     let flags = [("net", "hostNetwork"), ("pid", "hostPID"), ("ipc", "hostIPC")];
     for (kind, flag) in flags {
-        run(&kubectl, json!({flag: true, "containers": [container("c", "sleep 10000")]}));
+        run(&kubectl, &json!({flag: true, "containers": [container("c", "sleep 10000")]}));
         for (other, _) in flags {
             let seen = exec(&kubectl, &format!("readlink /proc/self/ns/{other}"));
             assert_eq!(seen.trim() == own(other), other == kind, "{flag}, {other}: {seen}");
@@ -66,7 +60,7 @@ fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
         c["ports"] = json!([{"containerPort": 80, "hostPort": free}]);
         c
     };
-    run(&kubectl, json!({"containers": [serve("c")]}));
+    run(&kubectl, &json!({"containers": [serve("c")]}));
     let ip = kubectl.value("pod/p", "/status/hostIP");
     eventually("the host port to answer", || {
         let mut text = String::new();
@@ -75,7 +69,7 @@ fn host_port_reaches_pod_and_is_exclusive(cluster: &Cluster) {
     });
     // With a nodeName the kubelet rejects the Pod; the scheduler would leave it Pending.
     let node = kubectl.value("pod/p", "/spec/nodeName");
-    apply(&kubectl, "q", json!({"nodeName": node, "containers": [serve("c")]}));
+    apply(&kubectl, "q", &json!({"nodeName": node, "containers": [serve("c")]}));
     kubectl.wait_value("pod/q", "/status/reason", &json!("NodePorts"));
     let message =
         "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
@@ -93,7 +87,7 @@ fn hostname_fields_name_pod(cluster: &Cluster) {
     ] {
         let mut spec = spec;
         spec["containers"] = json!([container("c", "sleep 10000")]);
-        run(&kubectl, spec.clone());
+        run(&kubectl, &spec);
         let seen = exec(&kubectl, "hostname; tail -1 /etc/hosts");
         assert!(seen.starts_with(&expected), "{spec}: {seen}");
         kubectl.run("delete pod p --wait").ok();
@@ -113,7 +107,7 @@ fn volumes_support_sub_path_expr_and_modes(cluster: &Cluster) {
     let items = json!([{"key": "a", "path": "deep/a", "mode": 0o400}, {"key": "b", "path": "b"}]);
     let volumes = json!([{"name": "e", "emptyDir": {}}, {"name": "cm", "configMap": {"name": "cm", "defaultMode": 0o640, "items": items}},
         {"name": "none", "secret": {"secretName": "missing", "optional": true}}]);
-    run(&kubectl, json!({"volumes": volumes, "containers": [c]}));
+    run(&kubectl, &json!({"volumes": volumes, "containers": [c]}));
     assert_eq!(exec(&kubectl, "touch /own/x; ls /e/of/p"), "x\n");
     assert_eq!(exec(&kubectl, "stat -L -c '%a' /cm/deep/a /cm/b; cat /cm/deep/a /cm/b; ls /none"), "400\n640\n12");
 }
@@ -127,7 +121,7 @@ fn host_path_of_wrong_type_is_reported(cluster: &Cluster) {
     let mut c = container("c", "sleep 10000");
     c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
     let volumes = json!([{"name": "v", "hostPath": {"path": path, "type": "Directory"}}, {"name": "w", "configMap": {"name": "none"}}]);
-    apply(&kubectl, "p", json!({"volumes": volumes, "containers": [c]}));
+    apply(&kubectl, "p", &json!({"volumes": volumes, "containers": [c]}));
     let expected =
         format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a directory");
     // Each failed volume is reported.
@@ -175,7 +169,7 @@ fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     };
     let containers =
         json!([of("c", "HostToContainer", false), of("alone", "None", false), of("both", "Bidirectional", true)]);
-    run(&kubectl, json!({"volumes": [{"name": "v", "hostPath": {"path": dir.path()}}], "containers": containers}));
+    run(&kubectl, &json!({"volumes": [{"name": "v", "hostPath": {"path": dir.path()}}], "containers": containers}));
     let inside = dir.path().join("of-the-node");
     std::fs::create_dir(&inside).unwrap();
     mount(Some("t"), &inside, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();

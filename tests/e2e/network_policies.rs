@@ -7,16 +7,18 @@ use std::{
     process::Command,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary};
 
 /// Applies a Pod that serves on ports 8080 (`web`) and 8081, and is ready when it serves.
 fn apply(kubectl: &Kubectl, name: &str, app: &str) {
     let script = "mkdir -p /www; hostname > /www/index.html; httpd -p 8081 -h /www; exec httpd -f -p 8080 -h /www";
     let probe = json!({"httpGet": {"port": 8080}, "periodSeconds": 1});
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-        "readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    let ports = json!([{"name": "web", "containerPort": 8080}]);
+    let pod = PodBuilder::new(name)
+        .label("app", app)
+        .grace_period(0)
+        .script(script)
+        .container(&json!({"readinessProbe": probe, "ports": ports}));
     kubectl.apply(&pod.to_string());
 }
 
@@ -127,9 +129,7 @@ fn egress_is_restricted_from_pod_start() {
 
     // It connects at once, before its status is published, and for two seconds.
     let script = format!("for i in 1 2 3 4; do timeout 1 wget -q -O - http://{web}/ && exit 1; done; exit 0");
-    let early = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "labels": {"app": "client"}},
-        "spec": {"restartPolicy": "Never", "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
+    let early = PodBuilder::new("early").label("app", "client").restart_policy("Never").script(&script);
     kubectl.apply(&early.to_string());
     kubectl.wait_value("pod/early", "/status/phase", &json!("Succeeded"));
 
@@ -183,11 +183,12 @@ fn policies_are_enforced_before_pod_starts() {
         "spec": {"podSelector": selector, "policyTypes": ["Egress"]}});
     let probe = json!({"exec": {"command": ["test", "-f", "/tmp/done"]}, "periodSeconds": 1});
     let attacker = |n: usize| {
-        let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", attack],
-            "readinessProbe": probe});
-        json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("attacker-{n}"), "labels": {"app": "attacker"}},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}})
+        PodBuilder::new(&format!("attacker-{n}"))
+            .label("app", "attacker")
+            .grace_period(0)
+            .script(&attack)
+            .container(&json!({"readinessProbe": probe}))
+            .build()
     };
     let items: Vec<Value> = std::iter::once(deny).chain((0..ATTACKERS).map(attacker)).collect();
     kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());

@@ -2,22 +2,14 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, wait_for};
 
 fn node(kubectl: &Kubectl) -> String {
     kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok()
 }
 
-fn pod(name: &str, script: &str, spec: &Value, container: &Value) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    for (to, from) in [("/spec", spec), ("/spec/containers/0", container)] {
-        for (key, value) in from.as_object().into_iter().flatten() {
-            pod.pointer_mut(to).unwrap()[key] = value.clone();
-        }
-    }
-    pod.to_string()
+fn pod(name: &str, script: &str) -> PodBuilder {
+    PodBuilder::new(name).grace_period(1).script(script)
 }
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
@@ -91,7 +83,12 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {}}]});
     let mounts =
         json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}], "readinessProbe": {"exec": {"command": ["true"]}}});
-    kubectl.apply(&pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"), &volumes, &mounts));
+    kubectl.apply(
+        &pod("p", &format!("dd if=/dev/zero of=/v/f bs=1M count=2; {SERVE}"))
+            .spec(&volumes)
+            .container(&mounts)
+            .to_string(),
+    );
     kubectl.wait_ready("p");
     let (name, namespace) = (node(&kubectl), kubectl.namespace().to_owned());
     let raw = |path: &str| kubectl.run(&format!("get --raw /api/v1/nodes/{name}/proxy/{path}")).ok();
@@ -189,10 +186,10 @@ fn pod_over_ephemeral_storage_limit_is_evicted(cluster: &Cluster) {
     let volumes = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let mounts = json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]});
     let fill = |file: &str| format!("dd if=/dev/zero of={file} bs=1M count=2; {SERVE}");
-    kubectl.apply(&pod("volume", &fill("/v/f"), &volumes, &mounts));
-    kubectl.apply(&pod("modest", &fill("/tmp/f"), &volumes, &mounts));
+    kubectl.apply(&pod("volume", &fill("/v/f")).spec(&volumes).container(&mounts).to_string());
+    kubectl.apply(&pod("modest", &fill("/tmp/f")).spec(&volumes).container(&mounts).to_string());
     let limits = json!({"resources": {"limits": {"ephemeral-storage": "1Mi"}}});
-    kubectl.apply(&pod("storage", &fill("/f"), &json!({}), &limits));
+    kubectl.apply(&pod("storage", &fill("/f")).container(&limits).to_string());
     assert_eq!(evicted(&kubectl, "volume"), "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ");
     let message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ";
     assert_eq!(evicted(&kubectl, "storage"), message);
@@ -217,12 +214,12 @@ fn memory_pressure_evicts_and_rejects_pods() {
         if lacks && tainted { Ok(()) } else { Err(node.to_string()) }
     });
     let here = json!({"nodeName": name});
-    kubectl.apply(&pod("modest", SERVE, &here, &json!({})));
+    kubectl.apply(&pod("modest", SERVE).spec(&here).to_string());
     kubectl.wait_value("pod/modest", "/status/reason", &json!("Evicted"));
     let expected = "Pod was rejected: The node had condition: [MemoryPressure]. ";
     assert_eq!(kubectl.value("pod/modest", "/status/message"), expected);
     let asking = json!({"resources": {"requests": {"memory": "1Ki"}}});
-    kubectl.apply(&pod("asking", SERVE, &here, &asking));
+    kubectl.apply(&pod("asking", SERVE).spec(&here).container(&asking).to_string());
     let message = evicted(&kubectl, "asking");
     let (low, rest) = message.split_once("available: ").unwrap();
     assert!(low.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
@@ -244,14 +241,14 @@ fn disk_pressure_evicts_and_rejects_pods() {
     let kubectl = cluster.kubectl_in("default");
     let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
-    kubectl.apply(&pod("before", &script, &here, &json!({})));
+    kubectl.apply(&pod("before", &script).spec(&here).to_string());
     kubectl.wait_ready("before");
     // Unused images and dead containers are removed before Pods are evicted.
     let tar = dir.path().join("idle.tar");
     test_images::busybox(&tar, &["example.com/idle:1"], &crate::image_pulls::printing("idle")).unwrap();
     cluster.import(&tar);
     let once = json!({"nodeName": node(&kubectl), "restartPolicy": "Never"});
-    kubectl.apply(&pod("ended", "echo said", &once, &json!({})));
+    kubectl.apply(&pod("ended", "echo said").spec(&once).to_string());
     kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs ended").ok().trim(), "said");
     let images = |cluster: &Cluster| {
@@ -274,7 +271,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     kubectl.run("logs ended").failed();
     assert_eq!(kubectl.value("pod/ended", "/status/phase"), "Succeeded");
     let asking = json!({"resources": {"requests": {"memory": "1Ki"}}});
-    kubectl.apply(&pod("after", SERVE, &here, &asking));
+    kubectl.apply(&pod("after", SERVE).spec(&here).container(&asking).to_string());
     kubectl.wait_value("pod/after", "/status/reason", &json!("Evicted"));
     let expected = "Pod was rejected: The node had condition: [DiskPressure]. ";
     assert_eq!(kubectl.value("pod/after", "/status/message"), expected);

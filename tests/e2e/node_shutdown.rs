@@ -4,7 +4,7 @@ use fake_logind::FakeLogind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, eventually, wait_for};
 use tokio::runtime::Runtime;
 
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
@@ -18,12 +18,8 @@ fn node(manifests: &Path, logind: &str) -> Cluster {
 }
 
 /// Returns a Pod that needs a second to terminate.
-fn pod(name: &str, more: &Value) -> Value {
-    let script = "trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done";
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    pod
+fn pod(name: &str) -> PodBuilder {
+    PodBuilder::new(name).script("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done")
 }
 
 fn running(kubectl: &Kubectl, name: &str) {
@@ -62,9 +58,9 @@ fn node_shutdown_ends_ordinary_pods_first() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = node(dir.path(), logind.address());
     let kubectl = cluster.kubectl_in("default");
-    std::fs::write(dir.path().join("fixed.json"), pod("fixed", &json!({})).to_string()).unwrap();
-    kubectl.apply(&pod("ordinary", &json!({})).to_string());
-    kubectl.apply(&pod("critical", &json!({"priorityClassName": "system-node-critical"})).to_string());
+    std::fs::write(dir.path().join("fixed.json"), pod("fixed").to_string()).unwrap();
+    kubectl.apply(&pod("ordinary").to_string());
+    kubectl.apply(&pod("critical").spec(&json!({"priorityClassName": "system-node-critical"})).to_string());
     for name in ["pod/ordinary", "pod/critical", "pod/fixed-node-1"] {
         running(&kubectl, name);
     }
@@ -76,7 +72,7 @@ fn node_shutdown_ends_ordinary_pods_first() {
     assert!(ordinary < critical, "{ordinary} {critical}");
     terminated(&kubectl, "pod/fixed-node-1");
     eventually("the inhibitor lock to be released", || logind.locks().is_empty());
-    kubectl.apply(&pod("late", &json!({"nodeName": "node-1"})).to_string());
+    kubectl.apply(&pod("late").spec(&json!({"nodeName": "node-1"})).to_string());
     kubectl.wait_value("pod/late", "/status/reason", &json!("NodeShutdown"));
     let message = kubectl.value("pod/late", "/status/message");
     assert_eq!(message, "Pod was rejected: Pod was rejected as the node is shutting down.");

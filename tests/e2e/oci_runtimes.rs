@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tests::{ClusterBuilder, e2e_test, podium_binary};
+use tests::{ClusterBuilder, PodBuilder, e2e_test, podium_binary};
 
 /// crun does not start containers where both cgroup versions have controllers. This hides cgroup v2 from it.
 const HIDE_CGROUP_V2: &str = "mount --make-rprivate /sys/fs/cgroup; umount /sys/fs/cgroup/unified 2>/dev/null";
@@ -43,12 +43,9 @@ fn crun_class_behaves_like_runc() {
     let kubectl = cluster.kubectl_in("default");
     let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "fast"}, "handler": "crun"});
     kubectl.apply(&class.to_string());
-    let pod = |name: &str, more: Value| {
-        let mut container = json!({"name": "c", "image": test_images::BUSYBOX});
-        container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let spec = json!({"runtimeClassName": "fast", "restartPolicy": "Never", "containers": [container]});
-        kubectl
-            .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).to_string());
+    let pod = |name: &str, container: Value| {
+        let pod = PodBuilder::new(name).restart_policy("Never").spec(&json!({"runtimeClassName": "fast"}));
+        kubectl.apply(&pod.container(&container).to_string());
     };
     let ended = |name: &str, reason: &str, code: i32| {
         let pod = format!("pod/{name}");
@@ -84,8 +81,7 @@ fn default_runtime_crun_runs_all_pods() {
     let dir = tempfile::tempdir().unwrap();
     write_crun_wrapper(dir.path());
     let manifest = dir.path().join("pod.yaml");
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["echo", "by crun"]}]}});
+    let pod = PodBuilder::new("p").restart_policy("Never").command(&["echo", "by crun"]);
     fs::write(&manifest, pod.to_string()).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{HIDE_CGROUP_V2}; exec \"$@\""), "sh"]).arg(podium_binary());

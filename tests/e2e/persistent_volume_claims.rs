@@ -4,7 +4,7 @@ use crate::workload;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 fn claim(name: &str, spec: &Value) -> Value {
     let mut all = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
@@ -26,16 +26,12 @@ fn local(kubectl: &Kubectl, path: &Path) -> Value {
 }
 
 /// Returns a Pod that runs a script with a volume at `/data`, and then waits.
-fn pod(name: &str, source: &Value, script: &str, spec: &Value) -> Value {
-    let mut volume = json!({"name": "data"});
-    volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 0, "volumes": [volume],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX,
-            "command": ["sh", "-c", format!("{script}; sleep 100000")],
-            "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}});
-    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    pod
+fn pod(name: &str, source: &Value, script: &str) -> PodBuilder {
+    PodBuilder::new(name)
+        .grace_period(0)
+        .script(&format!("{script}; sleep 100000"))
+        .volume("data", source)
+        .mount("data", "/data")
 }
 
 fn of(claim: &str) -> Value {
@@ -96,10 +92,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     phase(&kubectl, "pv/static", "Bound");
     let reads = json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
     let refused = "echo two > /data/f || echo refused";
-    apply(
-        &kubectl,
-        &[pod("writes", &of("c"), "echo one > /data/f", &json!({})), pod("reads", &reads, refused, &json!({}))],
-    );
+    apply(&kubectl, &[pod("writes", &of("c"), "echo one > /data/f").build(), pod("reads", &reads, refused).build()]);
     kubectl.wait_ready("writes");
     kubectl.wait_ready("reads");
     eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
@@ -125,7 +118,7 @@ fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
                 && kubectl.events("p").contains(&("FailedScheduling".to_owned(), message.clone()))
         });
     };
-    apply(&kubectl, &[pod("p", &of("c"), "true", &json!({}))]);
+    apply(&kubectl, &[pod("p", &of("c"), "true").build()]);
     waits("persistentvolumeclaim \"c\" not found");
     apply(&kubectl, &[claim("c", &json!({"storageClassName": ""}))]);
     waits("pod has unbound immediate PersistentVolumeClaims");
@@ -147,7 +140,7 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let template = json!({"spec": claim("-", &json!({}))["spec"]});
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
-    apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f", &json!({}))]);
+    apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f").build()]);
     kubectl.wait_ready("p");
     assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
     let volume = volume_of(&kubectl, "p-data");
@@ -162,10 +155,10 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(
         &kubectl,
-        &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true", &json!({}))],
+        &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true").build()],
     );
     kubectl.wait_ready("first");
-    apply(&kubectl, &[pod("second", &of("c"), "true", &json!({}))]);
+    apply(&kubectl, &[pod("second", &of("c"), "true").build()]);
     let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     eventually("the second Pod to be unschedulable", || {
         kubectl.events("second").iter().any(|(_, message)| message.contains(why))
@@ -181,7 +174,7 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
     let script = "touch /data/f; stat -c '%u %g' /data/f";
-    apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script, &user)]);
+    apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script).spec(&user).build()]);
     kubectl.wait_ready("p");
     eventually("the output", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
@@ -204,9 +197,9 @@ fn volumes_survive_sigkill_and_cluster_removal() {
         spec["storageClassName"] = json!("manual");
         objects.extend([volume(name, &spec), claim(name, &json!({"storageClassName": "manual"}))]);
         let script = "cat /data/kept >> /data/copy; until rm /data/end; do sleep 1; done 2> /dev/null; exit";
-        objects.push(pod(name, &of(name), script, &json!({})));
+        objects.push(pod(name, &of(name), script).build());
     }
-    objects.extend([claim("made", &json!({})), pod("made", &of("made"), "echo kept > /data/copy", &json!({}))]);
+    objects.extend([claim("made", &json!({})), pod("made", &of("made"), "echo kept > /data/copy").build()]);
     apply(&kubectl, &objects);
     let container = |pod: &str| kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
     let pods = ["host", "own", "made"];
@@ -254,7 +247,7 @@ fn volume_provisioning_recovers_from_sigkill() {
     for moment in MOMENTS {
         let name = format!("p{moment}");
         apply(&kubectl, &[claim(&name, &json!({}))]);
-        apply(&kubectl, &[pod(&name, &of(&name), "true", &json!({}))]);
+        apply(&kubectl, &[pod(&name, &of(&name), "true").build()]);
         kill_after(&mut cluster, moment);
     }
     for moment in MOMENTS {

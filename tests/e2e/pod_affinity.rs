@@ -2,14 +2,10 @@
 
 use crate::workload;
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
-fn pod(name: &str, spec: &Value) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
-    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    pod.to_string()
+fn pod(name: &str) -> PodBuilder {
+    PodBuilder::new(name).label("app", name).grace_period(0).command(&["sleep", "100000"])
 }
 
 fn affinity_to(app: &str) -> Value {
@@ -31,9 +27,9 @@ fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
 fn required_pod_affinity_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity_to("friend")}});
-    kubectl.apply(&pod("p", &json!({"affinity": affinity})));
+    kubectl.apply(&pod("p").spec(&json!({"affinity": affinity})).to_string());
     wait_for_unschedulable(&kubectl, "p", "node(s) didn't match pod affinity rules");
-    kubectl.apply(&pod("friend", &json!({})));
+    kubectl.apply(&pod("friend").to_string());
     kubectl.wait_ready("p");
     kubectl.run("delete pods --all").ok();
 }
@@ -53,7 +49,7 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
     eventually("a Pending Pod", || !pending().is_empty());
     wait_for_unschedulable(&kubectl, &pending(), "node(s) didn't match pod anti-affinity rules");
     // The anti-affinity of a running Pod repels Pods without one.
-    kubectl.apply(&pod("db", &json!({})));
+    kubectl.apply(&pod("db").to_string());
     wait_for_unschedulable(&kubectl, "db", "node(s) didn't satisfy existing pods anti-affinity rules");
     kubectl.run("delete deployment db").ok();
     kubectl.wait_ready("db");
@@ -69,13 +65,12 @@ fn topology_spread_limits_skew(cluster: &Cluster) {
         json!({"topologySpreadConstraints": [constraint]})
     };
     let hostname = "kubernetes.io/hostname";
-    kubectl.apply(&pod("s", &constraint(hostname, Some(2))));
+    kubectl.apply(&pod("s").spec(&constraint(hostname, Some(2))).to_string());
     kubectl.wait_ready("s");
-    let mut second: Value = serde_json::from_str(&pod("second", &constraint(hostname, Some(2)))).unwrap();
-    second["metadata"]["labels"] = json!({"app": "s"});
+    let second = pod("second").label("app", "s").spec(&constraint(hostname, Some(2)));
     kubectl.apply(&second.to_string());
     wait_for_unschedulable(&kubectl, "second", "node(s) didn't match pod topology spread constraints");
-    kubectl.apply(&pod("nowhere", &constraint("example.com/rack", None)));
+    kubectl.apply(&pod("nowhere").spec(&constraint("example.com/rack", None)).to_string());
     let missing = "node(s) didn't match pod topology spread constraints (missing required label)";
     wait_for_unschedulable(&kubectl, "nowhere", missing);
     kubectl.run("delete pod s").ok();

@@ -2,14 +2,12 @@
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{ClusterBuilder, Kubectl, e2e_test, wait_for};
+use tests::{ClusterBuilder, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Creates a node without a kubelet, and a Pod bound to it.
 fn apply(kubectl: &Kubectl, name: &str, finalizers: &[&str]) {
     kubectl.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}).to_string());
-    let container = json!({"name": "c", "image": test_images::BUSYBOX});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "finalizers": finalizers},
-        "spec": {"nodeName": name, "containers": [container]}});
+    let pod = PodBuilder::new(name).metadata(&json!({"finalizers": finalizers})).spec(&json!({"nodeName": name}));
     kubectl.apply(&pod.to_string());
 }
 

@@ -1,33 +1,27 @@
 //! Pod lifecycle: start, readiness, crash loops, image errors, deletion.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     io::{BufRead, BufReader},
     time::{Duration, Instant},
 };
-use tests::{Cluster, Kubectl, Process, e2e_test, eventually, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
 
-fn pod(name: &str, script: &str, spec: &Value) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 5,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        pod["spec"][key] = value.clone();
-    }
-    pod.to_string()
+fn pod(script: &str) -> PodBuilder {
+    PodBuilder::new("p").grace_period(5).script(script)
 }
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
-fn run_ready(kubectl: &Kubectl, name: &str, script: &str, spec: &Value) {
-    kubectl.apply(&pod(name, script, spec));
-    kubectl.wait_ready(name);
+fn run_ready(kubectl: &Kubectl, pod: &PodBuilder) {
+    kubectl.apply(&pod.to_string());
+    kubectl.wait_ready("p");
 }
 
 #[e2e_test("a running Pod shows its node, addresses, conditions and container")]
 fn running_pod_has_complete_status(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", SERVE, &json!({}));
+    run_ready(&kubectl, &pod(SERVE));
     let status = kubectl.value("pod/p", "/status");
     assert_eq!(status["phase"], "Running");
     assert_eq!(status["qosClass"], "BestEffort");
@@ -64,7 +58,7 @@ fn running_pod_has_complete_status(cluster: &Cluster) {
 #[e2e_test("the Events of a Pod are emitted in order")]
 fn pod_events_are_emitted_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", SERVE, &json!({}));
+    run_ready(&kubectl, &pod(SERVE));
     kubectl.run("delete pod p").ok();
     wait_for("the Killing event", Duration::from_secs(20), || {
         let reasons: Vec<String> = kubectl.events("p").into_iter().map(|(reason, _)| reason).collect();
@@ -81,7 +75,7 @@ fn pod_events_are_emitted_in_order(cluster: &Cluster) {
 #[e2e_test("a crash loop backs off and keeps the last state")]
 fn crash_loop_backs_off_and_keeps_last_state(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("p", "echo out of luck; exit 7", &json!({})));
+    kubectl.apply(&pod("echo out of luck; exit 7").to_string());
     let waiting = "/status/containerStatuses/0/state/waiting/reason";
     let status = &kubectl.wait_value("pod/p", waiting, &json!("CrashLoopBackOff"))["status"];
     let container = &status["containerStatuses"][0];
@@ -105,7 +99,7 @@ fn waiting_reason(kubectl: &Kubectl, reason: &str) -> String {
 }
 
 fn image_pod(image: &str, policy: &str) -> String {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image, "imagePullPolicy": policy}]}}).to_string()
+    PodBuilder::new("p").image(image).container(&json!({"imagePullPolicy": policy})).to_string()
 }
 
 #[e2e_test("a missing image with pull policy Never waits with ErrImageNeverPull")]
@@ -137,14 +131,9 @@ fn failed_image_pull_backs_off(cluster: &Cluster) {
 #[e2e_test("a missing ConfigMap blocks a container until it is created")]
 fn missing_config_map_blocks_container(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let spec = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", SERVE],
-        "env": [{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]}]});
-    let spec = {
-        let mut spec = spec;
-        spec["containers"][0]["command"][2] = json!(format!("echo $WORD; {SERVE}"));
-        spec
-    };
-    kubectl.apply(&pod("p", "", &spec));
+    let env = json!([{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]);
+    let pod = pod(&format!("echo $WORD; {SERVE}")).container(&json!({"env": env}));
+    kubectl.apply(&pod.to_string());
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
     kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
     kubectl.wait_ready("p");
@@ -154,8 +143,8 @@ fn missing_config_map_blocks_container(cluster: &Cluster) {
 #[e2e_test("a command that does not exist fails to start")]
 fn missing_command_fails_to_start(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["/no/such/program"]}]});
-    kubectl.apply(&pod("p", "", &spec));
+    let pod = PodBuilder::new("p").restart_policy("Never").grace_period(5).command(&["/no/such/program"]);
+    kubectl.apply(&pod.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     let terminated = kubectl.value("pod/p", "/status/containerStatuses/0/state/terminated");
     assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&json!(128), &json!("StartError")));
@@ -190,7 +179,7 @@ fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
     for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
         let kubectl = cluster.kubectl();
         // No test waits until this ends by itself.
-        run_ready(&kubectl, "p", script, &json!({"terminationGracePeriodSeconds": 600}));
+        run_ready(&kubectl, &pod(script).grace_period(600));
         let phases = phases_until_gone(&kubectl, "delete pod p --wait=false");
         assert_eq!(
             phases.last().map(String::as_str),
@@ -203,12 +192,7 @@ fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
 #[e2e_test("a Pod that ignores SIGTERM is killed after its grace period")]
 fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(
-        &kubectl,
-        "p",
-        "trap '' TERM; sleep 1000 & wait; sleep 1000",
-        &json!({"terminationGracePeriodSeconds": 2}),
-    );
+    run_ready(&kubectl, &pod("trap '' TERM; sleep 1000 & wait; sleep 1000").grace_period(2));
     let start = Instant::now();
     assert_eq!(phases_until_gone(&kubectl, "delete pod p --wait=false").last().map(String::as_str), Some("Failed"));
     assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
@@ -217,7 +201,7 @@ fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
 #[e2e_test("a forced deletion leaves nothing on the node")]
 fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done # forced-deletion-marker", &json!({}));
+    run_ready(&kubectl, &pod("trap '' TERM; while :; do sleep 1; done # forced-deletion-marker"));
     let uid = kubectl.value("pod/p", "/metadata/uid").as_str().unwrap().to_owned();
     assert!(node_mentions(&cluster.data_dir(), &uid));
     kubectl.run("delete pod p --grace-period=0 --force").ok();
@@ -252,7 +236,7 @@ fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
 #[e2e_test("a shorter grace period takes effect at once")]
 fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", "trap '' TERM; while :; do sleep 1; done", &json!({"terminationGracePeriodSeconds": 300}));
+    run_ready(&kubectl, &pod("trap '' TERM; while :; do sleep 1; done").grace_period(300));
     kubectl.run("delete pod p --wait=false").ok();
     kubectl.wait_value("pod/p", "/metadata/deletionGracePeriodSeconds", &json!(300));
     kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
@@ -262,7 +246,7 @@ fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
 #[e2e_test("a finalizer keeps a Pod that has ended")]
 fn finalizer_keeps_ended_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, "p", SERVE, &json!({}));
+    run_ready(&kubectl, &pod(SERVE));
     kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":["example.com/hold"]}}"#], "").ok();
     kubectl.run("delete pod p --wait=false").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
@@ -274,7 +258,7 @@ fn finalizer_keeps_ended_pod(cluster: &Cluster) {
 #[e2e_test("activeDeadlineSeconds fails a Pod")]
 fn active_deadline_fails_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("p", SERVE, &json!({"activeDeadlineSeconds": 2})));
+    kubectl.apply(&pod(SERVE).spec(&json!({"activeDeadlineSeconds": 2})).to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
     assert_eq!(kubectl.value("pod/p", "/status/reason"), "DeadlineExceeded");
     let overdue = || kubectl.run("get events --field-selector reason=DeadlineExceeded -o jsonpath={..message}").ok();

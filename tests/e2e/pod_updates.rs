@@ -1,12 +1,13 @@
 //! Mutable fields of running Pods.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 fn run(kubectl: &Kubectl) {
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["example.com/first"]},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}});
+    let pod = PodBuilder::new("p")
+        .metadata(&json!({"finalizers": ["example.com/first"]}))
+        .grace_period(0)
+        .command(&["sleep", "100000"]);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
 }

@@ -1,9 +1,9 @@
 //! `podium image` and `podium explain`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 use test_images::ImageConfig;
-use tests::{Cluster, ClusterBuilder, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, PodBuilder, e2e_test, wait_for};
 
 /// Returns whether `podium` succeeded, and its output.
 fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
@@ -12,9 +12,12 @@ fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-fn pod(name: &str, image: &str, script: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "OnFailure",
-        "containers": [{"name": "c", "image": image, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}]}})
+fn pod(name: &str, image: &str, script: &str) -> PodBuilder {
+    PodBuilder::new(name)
+        .restart_policy("OnFailure")
+        .image(image)
+        .script(script)
+        .container(&json!({"imagePullPolicy": "Never"}))
 }
 
 #[e2e_test("image import reads Docker and OCI archives with all their names")]
@@ -52,11 +55,9 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     let crashes = pod("crashes", test_images::BUSYBOX, "exit 7");
     let runs = pod("runs", test_images::BUSYBOX, "sleep 100000");
     let imageless = pod("imageless", "docker.io/library/nothing:1", "true");
-    let mut unscheduled = pod("unscheduled", test_images::BUSYBOX, "true");
-    unscheduled["spec"]["nodeSelector"] = json!({"no": "where"});
-    let mut others = pod("others", test_images::BUSYBOX, "true");
-    others["spec"]["schedulerName"] = json!("others");
-    let all = [crashes, runs, imageless, unscheduled, others];
+    let unscheduled = pod("unscheduled", test_images::BUSYBOX, "true").spec(&json!({"nodeSelector": {"no": "where"}}));
+    let others = pod("others", test_images::BUSYBOX, "true").spec(&json!({"schedulerName": "others"}));
+    let all = [crashes, runs, imageless, unscheduled, others].map(PodBuilder::build);
     kubectl.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string());
     let check = |pod: &str, expected: &[&str]| {
         let pod = format!("pod/{pod}");

@@ -7,12 +7,10 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use tests::{Cluster, Kubectl, Process, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test};
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
-    .to_string()
+    PodBuilder::new(name).restart_policy(policy).grace_period(1).script(script).to_string()
 }
 
 /// Returns the fields that must be the same before and after a restart.
@@ -67,10 +65,12 @@ fn interrupted_pre_stop_hook_runs_again() {
     let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
     let script = "trap 'echo stopped >> /out/log; exit 0' TERM; sleep 100000 & wait";
     let hook = json!({"exec": {"command": ["sh", "-c", "echo hook >> /out/log; sleep 4"]}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 60, "volumes": [{"name": "out", "hostPath": {"path": out.path()}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "volumeMounts": [{"name": "out", "mountPath": "/out"}], "lifecycle": {"preStop": hook}}]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(60)
+        .script(script)
+        .volume("out", &json!({"hostPath": {"path": out.path()}}))
+        .mount("out", "/out")
+        .container(&json!({"lifecycle": {"preStop": hook}}));
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();

@@ -6,21 +6,21 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
 };
-use tests::e2e_test;
+use tests::{PodBuilder, e2e_test};
 
 /// Returns a Pod with this script.
-fn pod(script: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template(script)})
+fn pod(script: &str) -> PodBuilder {
+    PodBuilder::new("p").restart_policy("Never").grace_period(10).script(script)
 }
 
+/// Returns the spec of such a Pod.
 fn template(script: &str) -> Value {
-    json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 10,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]})
+    pod(script).build()["spec"].take()
 }
 
 /// Returns a `podium run` command for a Pod with this script, with files in a test directory.
 fn command(dir: &Path, script: &str, timeout: &str) -> Command {
-    command_of(dir, &pod(script), timeout)
+    command_of(dir, &pod(script).build(), timeout)
 }
 
 fn command_of(dir: &Path, object: &Value, timeout: &str) -> Command {
@@ -42,7 +42,7 @@ fn outcome(dir: &Path, output: &Output) -> (i32, String) {
 }
 
 fn run(script: &str, timeout: &str) -> (i32, String) {
-    run_of(&pod(script), timeout)
+    run_of(&pod(script).build(), timeout)
 }
 
 fn run_of(object: &Value, timeout: &str) -> (i32, String) {
@@ -123,7 +123,7 @@ fn run_ends_restarting_workloads_in_order() {
 
 #[e2e_test("podium run waits for Jobs and Pods with generated names")]
 fn run_waits_for_jobs_and_generated_names() {
-    let mut named = pod("echo it works");
+    let mut named = pod("echo it works").build();
     named["metadata"] = json!({"generateName": "p-"});
     let (code, text) = run_of(&named, "60s");
     assert_eq!(code, 0, "{text}");
@@ -146,8 +146,7 @@ fn run_without_workloads_ends_at_once() {
 
 #[e2e_test("podium run refuses unknown fields and kinds")]
 fn run_refuses_unknown_fields_and_kinds() {
-    let mut wrong = pod("true");
-    wrong["spec"]["containers"][0]["bogus"] = json!(1);
+    let wrong = pod("true").container(&json!({"bogus": 1})).build();
     let (code, text) = run_of(&wrong, "60s");
     assert!(code == 2 && text.contains("unknown field \"spec.containers[0].bogus\""), "{code} {text}");
     let strange = json!({"apiVersion": "example.com/v1", "kind": "Strange", "metadata": {"name": "c"}});
@@ -158,8 +157,7 @@ fn run_refuses_unknown_fields_and_kinds() {
 #[e2e_test("a second Ctrl-C ends podium run at once")]
 fn second_ctrl_c_ends_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done");
-    stubborn["spec"]["terminationGracePeriodSeconds"] = 3600.into();
+    let stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done").grace_period(3600).build();
     let mut child = command_of(dir.path(), &stubborn, "600s").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut text = lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");

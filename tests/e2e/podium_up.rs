@@ -12,18 +12,18 @@ use std::{
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, Process, e2e_test, podium_binary, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, e2e_test, podium_binary, wait_for};
 
-fn pod(name: &str) -> String {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 1,
-        "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-            "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"]}]}})
-    .to_string()
+fn pod(name: &str) -> PodBuilder {
+    PodBuilder::new(name)
+        .grace_period(1)
+        .script("trap 'exit 0' TERM; sleep 100000 & wait")
+        .volume("v", &json!({"emptyDir": {"medium": "Memory"}}))
+        .mount("v", "/v")
 }
 
 fn run_ready(kubectl: &Kubectl, name: &str) -> String {
-    kubectl.apply(&pod(name));
+    kubectl.apply(&pod(name).to_string());
     kubectl.wait_ready(name);
     kubectl
         .value(&format!("pod/{name}"), "/status/podIP")
@@ -91,7 +91,7 @@ fn down_removes_everything() {
     let kubectl = cluster.kubectl_in("default");
     let address = run_ready(&kubectl, "p");
     let during = networks(&dir, &address);
-    kubectl.apply(&pod("q"));
+    kubectl.apply(&pod("q").to_string());
     assert!(traces(&dir).len() > 3, "{:?}", traces(&dir));
     let output = cluster.podium(&["down"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Applies a Pod of the server, which is mounted from the node together with its shared libraries.
 pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
@@ -13,11 +13,13 @@ pub(crate) fn apply(kubectl: &Kubectl, name: &str, fields: &Value) {
     ];
     let mounts = of_the_node.map(|(name, _, at)| json!({"name": name, "mountPath": at, "readOnly": true}));
     let volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}}));
-    let mut container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["/probe-server"], "volumeMounts": mounts,
-        "ports": [{"name": "tls", "containerPort": 8443}, {"name": "health", "containerPort": 9090}]});
-    container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], "volumes": volumes}});
+    let ports = json!([{"name": "tls", "containerPort": 8443}, {"name": "health", "containerPort": 9090}]);
+    let pod = PodBuilder::new(name)
+        .grace_period(0)
+        .command(&["/probe-server"])
+        .spec(&json!({"volumes": volumes}))
+        .container(&json!({"volumeMounts": mounts, "ports": ports}))
+        .container(fields);
     kubectl.apply(&pod.to_string());
 }
 

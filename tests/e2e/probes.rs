@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Returns a script that runs `setup` and serves `/www` on 8080.
 fn serve(setup: &str) -> String {
@@ -11,19 +11,14 @@ fn serve(setup: &str) -> String {
     )
 }
 
-/// Applies a Pod of one container with these fields and a port `web`.
+/// Returns a Pod with a port `web` and these fields of its container.
+fn pod(name: &str, script: &str, fields: &Value) -> PodBuilder {
+    let ports = json!({"ports": [{"name": "web", "containerPort": 8080}]});
+    PodBuilder::new(name).grace_period(2).script(script).container(&ports).container(fields)
+}
+
 fn apply(kubectl: &Kubectl, name: &str, script: &str, fields: &Value) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 2,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "ports": [{"name": "web", "containerPort": 8080}]}]}});
-    for (key, value) in fields.as_object().into_iter().flatten() {
-        match key.as_str() {
-            "terminationGracePeriodSeconds" => pod["spec"][key] = value.clone(),
-            _ => pod["spec"]["containers"][0][key] = value.clone(),
-        }
-    }
-    kubectl.apply(&pod.to_string());
+    kubectl.apply(&pod(name, script, fields).to_string());
 }
 
 /// Waits for an Event whose message contains this text.
@@ -119,8 +114,8 @@ fn liveness_kill_restarts_despite_exit_code_0(cluster: &Cluster) {
     let probe =
         json!({"exec": {"command": ["test", "!", "-e", "/tmp/broken"]}, "periodSeconds": 1, "failureThreshold": 1});
     let script = "trap 'exit 0' TERM; sleep 100000 & wait";
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "OnFailure",
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "livenessProbe": probe}]}});
+    let pod =
+        PodBuilder::new("p").restart_policy("OnFailure").script(script).container(&json!({"livenessProbe": probe}));
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("exec p -- touch /tmp/broken").ok();
@@ -167,7 +162,8 @@ fn probe_grace_period_overrides_pod(cluster: &Cluster) {
     let probe = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1,
         "terminationGracePeriodSeconds": 1});
     let script = "trap '' TERM; touch /tmp/alive; while :; do sleep 1; done";
-    apply(&kubectl, "p", script, &json!({"livenessProbe": probe, "terminationGracePeriodSeconds": 300}));
+    let pod = pod("p", script, &json!({"livenessProbe": probe})).grace_period(300);
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("exec p -- rm /tmp/alive").ok();
     // The grace period of the Pod exceeds this timeout.
@@ -198,12 +194,12 @@ fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
     let file = |path: &str| json!({"exec": {"command": ["cat", path]}, "periodSeconds": 1, "failureThreshold": 1});
     let mut startup = file("/tmp/started");
     startup["failureThreshold"] = json!(300);
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 2,
-        "initContainers": [{"name": "s", "image": test_images::BUSYBOX, "command": ["sh", "-c", serve("")],
-            "restartPolicy": "Always", "startupProbe": startup, "readinessProbe": file("/tmp/ready"),
-            "livenessProbe": file("/tmp/alive")}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", serve("")]}]}});
+    let mut sidecar = tests::container("s", &serve(""));
+    sidecar["restartPolicy"] = json!("Always");
+    sidecar["startupProbe"] = startup;
+    sidecar["readinessProbe"] = file("/tmp/ready");
+    sidecar["livenessProbe"] = file("/tmp/alive");
+    let pod = PodBuilder::new("p").grace_period(2).script(&serve("")).init_container(sidecar);
     kubectl.apply(&pod.to_string());
     wait_for_event(&kubectl, "p", "Unhealthy", "Startup probe failed");
     let status = kubectl.value("pod/p", "/status");
@@ -224,8 +220,9 @@ fn sidecar_probes_count_for_readiness(cluster: &Cluster) {
 fn readiness_probes_continue_during_termination(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let probe = json!({"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
-    let fields = json!({"readinessProbe": probe, "terminationGracePeriodSeconds": 600});
-    apply(&kubectl, "p", "trap '' TERM; touch /tmp/ready; while :; do sleep 1; done", &fields);
+    let script = "trap '' TERM; touch /tmp/ready; while :; do sleep 1; done";
+    let pod = pod("p", script, &json!({"readinessProbe": probe})).grace_period(600);
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("delete pod p --wait=false").ok();
     for (command, ready) in [("rm", "False"), ("touch", "True")] {

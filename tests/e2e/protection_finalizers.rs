@@ -1,7 +1,7 @@
 //! Protection finalizers of PersistentVolumeClaims, PersistentVolumes and ServiceCIDRs.
 
 use serde_json::json;
-use tests::{Cluster, e2e_test, eventually};
+use tests::{Cluster, PodBuilder, e2e_test, eventually};
 
 #[e2e_test("a deleted PersistentVolumeClaim stays until no Pod uses it")]
 fn deleted_claim_stays_while_used(cluster: &Cluster) {
@@ -11,9 +11,11 @@ fn deleted_claim_stays_while_used(cluster: &Cluster) {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
     kubectl.apply(&claim.to_string());
     // With WaitForFirstConsumer the bound Pod does not start, but it has a node, so the claim is in use.
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node,
-        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(1)
+        .spec(&json!({"nodeName": node}))
+        .volume("v", &json!({"persistentVolumeClaim": {"claimName": "c"}}))
+        .mount("v", "/v");
     kubectl.apply(&pod.to_string());
     kubectl.run("delete persistentvolumeclaim c --wait=false").ok();
     assert!(kubectl.run("get persistentvolumeclaim c").ok().contains("Terminating"));

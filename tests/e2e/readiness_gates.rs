@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 /// Returns status, reason and message of a condition, and its lastTransitionTime.
 fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
@@ -14,9 +14,10 @@ fn condition(kubectl: &Kubectl, kind: &str) -> ([Value; 3], Value) {
 fn pod_is_ready_once_all_readiness_gates_are_true(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let gates = ["www.example.com/one", "www.example.com/two"];
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 1, "readinessGates": gates.map(|gate| json!({"conditionType": gate})),
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(1)
+        .command(&["sleep", "100000"])
+        .spec(&json!({"readinessGates": gates.map(|gate| json!({"conditionType": gate}))}));
     kubectl.apply(&pod.to_string());
     kubectl.run("wait --for=condition=ContainersReady --timeout=60s pod/p").ok();
     assert_eq!(condition(&kubectl, "ContainersReady").0, [json!("True"), Value::Null, Value::Null]);

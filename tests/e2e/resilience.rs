@@ -1,21 +1,17 @@
 //! Unusual client actions that the node must handle.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::Command;
-use tests::{Cluster, e2e_test, eventually, podium_binary};
+use tests::{Cluster, PodBuilder, e2e_test, eventually, podium_binary};
 
-fn pod(name: &str, change: impl FnOnce(&mut Value)) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "10000"]}]}});
-    change(&mut pod["spec"]);
-    pod.to_string()
+fn pod() -> PodBuilder {
+    PodBuilder::new("p").grace_period(0).command(&["sleep", "10000"])
 }
 
 #[e2e_test("the kubelet corrects a status that another client changed")]
 fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("p", |_| {}));
+    kubectl.apply(&pod().to_string());
     kubectl.wait_ready("p");
     let ip = kubectl.value("pod/p", "/status/podIP");
     let wrong = r#"{"status":{"phase":"Pending","podIP":"192.0.2.1","containerStatuses":[]}}"#;
@@ -29,7 +25,7 @@ fn kubelet_corrects_foreign_status_change(cluster: &Cluster) {
 fn force_deleted_pod_frees_resources_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // A port outside of the kernel's ephemeral range, so that it does not conflict with a Podium of another test.
-    let manifest = pod("p", |spec| spec["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 18_567}]));
+    let manifest = pod().container(&json!({"ports": [{"containerPort": 80, "hostPort": 18_567}]})).to_string();
     kubectl.apply(&manifest);
     kubectl.wait_ready("p");
     for _ in 0..3 {
@@ -44,12 +40,12 @@ fn failed_volume_refresh_does_not_block_others(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.run("create secret generic s --from-literal=k=1").ok();
     kubectl.run("create configmap c --from-literal=k=1").ok();
-    kubectl.apply(&pod("p", |spec| {
-        spec["volumes"] =
-            json!([{"name": "a", "secret": {"secretName": "s"}}, {"name": "b", "configMap": {"name": "c"}}]);
-        spec["containers"][0]["volumeMounts"] =
-            json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]);
-    }));
+    let pod = pod()
+        .volume("a", &json!({"secret": {"secretName": "s"}}))
+        .mount("a", "/a")
+        .volume("b", &json!({"configMap": {"name": "c"}}))
+        .mount("b", "/b");
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("delete secret s").ok();
     kubectl.args(&["patch", "configmap", "c", "-p", r#"{"data":{"k":"2"}}"#], "").ok();
@@ -64,7 +60,7 @@ fn short_lived_pods_leave_nothing_on_node(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mut uids = Vec::new();
     for _ in 0..10 {
-        kubectl.apply(&pod("p", |_| {}));
+        kubectl.apply(&pod().to_string());
         uids.push(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap().to_owned());
         kubectl.run("delete pod p --force --grace-period=0").ok();
     }

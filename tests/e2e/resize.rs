@@ -2,19 +2,21 @@
 
 use serde_json::{Value, json};
 use std::path::Path;
-use tests::{Cluster, Kubectl, e2e_test, eventually, pod_cgroup};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, pod_cgroup};
 
 fn amounts(cpu: &str, memory: &str) -> Value {
     json!({"cpu": cpu, "memory": memory})
 }
 
-fn pod(script: &str, requests: &Value, limits: &Value, policy: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "resources": {"requests": requests, "limits": limits}, "resizePolicy": policy}]}})
+fn pod(script: &str, requests: &Value, limits: &Value) -> PodBuilder {
+    PodBuilder::new("p")
+        .grace_period(1)
+        .script(script)
+        .resources(&json!({"requests": requests, "limits": limits}))
+        .container(&json!({"resizePolicy": []}))
 }
 
-fn run(kubectl: &Kubectl, pod: &Value) {
+fn run(kubectl: &Kubectl, pod: &PodBuilder) {
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
 }
@@ -57,7 +59,7 @@ fn limits(kubectl: &Kubectl, container: bool) -> (i64, i64) {
 #[e2e_test("a resize changes cgroups without a restart")]
 fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([])));
+    run(&kubectl, &pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi")));
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((10_000, 40 << 20), (10_000, 40 << 20)));
     let id = kubectl.value("pod/p", &format!("{STATUS}/containerID"));
     for (requests, limit, expected) in [
@@ -83,11 +85,10 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
 #[e2e_test("a downwardAPI volume follows a resize")]
 fn downward_api_volume_follows_resize(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let mut pod = pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi"), &json!([]));
     let field = json!({"containerName": "c", "resource": "requests.cpu", "divisor": "1m"});
-    pod["spec"]["volumes"] =
-        json!([{"name": "v", "downwardAPI": {"items": [{"path": "cpu", "resourceFieldRef": field}]}}]);
-    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    let volume = json!({"downwardAPI": {"items": [{"path": "cpu", "resourceFieldRef": field}]}});
+    let pod =
+        pod("sleep 100000", &amounts("20m", "20Mi"), &amounts("100m", "40Mi")).volume("v", &volume).mount("v", "/v");
     run(&kubectl, &pod);
     assert_eq!(kubectl.run("exec p -- cat /v/cpu").ok().trim(), "20");
     resize(&kubectl, &json!({"requests": amounts("30m", "20Mi")}));
@@ -102,8 +103,9 @@ fn resize_restarts_by_resize_policy(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
     let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
-    let mut pod = pod(script, &amounts("10m", "20Mi"), &amounts("100m", "40Mi"), &policy);
-    pod["spec"]["restartPolicy"] = json!("OnFailure");
+    let pod = pod(script, &amounts("10m", "20Mi"), &amounts("100m", "40Mi"))
+        .restart_policy("OnFailure")
+        .container(&json!({"resizePolicy": policy}));
     run(&kubectl, &pod);
     resize(&kubectl, &json!({"requests": amounts("10m", "30Mi"), "limits": amounts("100m", "64Mi")}));
     kubectl.wait_value("pod/p", &format!("{STATUS}/restartCount"), &json!(1));
@@ -127,12 +129,13 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     };
     // A neighbour requests half of the node, and the Pod more than half.
     let half = format!("{}m", milli / 2);
-    let neighbour = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "neighbour"},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": test_images::BUSYBOX,
-            "command": ["sleep", "100000"], "resources": {"requests": {"cpu": half}}}]}});
+    let neighbour = PodBuilder::new("neighbour")
+        .grace_period(0)
+        .command(&["sleep", "100000"])
+        .resources(&json!({"requests": {"cpu": half}}));
     kubectl.apply(&neighbour.to_string());
     kubectl.wait_ready("neighbour");
-    run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({}), &json!([])));
+    run(&kubectl, &pod("sleep 100000", &json!({"cpu": "1m"}), &json!({})));
     resize(&kubectl, &json!({"requests": {"cpu": "9k"}}));
     let has_event = |reason: &str, words: &str| {
         let c = kubectl.condition("pod/p", "PodResizePending");
@@ -155,7 +158,7 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
 fn resize_keeps_memory_in_use(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "dd if=/dev/zero of=/dev/shm/x bs=1M count=30 2>/dev/null; echo full; sleep 100000";
-    run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi"), &json!([])));
+    run(&kubectl, &pod(script, &amounts("10m", "10Mi"), &amounts("500m", "60Mi")));
     eventually("the memory to be used", || kubectl.run("logs p").is_ok_and(|output| output == "full\n"));
     resize(&kubectl, &json!({"limits": {"memory": "20Mi"}}));
     eventually("the error of the resize", || {
@@ -175,7 +178,7 @@ fn resize_keeps_memory_in_use(cluster: &Cluster) {
 #[e2e_test("a resize that changes forbidden fields is refused")]
 fn invalid_resize_is_refused(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi"), &json!([])));
+    run(&kubectl, &pod("sleep 100000", &amounts("10m", "10Mi"), &amounts("50m", "20Mi")));
     for (resources, expected) in [
         (
             json!({"requests": amounts("50m", "20Mi")}),
@@ -200,8 +203,8 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
 #[e2e_test("pod-level resources are shared among containers")]
 fn pod_level_resources_are_shared(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let mut pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}), &json!([]));
-    pod["spec"]["resources"] = json!({"limits": amounts("200m", "64Mi")});
+    let pod = pod("sleep 100000", &json!({"cpu": "10m"}), &json!({}))
+        .spec(&json!({"resources": {"limits": amounts("200m", "64Mi")}}));
     run(&kubectl, &pod);
     assert_eq!(kubectl.value("pod/p", "/spec/resources/requests"), amounts("10m", "64Mi"));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
@@ -210,9 +213,9 @@ fn pod_level_resources_are_shared(cluster: &Cluster) {
         .args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&json!({"requests": {"cpu": "20m"}}))], "")
         .failed();
     assert!(said.contains("pods with pod-level resources cannot be resized"), "{said}");
-    pod["metadata"]["name"] = json!("q");
-    pod["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "300m"}, "requests": {"cpu": "300m"}});
-    let said = kubectl.args(&["create", "-f", "-"], &pod.to_string()).failed();
+    let large =
+        pod.metadata(&json!({"name": "q"})).resources(&json!({"limits": {"cpu": "300m"}, "requests": {"cpu": "300m"}}));
+    let said = kubectl.args(&["create", "-f", "-"], &large.to_string()).failed();
     assert!(said.contains("spec.resources.containers[0][cpu].limits: Invalid value: \"300m\": must be less than or equal to pod limits of 200m"), "{said}");
     kubectl.run("delete pod p --now").ok();
 }

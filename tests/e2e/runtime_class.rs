@@ -1,7 +1,7 @@
 //! RuntimeClasses: handlers, overhead, and errors.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// Creates a RuntimeClass for this test, and returns its name.
 fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
@@ -15,15 +15,12 @@ fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
     name
 }
 
-fn pod(class: &str, spec: &Value) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "runtimeClassName": class, "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
-            "resources": {"limits": {"memory": "20Mi"}}}]}});
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        pod["spec"][key] = value.clone();
-    }
-    pod.to_string()
+fn pod(class: &str) -> PodBuilder {
+    PodBuilder::new("p")
+        .grace_period(0)
+        .command(&["sleep", "100000"])
+        .resources(&json!({"limits": {"memory": "20Mi"}}))
+        .spec(&json!({"runtimeClassName": class}))
 }
 
 /// Waits for a FailedCreatePodSandBox Event whose message ends with this text.
@@ -46,7 +43,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     let name = class(&kubectl, "runc", &json!({"overhead": {"podFixed": {"memory": "44Mi", "cpu": "10m"}}}));
     let row = kubectl.run(&format!("get runtimeclass {name} --no-headers")).ok();
     assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), [name.as_str(), "runc"]);
-    kubectl.apply(&pod(&name, &json!({})));
+    kubectl.apply(&pod(&name).to_string());
     kubectl.wait_ready("p");
     assert_eq!(kubectl.value("pod/p", "/spec/overhead"), json!({"memory": "44Mi", "cpu": "10m"}));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable", "overhead does not count");
@@ -58,7 +55,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
     assert_eq!(limit.unwrap().trim(), (64u64 << 20).to_string());
     let heavy = class(&kubectl, "runc2", &json!({"overhead": {"podFixed": {"cpu": "1k"}}}));
     kubectl.run("delete pod p").ok();
-    kubectl.apply(&pod(&heavy, &json!({})));
+    kubectl.apply(&pod(&heavy).to_string());
     eventually("the scheduler to count the overhead", || {
         kubectl
             .events("p")
@@ -72,7 +69,7 @@ fn pod_uses_handler_and_overhead_of_runtime_class(cluster: &Cluster) {
 fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let name = class(&kubectl, "nobody", &json!({}));
-    kubectl.apply(&pod(&name, &json!({})));
+    kubectl.apply(&pod(&name).to_string());
     wait_for_sandbox_error(&kubectl, "no runtime for \"nobody\" is configured");
     kubectl.run("delete pod p --timeout=30s").ok();
 }
@@ -80,11 +77,11 @@ fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
 #[e2e_test("a missing RuntimeClass is reported")]
 fn missing_runtime_class_is_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing", &json!({}))).failed();
+    let refused = kubectl.args(&["create", "-f", "-"], &pod("nothing").to_string()).failed();
     assert!(refused.contains("pods \"p\" is forbidden: pod rejected: RuntimeClass \"nothing\" not found"), "{refused}");
     // A class that is deleted while its Pod is Pending.
     let name = class(&kubectl, "runc", &json!({}));
-    kubectl.apply(&pod(&name, &json!({"schedulingGates": [{"name": "x.io/wait"}]})));
+    kubectl.apply(&pod(&name).spec(&json!({"schedulingGates": [{"name": "x.io/wait"}]})).to_string());
     kubectl.run(&format!("delete runtimeclass {name}")).ok();
     kubectl.args(&["patch", "pod", "p", "--type=merge", "-p", r#"{"spec":{"schedulingGates":null}}"#], "").ok();
     wait_for_sandbox_error(&kubectl, &format!("runtimeclasses.node.k8s.io {name:?} not found"));

@@ -1,7 +1,7 @@
 //! Preemption by the scheduler for Pods of higher priority (`PreemptionByScheduler`).
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// An extended resource of the node for one test, so that Pods of other tests do not interfere.
 struct Seats<'a> {
@@ -30,10 +30,12 @@ impl<'a> Seats<'a> {
     /// Creates a Pod that requests this many seats, and exits a moment after SIGTERM.
     fn pod(&self, name: &str, seats: u32, spec: &Value) {
         let limits = json!({"limits": {&self.resource: seats.to_string()}});
-        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
-            "spec": {"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": test_images::BUSYBOX,
-                "resources": limits, "command": ["sh", "-c", "trap 'exit 7' TERM; sleep 100000 & wait"]}]}});
-        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let pod = PodBuilder::new(name)
+            .label("app", name)
+            .grace_period(5)
+            .script("trap 'exit 7' TERM; sleep 100000 & wait")
+            .resources(&limits)
+            .spec(spec);
         self.kubectl.apply(&pod.to_string());
     }
 

@@ -1,16 +1,10 @@
 //! Scheduling, and its Events and conditions for unschedulable Pods.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Shell, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Shell, e2e_test, wait_for};
 
-fn pod(name: &str, spec: &Value) -> String {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        pod["spec"][key] = value.clone();
-    }
-    pod.to_string()
+fn pod(name: &str) -> PodBuilder {
+    PodBuilder::new(name).grace_period(0).command(&["sleep", "100000"])
 }
 
 /// Waits until the Pod is Unschedulable, in its condition and in an Event.
@@ -48,7 +42,7 @@ fn own_label(kubectl: &Kubectl) -> String {
 fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (node, label) = (node(&kubectl), own_label(&kubectl));
-    kubectl.apply(&pod("p", &json!({"nodeSelector": {&label: "ssd"}})));
+    kubectl.apply(&pod("p").spec(&json!({"nodeSelector": {&label: "ssd"}})).to_string());
     wait_for_unschedulable(&kubectl, "p", AFFINITY, HOPELESS);
     kubectl.run(&format!("label node {node} {label}=hdd")).ok();
     kubectl.run(&format!("label node {node} {label}=ssd --overwrite")).ok();
@@ -71,14 +65,15 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
     let expression = |operator: &str, values: Value| {
         required(json!({"matchExpressions": [{"key": label, "operator": operator, "values": values}]}))
     };
-    kubectl.apply(&pod("in", &expression("In", json!(["a", "b"]))));
-    kubectl.apply(&pod("exists", &expression("Exists", json!([]))));
-    kubectl.apply(&pod("more", &expression("Gt", json!(["5"]))));
-    kubectl.apply(&pod("absent", &expression("DoesNotExist", json!([]))));
-    kubectl.apply(&pod(
-        "named",
-        &required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]})),
-    ));
+    kubectl.apply(&pod("in").spec(&expression("In", json!(["a", "b"]))).to_string());
+    kubectl.apply(&pod("exists").spec(&expression("Exists", json!([]))).to_string());
+    kubectl.apply(&pod("more").spec(&expression("Gt", json!(["5"]))).to_string());
+    kubectl.apply(&pod("absent").spec(&expression("DoesNotExist", json!([]))).to_string());
+    kubectl.apply(
+        &pod("named")
+            .spec(&required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]})))
+            .to_string(),
+    );
     kubectl.wait_ready("absent");
     kubectl.wait_ready("named");
     for waits in ["in", "exists", "more"] {
@@ -96,20 +91,22 @@ fn required_node_affinity_keeps_pod_pending(cluster: &Cluster) {
 #[e2e_test("a Pod that requests too much is Pending with the resource named")]
 fn insufficient_resources_are_reported(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let asking = |requests: Value| json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "resources": {"requests": requests}}]});
+    let apply = |name: &str, requests: Value| {
+        kubectl.apply(&pod(name).resources(&json!({"requests": requests})).to_string());
+    };
     for (name, requests, reasons) in [
         ("cpu", json!({"cpu": "10k"}), "1 Insufficient cpu"),
         ("both", json!({"cpu": "10k", "memory": "100Ti"}), "1 Insufficient cpu, 1 Insufficient memory"),
         ("disk", json!({"ephemeral-storage": "100Pi"}), "1 Insufficient ephemeral-storage"),
     ] {
-        kubectl.apply(&pod(name, &asking(requests)));
+        apply(name, requests);
         wait_for_unschedulable(&kubectl, name, reasons, HOPELESS);
     }
     // A Pod that would fit without others, which must not be preempted.
     let cpu = kubectl.value(&format!("node/{}", node(&kubectl)), "/status/allocatable/cpu");
-    kubectl.apply(&pod("little", &asking(json!({"cpu": "1m"}))));
+    apply("little", json!({"cpu": "1m"}));
     kubectl.wait_ready("little");
-    kubectl.apply(&pod("all", &asking(json!({"cpu": cpu}))));
+    apply("all", json!({"cpu": cpu}));
     wait_for_unschedulable(&kubectl, "all", "1 Insufficient cpu", "No preemption victims found for incoming pod");
 }
 
@@ -118,7 +115,9 @@ fn scheduling_gates_block_scheduling(cluster: &Cluster) {
     let shell = Shell::new(cluster.kubectl());
     shell.file(
         "pod.json",
-        pod("p", &json!({"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]})),
+        pod("p")
+            .spec(&json!({"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]}))
+            .to_string(),
     );
     shell.check(&[
         ("kubectl apply -f pod.json", 0, "pod/p created"),
@@ -146,8 +145,8 @@ fn scheduling_gates_block_scheduling(cluster: &Cluster) {
 #[e2e_test("a Pod with a nodeName bypasses the scheduler")]
 fn node_name_bypasses_scheduler(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("p", &json!({"nodeName": node(&kubectl)})));
-    kubectl.apply(&pod("elsewhere", &json!({"nodeName": "elsewhere"})));
+    kubectl.apply(&pod("p").spec(&json!({"nodeName": node(&kubectl)})).to_string());
+    kubectl.apply(&pod("elsewhere").spec(&json!({"nodeName": "elsewhere"})).to_string());
     kubectl.wait_ready("p");
     assert!(kubectl.events("p").iter().all(|(reason, _)| reason != "Scheduled"), "{:?}", kubectl.events("p"));
     // No kubelet runs it.
@@ -167,14 +166,18 @@ fn kubelet_rejects_mismatched_pod(cluster: &Cluster) {
         let row = kubectl.run(&format!("get pod {pod} --no-headers")).ok();
         assert!(row.contains(reason), "{row}");
     };
-    kubectl.apply(&pod("label", &json!({"nodeName": name, "nodeSelector": {own_label(&kubectl): "x"}})));
+    kubectl
+        .apply(&pod("label").spec(&json!({"nodeName": name, "nodeSelector": {own_label(&kubectl): "x"}})).to_string());
     wait_for_unschedulable(
         "label",
         "NodeAffinity",
         "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
     );
-    let containers = json!([{"name": "c", "image": test_images::BUSYBOX, "resources": {"requests": {"cpu": "10k"}}}]);
-    kubectl.apply(&pod("large", &json!({"nodeName": name, "containers": containers})));
+    let large = PodBuilder::new("large")
+        .grace_period(0)
+        .spec(&json!({"nodeName": name}))
+        .resources(&json!({"requests": {"cpu": "10k"}}));
+    kubectl.apply(&large.to_string());
     kubectl.wait_value("pod/large", "/status/reason", &json!("OutOfcpu"));
     let message = kubectl.value("pod/large", "/status/message");
     let expected = "Pod was rejected: Node didn't have enough resource: cpu, requested: 10000000, used: ";
@@ -204,11 +207,13 @@ fn no_schedule_taint_repels_pods() {
         (&line("kubectl describe node NODE"), 0, "... Taints: disk=fast:NoSchedule ..."),
     ]);
     let tolerating = |toleration: Value| json!({"tolerations": [toleration]});
-    kubectl.apply(&pod("none", &json!({})));
-    kubectl.apply(&pod("other", &tolerating(json!({"key": "disk", "value": "slow"}))));
-    kubectl.apply(&pod("equal", &tolerating(json!({"key": "disk", "value": "fast", "effect": "NoSchedule"}))));
-    kubectl.apply(&pod("exists", &tolerating(json!({"key": "disk", "operator": "Exists"}))));
-    kubectl.apply(&pod("all", &tolerating(json!({"operator": "Exists"}))));
+    kubectl.apply(&pod("none").to_string());
+    kubectl.apply(&pod("other").spec(&tolerating(json!({"key": "disk", "value": "slow"}))).to_string());
+    kubectl.apply(
+        &pod("equal").spec(&tolerating(json!({"key": "disk", "value": "fast", "effect": "NoSchedule"}))).to_string(),
+    );
+    kubectl.apply(&pod("exists").spec(&tolerating(json!({"key": "disk", "operator": "Exists"}))).to_string());
+    kubectl.apply(&pod("all").spec(&tolerating(json!({"operator": "Exists"}))).to_string());
     for runs in ["equal", "exists", "all"] {
         kubectl.wait_ready(runs);
     }
@@ -232,7 +237,7 @@ fn cordoned_node_gets_no_pods() {
     let kubectl = shell.kubectl();
     let name = node(kubectl);
     let line = |text: &str| text.replace("NODE", &name);
-    kubectl.apply(&pod("before", &json!({})));
+    kubectl.apply(&pod("before").to_string());
     kubectl.wait_ready("before");
     shell.check(&[
         (&line("kubectl cordon NODE"), 0, &line("node/NODE cordoned")),
@@ -249,11 +254,12 @@ fn cordoned_node_gets_no_pods() {
             "... Taints: node.kubernetes.io/unschedulable:NoSchedule Unschedulable: true ...",
         ),
     ]);
-    kubectl.apply(&pod("after", &json!({})));
-    kubectl.apply(&pod(
-        "daemon",
-        &json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
-    ));
+    kubectl.apply(&pod("after").to_string());
+    kubectl.apply(
+        &pod("daemon")
+            .spec(&json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}))
+            .to_string(),
+    );
     wait_for_unschedulable(kubectl, "after", "1 node(s) were unschedulable", HOPELESS);
     kubectl.wait_ready("daemon");
     assert_eq!(kubectl.value("pod/before", "/status/phase"), "Running");
@@ -275,11 +281,10 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
     };
     capacity(&json!("1"));
     kubectl.wait_value(&format!("node/{node}"), "/status/allocatable/example.com~1dongle", &json!("1"));
-    let asking = json!({"containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
-        "resources": {"limits": {resource: "1"}}}]});
-    kubectl.apply(&pod("first", &asking));
+    let asking = json!({"limits": {resource: "1"}});
+    kubectl.apply(&pod("first").resources(&asking).to_string());
     kubectl.wait_ready("first");
-    kubectl.apply(&pod("second", &asking));
+    kubectl.apply(&pod("second").resources(&asking).to_string());
     wait_for_unschedulable(
         &kubectl,
         "second",
@@ -296,7 +301,8 @@ fn extended_resources_are_allocated_once(cluster: &Cluster) {
 #[e2e_test("a Pod waits for its ResourceClaim or PersistentVolumeClaim")]
 fn pod_waits_for_its_claims(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("p", &json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})));
+    kubectl
+        .apply(&pod("p").spec(&json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})).to_string());
     let expected = "0/1 nodes are available: resourceclaim.resource.k8s.io \"mine\" not found.";
     wait_for("the Event about the claim", std::time::Duration::from_secs(60), || {
         let events = kubectl.events("p");

@@ -1,30 +1,19 @@
 //! Security contexts, seccomp, sysctls and AppArmor.
 
 use serde_json::{Value, json};
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, eventually};
 
-/// Returns a Pod that runs this script and exits.
-fn pod(script: &str, spec: &Value, context: &Value) -> Value {
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-        "securityContext": context});
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}});
-    for (key, value) in spec.as_object().unwrap() {
-        match key.as_str() {
-            "volumeMounts" => pod["spec"]["containers"][0][key] = value.clone(),
-            _ => pod["spec"][key] = value.clone(),
-        }
-    }
-    pod
-}
-
-/// Returns the output of a script in a Pod with this spec and security context.
-fn output(kubectl: &Kubectl, script: &str, spec: Value, context: Value) -> String {
-    printed(kubectl, &pod(script, &spec, &context))
+/// Returns a Pod that runs this script with this security context, and exits.
+fn pod(script: &str, context: &Value) -> PodBuilder {
+    PodBuilder::new("p")
+        .restart_policy("Never")
+        .grace_period(1)
+        .script(script)
+        .container(&json!({"securityContext": context}))
 }
 
 /// Returns the output of a Pod after its end.
-fn printed(kubectl: &Kubectl, pod: &Value) -> String {
+fn output(kubectl: &Kubectl, pod: &PodBuilder) -> String {
     kubectl.apply(&pod.to_string());
     eventually("the Pod to end", || {
         matches!(kubectl.value("pod/p", "/status/phase").as_str(), Some("Succeeded" | "Failed"))
@@ -35,29 +24,27 @@ fn printed(kubectl: &Kubectl, pod: &Value) -> String {
 }
 
 #[track_caller]
-fn check(kubectl: &Kubectl, script: &str, spec: Value, context: Value, expected: &str) {
-    assert_eq!(output(kubectl, script, spec, context), expected);
+fn check(kubectl: &Kubectl, pod: &PodBuilder, expected: &str) {
+    assert_eq!(output(kubectl, pod), expected);
 }
 
 #[e2e_test("a securityContext sets user, groups and capabilities")]
 fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let who = "id -u; id -g; id -G; grep -E 'NoNewPrivs' /proc/self/status | cut -f2";
-    let pod = json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000, "supplementalGroups": [4000]}});
-    check(&kubectl, who, pod.clone(), json!({}), "1000\n3000\n3000 2000 4000\n0\n");
+    let spec = json!({"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000, "supplementalGroups": [4000]}});
+    check(&kubectl, &pod(who, &json!({})).spec(&spec), "1000\n3000\n3000 2000 4000\n0\n");
     let own = json!({"runAsUser": 7, "allowPrivilegeEscalation": false});
-    check(&kubectl, who, pod, own, "7\n3000\n3000 2000 4000\n1\n");
+    check(&kubectl, &pod(who, &own).spec(&spec), "7\n3000\n3000 2000 4000\n1\n");
     // A group without a user runs as the image's user, which is root.
-    check(&kubectl, "id -u; id -g", json!({}), json!({"runAsGroup": 5}), "0\n5\n");
+    check(&kubectl, &pod("id -u; id -g", &json!({"runAsGroup": 5})), "0\n5\n");
     // The group of the image's user is kept too.
     let dir = tempfile::tempdir().unwrap();
     let config = test_images::ImageConfig { user: Some("1000:2000".to_owned()), ..Default::default() };
     test_images::busybox(&dir.path().join("own.tar"), &["docker.io/library/own-user:1"], &config).unwrap();
     cluster.import(&dir.path().join("own.tar"));
-    let mut own = self::pod("id -u; id -g", &json!({}), &json!({}));
-    own["spec"]["containers"][0]["image"] = json!("docker.io/library/own-user:1");
-    assert_eq!(printed(&kubectl, &own), "1000\n2000\n");
-    let rights = |context: Value| output(&kubectl, "grep CapEff /proc/self/status | cut -f2", json!({}), context);
+    check(&kubectl, &pod("id -u; id -g", &json!({})).image("docker.io/library/own-user:1"), "1000\n2000\n");
+    let rights = |context: Value| output(&kubectl, &pod("grep CapEff /proc/self/status | cut -f2", &context));
     let bits = |text: String| u64::from_str_radix(text.trim(), 16).unwrap();
     let (net_admin, chown) = (1 << 12, 1);
     assert_eq!(bits(rights(json!({}))) & (net_admin | chown), chown);
@@ -70,7 +57,8 @@ fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
 #[e2e_test("runAsNonRoot refuses root with upstream's message")]
 fn run_as_non_root_refuses_root(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&pod("id -u", &json!({"securityContext": {"runAsNonRoot": true}}), &json!({})).to_string());
+    let spec = json!({"securityContext": {"runAsNonRoot": true}});
+    kubectl.apply(&pod("id -u", &json!({})).spec(&spec).to_string());
     let waiting = "/status/containerStatuses/0/state/waiting";
     kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
     let (uid, namespace) = (kubectl.value("pod/p", "/metadata/uid"), kubectl.namespace().to_owned());
@@ -79,38 +67,42 @@ fn run_as_non_root_refuses_root(cluster: &Cluster) {
     assert_eq!(message, json!(format!("container has runAsNonRoot and image will run as root {place}")));
     kubectl.run("delete pod p --wait").ok();
     let spec = json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 65534}});
-    check(&kubectl, "id -u", spec, json!({}), "65534\n");
+    check(&kubectl, &pod("id -u", &json!({})).spec(&spec), "65534\n");
 }
 
 #[e2e_test("readOnlyRootFilesystem and fsGroup are applied")]
 fn read_only_root_and_fs_group_are_applied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let script = "touch /x 2>/dev/null && echo written || echo refused; touch /v/x && stat -c '%g %a' /v /v/x";
-    let spec = json!({"securityContext": {"fsGroup": 2345, "runAsUser": 1000, "fsGroupChangePolicy": "OnRootMismatch"},
-        "volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-    check(&kubectl, script, spec, json!({"readOnlyRootFilesystem": true}), "refused\n2345 2777\n2345 644\n");
-    let memory = json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
-        "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+    let group =
+        json!({"securityContext": {"fsGroup": 2345, "runAsUser": 1000, "fsGroupChangePolicy": "OnRootMismatch"}});
+    let disk = pod(script, &json!({"readOnlyRootFilesystem": true}))
+        .spec(&group)
+        .volume("v", &json!({"emptyDir": {}}))
+        .mount("v", "/v");
+    check(&kubectl, &disk, "refused\n2345 2777\n2345 644\n");
+    let memory = json!({"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});
     let script = "grep -c ' /v tmpfs ' /proc/mounts; df -k /v | tail -1 | awk '{print $2}'";
-    check(&kubectl, script, memory, json!({}), "1\n1024\n");
+    let memory = pod(script, &json!({})).volume("v", &memory).mount("v", "/v");
+    check(&kubectl, &memory, "1\n1024\n");
 }
 
 #[e2e_test("seccomp profiles restrict system calls")]
 fn seccomp_profile_restricts_system_calls(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mode = "grep Seccomp: /proc/self/status | cut -f2";
-    check(&kubectl, mode, json!({}), json!({}), "0\n");
+    check(&kubectl, &pod(mode, &json!({})), "0\n");
     let of = |profile: Value| json!({"seccompProfile": profile});
-    check(&kubectl, mode, json!({"securityContext": of(json!({"type": "RuntimeDefault"}))}), json!({}), "2\n");
-    let pods = json!({"securityContext": of(json!({"type": "RuntimeDefault"}))});
-    check(&kubectl, mode, pods, of(json!({"type": "Unconfined"})), "0\n");
+    let spec = json!({"securityContext": of(json!({"type": "RuntimeDefault"}))});
+    check(&kubectl, &pod(mode, &json!({})).spec(&spec), "2\n");
+    check(&kubectl, &pod(mode, &of(json!({"type": "Unconfined"}))).spec(&spec), "0\n");
     let profiles = cluster.data_dir().join("kubelet/seccomp");
     std::fs::create_dir_all(&profiles).unwrap();
     let no_mkdir = json!({"defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]});
     std::fs::write(profiles.join("no-mkdir.json"), no_mkdir.to_string()).unwrap();
     let local = of(json!({"type": "Localhost", "localhostProfile": "no-mkdir.json"}));
-    check(&kubectl, "mkdir /x 2>/dev/null && echo made || echo refused", json!({}), local, "refused\n");
+    check(&kubectl, &pod("mkdir /x 2>/dev/null && echo made || echo refused", &local), "refused\n");
 }
 
 #[e2e_test("safe sysctls are set and forbidden sysctls are rejected")]
@@ -118,8 +110,9 @@ fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let of = |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
     let read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start";
-    check(&kubectl, read, of("net.ipv4.ip_unprivileged_port_start", "77"), json!({}), "77\n");
-    kubectl.apply(&pod(read, &of("net.core.somaxconn", "9"), &json!({})).to_string());
+    let safe = of("net.ipv4.ip_unprivileged_port_start", "77");
+    check(&kubectl, &pod(read, &json!({})).spec(&safe), "77\n");
+    kubectl.apply(&pod(read, &json!({})).spec(&of("net.core.somaxconn", "9")).to_string());
     kubectl.wait_value("pod/p", "/status/reason", &json!("SysctlForbidden"));
     let message = kubectl.value("pod/p", "/status/message");
     assert_eq!(message, json!("Pod was rejected: forbidden sysctl: \"net.core.somaxconn\" not allowlisted"));
@@ -129,10 +122,10 @@ fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
 fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
-    kubectl.apply(&pod("id", &strict, &json!({})).to_string());
+    kubectl.apply(&pod("id", &json!({})).spec(&strict).to_string());
     kubectl.wait_value("pod/p", "/status/reason", &json!("SupplementalGroupsPolicyNotSupported"));
     kubectl.run("delete pod p --wait").ok();
-    kubectl.apply(&pod("id", &json!({"hostUsers": false}), &json!({})).to_string());
+    kubectl.apply(&pod("id", &json!({})).spec(&json!({"hostUsers": false})).to_string());
     eventually("an event about user namespaces", || {
         let text = "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces: the handler \"\" is not known";
         kubectl.events("p").iter().any(|(reason, message)| reason == "FailedCreatePodSandBox" && message == text)
@@ -146,14 +139,14 @@ fn kubelet_config_allows_sysctls_and_default_seccomp() {
     let kubectl = cluster.kubectl();
     let spec = json!({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}});
     let script = "cat /proc/sys/net/core/somaxconn; grep Seccomp: /proc/self/status | cut -f2";
-    check(&kubectl, script, spec, json!({}), "9\n2\n");
+    check(&kubectl, &pod(script, &json!({})).spec(&spec), "9\n2\n");
 }
 
 #[e2e_test("AppArmor profiles are enforced, or the Pod is rejected without AppArmor")]
 fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let profile = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
-    kubectl.apply(&pod("cat /proc/self/attr/current", &json!({}), &profile).to_string());
+    kubectl.apply(&pod("cat /proc/self/attr/current", &profile).to_string());
     let on = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|on| on.starts_with('Y'));
     if on {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
@@ -168,5 +161,6 @@ fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     }
     // A Pod with Unconfined runs on every node.
     kubectl.run("delete pod p --wait").ok();
-    assert_eq!(output(&kubectl, "echo free", json!({}), json!({"appArmorProfile": {"type": "Unconfined"}})), "free\n");
+    let profile = json!({"appArmorProfile": {"type": "Unconfined"}});
+    check(&kubectl, &pod("echo free", &profile), "free\n");
 }

@@ -1,14 +1,15 @@
 //! ServiceAccount tokens: claims, permissions and lifetime.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 const DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-fn apply(kubectl: &Kubectl, spec: Value) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
-    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
+fn pod() -> PodBuilder {
+    PodBuilder::new("p").grace_period(1).command(&["sleep", "100000"])
+}
+
+fn apply(kubectl: &Kubectl, pod: &PodBuilder) {
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
 }
@@ -43,7 +44,7 @@ fn show(cluster: &Cluster, token: &str, authority: &str) -> String {
 fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let namespace = kubectl.namespace().to_owned();
-    apply(&kubectl, json!({}));
+    apply(&kubectl, &pod());
     let (token, authority) = (read(&kubectl, &format!("{DIR}/token")), read(&kubectl, &format!("{DIR}/ca.crt")));
     assert_eq!(read(&kubectl, &format!("{DIR}/namespace")), namespace);
     let forbidden = format!(
@@ -63,18 +64,14 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
 #[e2e_test("automountServiceAccountToken and projected tokens are respected")]
 fn token_projection_and_automount_are_respected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    apply(&kubectl, json!({"automountServiceAccountToken": false}));
+    apply(&kubectl, &pod().spec(&json!({"automountServiceAccountToken": false})));
     kubectl.args(&["exec", "p", "--", "ls", DIR], "").failed();
     kubectl.run("delete pod p --wait --timeout=30s").ok();
     kubectl.run("create serviceaccount app").ok();
     let token = json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 7200}});
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"],
-        "volumeMounts": [{"name": "t", "mountPath": "/t"}]});
-    apply(
-        &kubectl,
-        json!({"serviceAccountName": "app", "securityContext": {"runAsUser": 1000}, "containers": [container],
-        "volumes": [{"name": "t", "projected": {"sources": [token]}}]}),
-    );
+    let spec = json!({"serviceAccountName": "app", "securityContext": {"runAsUser": 1000}});
+    let projected = json!({"projected": {"sources": [token]}});
+    apply(&kubectl, &pod().spec(&spec).volume("t", &projected).mount("t", "/t"));
     assert_eq!(kubectl.args(&["exec", "p", "--", "stat", "-L", "-c", "%u %a", "/t/vault"], "").ok(), "1000 600\n");
     assert_eq!(read(&kubectl, "/t/vault").split('.').count(), 3);
 }

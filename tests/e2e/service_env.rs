@@ -1,13 +1,14 @@
 //! Environment variables for Services.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 fn env_of(kubectl: &Kubectl, name: &str, links: bool) -> String {
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", "env | sort"],
-        "env": [{"name": "AT", "value": "at $(WEB_SERVICE_HOST)"}]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {"restartPolicy": "Never", "enableServiceLinks": links, "containers": [container]}});
+    let pod = PodBuilder::new(name)
+        .restart_policy("Never")
+        .spec(&json!({"enableServiceLinks": links}))
+        .script("env | sort")
+        .env("AT", "at $(WEB_SERVICE_HOST)");
     kubectl.apply(&pod.to_string());
     kubectl.wait_value(&format!("pod/{name}"), "/status/phase", &json!("Succeeded"));
     kubectl.run(&format!("logs {name}")).ok()

@@ -10,17 +10,19 @@ use std::{
     path::Path,
     time::Duration,
 };
-use tests::{Cluster, Kubectl, e2e_test, eventually, podium_binary};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary};
 
 /// Returns a Pod that serves its name on port 8080, and the client's address at `/cgi-bin/who`.
-fn web(name: &str) -> Value {
+fn web(name: &str) -> PodBuilder {
     let script = "mkdir -p /www/cgi-bin; hostname > /www/index.html; \
         printf '#!/bin/sh\\necho; echo $REMOTE_ADDR\\n' > /www/cgi-bin/who; chmod +x /www/cgi-bin/who; \
         touch /tmp/ready; exec httpd -f -p 8080 -h /www";
     let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script], "readinessProbe": probe}]}})
+    PodBuilder::new(name)
+        .label("app", "web")
+        .grace_period(0)
+        .script(script)
+        .container(&json!({"readinessProbe": probe}))
 }
 
 fn service(spec: &Value) -> Value {
@@ -100,9 +102,7 @@ fn service_balances_over_ready_pods(cluster: &Cluster) {
 fn pod_sees_client_address_and_own_service(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a"], &json!({}));
-    let client = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "1000"]}]}});
+    let client = PodBuilder::new("client").grace_period(0).command(&["sleep", "1000"]);
     kubectl.apply(&client.to_string());
     kubectl.wait_ready("client");
     let ip = kubectl.value("pod/client", "/status/podIP");
@@ -195,9 +195,7 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     kubectl.apply(&service(&json!({"clusterIP": "None"})).to_string());
     for name in ["web-0", "web-1"] {
-        let mut pod = web(name);
-        pod["spec"]["hostname"] = json!(name);
-        pod["spec"]["subdomain"] = json!("web");
+        let pod = web(name).spec(&json!({"hostname": name, "subdomain": "web"}));
         kubectl.apply(&pod.to_string());
     }
     kubectl.run("wait --for=condition=Ready --timeout=60s pod/web-0 pod/web-1").ok();
@@ -245,33 +243,32 @@ fn pod_reaches_api_with_its_token(cluster: &Cluster) {
     let tools = tools.canonicalize().unwrap();
     let dir = tools.parent().unwrap_or(Path::new("/"));
     let program = format!("/tools/{}", tools.file_name().unwrap().to_string_lossy());
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator"}, "spec": {"restartPolicy": "Never",
-        "volumes": [{"name": "tools", "hostPath": {"path": dir}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX,
-            "command": [program, "get", "pods", "-o", "name"],
-            "volumeMounts": [{"name": "tools", "mountPath": "/tools", "readOnly": true}]}]}});
-    kubectl.apply(&pod.to_string());
+    let pod = |name: &str, command: &[&str]| {
+        PodBuilder::new(name)
+            .restart_policy("Never")
+            .command(command)
+            .volume("tools", &json!({"hostPath": {"path": dir}}))
+            .container(&json!({"volumeMounts": [{"name": "tools", "mountPath": "/tools", "readOnly": true}]}))
+    };
+    kubectl.apply(&pod("operator", &[&program, "get", "pods", "-o", "name"]).to_string());
     eventually("the Pod to end", || {
         kubectl
             .get("pod/operator")
             .is_some_and(|pod| ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase))
     });
     assert_eq!(kubectl.run("logs operator").ok(), "pod/operator\n");
-    let mut by_name = pod;
-    by_name["metadata"]["name"] = json!("by-name");
-    by_name["spec"]["containers"][0]["command"] = json!([
-        program,
+    let command = [
+        &program,
         "--server=https://kubernetes.default.svc",
         "get",
         "pods",
         "-o",
         "name",
         "--token=$(TOKEN)",
-        "--certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-    ]);
+        "--certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+    ];
     let token = kubectl.run("create token default").ok();
-    by_name["spec"]["containers"][0]["env"] = json!([{"name": "TOKEN", "value": token.trim()}]);
-    kubectl.apply(&by_name.to_string());
+    kubectl.apply(&pod("by-name", &command).env("TOKEN", token.trim()).to_string());
     kubectl.wait_value("pod/by-name", "/status/phase", &json!("Succeeded"));
 }
 

@@ -1,11 +1,12 @@
 //! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 fn container(name: &str, script: &str) -> Value {
-    json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-        "volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+    let mut container = tests::container(name, script);
+    container["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    container
 }
 
 fn sidecar(name: &str, script: &str) -> Value {
@@ -15,9 +16,12 @@ fn sidecar(name: &str, script: &str) -> Value {
 }
 
 fn apply(kubectl: &Kubectl, init: &[Value], main: &Value) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 20, "volumes": [{"name": "v", "emptyDir": {}}],
-        "initContainers": init, "containers": [main]}});
+    let pod = PodBuilder::new("p")
+        .restart_policy("Never")
+        .grace_period(20)
+        .volume("v", &json!({"emptyDir": {}}))
+        .spec(&json!({"initContainers": init}))
+        .container(main);
     kubectl.apply(&pod.to_string());
 }
 

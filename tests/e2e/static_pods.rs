@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// A cluster with a directory of static Pod manifests.
 struct Node {
@@ -40,9 +40,7 @@ impl Node {
 }
 
 fn manifest(name: &str, policy: &str, script: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "restartPolicy": policy, "terminationGracePeriodSeconds": 5, "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}})
+    PodBuilder::new(name).restart_policy(policy).grace_period(5).script(script).build()
 }
 
 fn forever(word: &str) -> String {

@@ -1,7 +1,7 @@
 //! Stop signals of images and Pods (KEP-4960). The exit code tells which signal arrived.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 const GATE: [&str; 2] = ["--feature-gates", "ContainerStopSignals=true"];
 /// An image with a `STOPSIGNAL`.
@@ -20,20 +20,23 @@ fn cluster(args: &[&str]) -> Cluster {
 }
 
 /// Returns a Pod with a finalizer, which keeps the object until its end has been checked.
-fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> Value {
+fn pod(name: &str, image: &str, signal: Option<&str>, script: &str) -> PodBuilder {
     let ready = json!({"exec": {"command": ["test", "-e", "/ready"]}, "periodSeconds": 1});
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "finalizers": ["example.com/look"]},
-        "spec": {"os": {"name": "linux"}, "restartPolicy": "Never", "containers": [
-            {"name": "c", "image": image, "command": ["sh", "-c", script], "readinessProbe": ready}]}});
-    if let Some(signal) = signal {
-        pod["spec"]["containers"][0]["lifecycle"] = json!({"stopSignal": signal});
+    let pod = PodBuilder::new(name)
+        .metadata(&json!({"finalizers": ["example.com/look"]}))
+        .spec(&json!({"os": {"name": "linux"}}))
+        .restart_policy("Never")
+        .image(image)
+        .script(script)
+        .container(&json!({"readinessProbe": ready}));
+    match signal {
+        Some(signal) => pod.container(&json!({"lifecycle": {"stopSignal": signal}})),
+        None => pod,
     }
-    pod
 }
 
-fn start(kubectl: &Kubectl, pod: &Value) {
-    kubectl.apply(&pod.to_string());
-    let name = pod["metadata"]["name"].as_str().unwrap();
+fn start(kubectl: &Kubectl, name: &str, image: &str, signal: Option<&str>, script: &str) {
+    kubectl.apply(&pod(name, image, signal, script).to_string());
     kubectl.wait_ready(name);
 }
 
@@ -65,7 +68,7 @@ fn pod_stop_signal_overrides_image() {
         ("real-time", test_images::BUSYBOX, Some("SIGRTMIN+3"), 6, "SIGRTMIN+3"),
     ];
     for (name, image, signal, code, shown) in cases {
-        start(&kubectl, &pod(name, image, signal, TRAPS));
+        start(&kubectl, name, image, signal, TRAPS);
         assert_eq!(end(&kubectl, name), (json!(code), json!(shown)), "{name}");
     }
 }
@@ -75,7 +78,7 @@ fn ignored_stop_signal_is_followed_by_sigkill() {
     let cluster = cluster(&GATE);
     let kubectl = cluster.kubectl_in("default");
     let script = "trap 'echo signal' USR1; trap 'exit 3' TERM; touch /ready; while :; do sleep 0.05; done";
-    start(&kubectl, &pod("p", test_images::BUSYBOX, Some("SIGUSR1"), script));
+    start(&kubectl, "p", test_images::BUSYBOX, Some("SIGUSR1"), script);
     kubectl.run("delete pod p --wait=false --grace-period=600").ok();
     tests::eventually("the signal to arrive", || kubectl.run("logs p").is_ok_and(|output| output.contains("signal")));
     // A shorter grace period takes effect at once, and sends no second signal.
@@ -89,7 +92,7 @@ fn ignored_stop_signal_is_followed_by_sigkill() {
 fn stop_signal_is_dropped_without_feature_gate() {
     let cluster = cluster(&[]);
     let kubectl = cluster.kubectl_in("default");
-    start(&kubectl, &pod("p", WITH_SIGNAL, Some("SIGUSR1"), TRAPS));
+    start(&kubectl, "p", WITH_SIGNAL, Some("SIGUSR1"), TRAPS);
     let lifecycle = kubectl.run("get pod p -o jsonpath={.spec.containers[0].lifecycle}").ok();
     assert_eq!(lifecycle, "", "it was dropped");
     let shown = kubectl.run("get pod p -o jsonpath={.status.containerStatuses[0].stopSignal}").ok();

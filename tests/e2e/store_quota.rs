@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(90);
 /// Quota in bytes. A new cluster needs about 400 kB.
@@ -27,10 +27,10 @@ fn wait_for_change(kubectl: &Kubectl, object: &str, pointer: &str) {
 fn full_store_refuses_writes_and_recovers() {
     let cluster = Cluster::start(&["--node-name", "n", "--quota-backend-bytes", QUOTA]);
     let kubectl = cluster.kubectl_in("default");
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": test_images::BUSYBOX,
-            "command": ["sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.1; [ -e /end ] && exit 7; done"]}]}});
+    let pod = PodBuilder::new("p")
+        .restart_policy("Never")
+        .grace_period(1)
+        .script("trap 'exit 3' TERM; while :; do sleep 0.1; [ -e /end ] && exit 7; done");
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     let count = (0..100).take_while(|number| create(&kubectl, &format!("m{number}")).code == 0).count();

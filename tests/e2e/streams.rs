@@ -4,6 +4,7 @@ use kube::{
     Api,
     api::{AttachParams, AttachedProcess},
 };
+use serde_json::json;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -11,7 +12,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Script that echoes its input, and serves a greeting on a port of loopback only.
@@ -20,12 +21,8 @@ const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 
 
 fn ready(cluster: &Cluster) -> Kubectl {
     let kubectl = cluster.kubectl();
-    kubectl.apply(&format!(
-        r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{{"name": "c", "image": "{}", "stdin": true, "command": ["sh", "-c", "{SCRIPT}"]}}]}}}}"#,
-        test_images::BUSYBOX
-    ));
+    let pod = PodBuilder::new("p").grace_period(0).script(SCRIPT).container(&json!({"stdin": true}));
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl
 }
@@ -117,13 +114,13 @@ fn exec_names_missing_target(cluster: &Cluster) {
     check("exec nobody -- true", "pods \"nobody\" not found");
     check("exec p -c other -- true", "container other is not valid for pod p");
     check("exec p -- no-such-program", "executable file not found");
-    kubectl.apply(&format!(
-        r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "half"}}, "spec": {{
-            "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
-                {{"name": "ended", "image": "{image}", "command": ["true"]}},
-                {{"name": "runs", "image": "{image}", "command": ["sleep", "100000"]}}]}}}}"#,
-        image = test_images::BUSYBOX
-    ));
+    let half = PodBuilder::new("half")
+        .restart_policy("Never")
+        .grace_period(0)
+        .container(&json!({"name": "ended"}))
+        .command(&["true"])
+        .add_container(json!({"name": "runs", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}));
+    kubectl.apply(&half.to_string());
     let ended = "wait --for=jsonpath={.status.containerStatuses[0].state.terminated.reason}=Completed pod/half";
     kubectl.run(&format!("{ended} --timeout=60s")).ok();
     for kubectl in [kubectl.without_websockets(), kubectl] {

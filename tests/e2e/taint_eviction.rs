@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
 
 fn apply(kubectl: &Kubectl, name: &str, toleration: Option<Value>) {
     let tolerations: Vec<Value> = toleration.into_iter().collect();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "finalizers": ["example.com/look"]},
-        "spec": {"tolerations": tolerations, "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "3600"]}]}});
+    let pod = PodBuilder::new(name)
+        .metadata(&json!({"finalizers": ["example.com/look"]}))
+        .grace_period(1)
+        .command(&["sleep", "3600"])
+        .spec(&json!({"tolerations": tolerations}));
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready(name);
 }

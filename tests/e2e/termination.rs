@@ -2,28 +2,22 @@
 //! Podium and containerd in between.
 
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, Process, e2e_test, eventually, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
 
 /// Script that ignores SIGTERM and logs it.
 const IGNORE_SIGTERM: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
 
-fn pod(name: &str, script: &str, spec: Value) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [
-        {"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script]}]}});
-    spec.as_object().unwrap().iter().for_each(|(key, value)| pod["spec"][key] = value.clone());
-    pod
+fn pod(script: &str) -> PodBuilder {
+    PodBuilder::new("p").script(script)
 }
 
 /// Creates the Pod and waits for its first line, after which its traps are set.
-fn start(kubectl: &Kubectl, pod: &Value) {
+fn start(kubectl: &Kubectl, pod: &PodBuilder) {
     kubectl.apply(&pod.to_string());
-    let name = pod["metadata"]["name"].as_str().unwrap();
-    kubectl.wait_ready(name);
-    eventually("the first line of the log", || {
-        kubectl.run(&format!("logs {name} -c c")).is_ok_and(|output| output.contains("ready"))
-    });
+    kubectl.wait_ready("p");
+    eventually("the first line of the log", || kubectl.run("logs p -c c").is_ok_and(|output| output.contains("ready")));
 }
 
 fn processes(marker: &str) -> usize {
@@ -33,7 +27,7 @@ fn processes(marker: &str) -> usize {
 #[e2e_test("a deleted Pod is shown as Terminating with its grace period")]
 fn deleted_pod_is_terminating_with_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    start(&kubectl, &pod("p", IGNORE_SIGTERM, json!({"terminationGracePeriodSeconds": 40})));
+    start(&kubectl, &pod(IGNORE_SIGTERM).grace_period(40));
     kubectl.run("delete pod p --wait=false").ok();
     eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));
     let described = kubectl.run("describe pod p").ok();
@@ -57,7 +51,7 @@ fn all_processes_of_pod_end(cluster: &Cluster) {
         let script = format!(
             "setsid sh -c \"trap '' TERM HUP; while :; do sleep 0.1; done # {marker}\" & trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
         );
-        start(&kubectl, &pod("p", &script, json!({"shareProcessNamespace": share})));
+        start(&kubectl, &pod(&script).spec(&json!({"shareProcessNamespace": share})));
         assert_ne!(processes(&marker), 0);
         kubectl.run("delete pod p --timeout=25s").ok();
         wait_for("the child to end", Duration::from_secs(10), || match processes(&marker) {
@@ -71,11 +65,11 @@ fn all_processes_of_pod_end(cluster: &Cluster) {
 fn same_name_pod_runs_after_forced_deletion(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let ignoring = format!("{IGNORE_SIGTERM} # namesake-{}", kubectl.namespace());
-    start(&kubectl, &pod("p", &ignoring, json!({})));
+    start(&kubectl, &pod(&ignoring));
     let uid = kubectl.value("pod/p", "/metadata/uid");
     kubectl.run("delete pod p --grace-period=0 --force").ok();
     // The API object is removed at once; on the node the Pod may still terminate.
-    start(&kubectl, &pod("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done", json!({})));
+    start(&kubectl, &pod("trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"));
     assert_ne!(kubectl.value("pod/p", "/metadata/uid"), uid);
     wait_for("the first Pod to end", Duration::from_secs(20), || match processes(&ignoring) {
         0 => Ok(()),
@@ -89,7 +83,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Deletes the Pod, waits for the stop signal, and returns the time of the deletion.
 fn begin_deletion(kubectl: &Kubectl) -> Instant {
-    start(kubectl, &pod("p", IGNORE_SIGTERM, json!({"terminationGracePeriodSeconds": GRACE.as_secs()})));
+    start(kubectl, &pod(IGNORE_SIGTERM).grace_period(GRACE.as_secs()));
     let begin = Instant::now();
     kubectl.run("delete pod p --wait=false").ok();
     eventually("the stop signal", || kubectl.run("logs p").is_ok_and(|output| output.contains("term")));

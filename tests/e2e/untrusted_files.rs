@@ -1,13 +1,13 @@
 //! Files that containers write cannot exhaust Podium's memory, block it, or expose the node's files.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
     os::unix::fs::symlink,
     path::PathBuf,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, eventually};
 
 const HUGE_SIZE: u64 = 1 << 30;
 /// Allowed growth of Podium's memory in bytes: far less than the file, far more than the variance of a debug build.
@@ -27,13 +27,16 @@ fn assert_peak_since(cluster: &Cluster, before: u64) {
 }
 
 /// Returns a Pod that the Pod Security Standard `restricted` allows.
-fn pod(script: &str, policy: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
-        "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", script],
-            "terminationMessagePolicy": policy, "resources": {"limits": {"memory": "32Mi"}},
-            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}})
+fn pod(script: &str, policy: &str) -> PodBuilder {
+    let user = json!({"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}});
+    let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    PodBuilder::new("p")
+        .restart_policy("Never")
+        .grace_period(0)
+        .spec(&json!({"securityContext": user}))
+        .script(script)
+        .resources(&json!({"limits": {"memory": "32Mi"}}))
+        .container(&json!({"terminationMessagePolicy": policy, "securityContext": context}))
 }
 
 fn message(kubectl: &Kubectl) -> String {
@@ -60,13 +63,13 @@ fn huge_termination_message_uses_no_memory() {
 /// Script that waits until `/tmp/go` exists.
 const WAITS: &str = "echo ready; while [ ! -e /tmp/go ]; do sleep 0.1; done";
 
-fn start_waiting(kubectl: &Kubectl, pod: &Value) {
+fn start_waiting(kubectl: &Kubectl, pod: &PodBuilder) {
     kubectl.apply(&pod.to_string());
     eventually("the first line of the log", || kubectl.run("logs p").is_ok_and(|output| output.contains("ready")));
 }
 
 /// Starts a waiting Pod, calls `meanwhile` with its UID, and lets the Pod continue.
-fn start(kubectl: &Kubectl, pod: &Value, meanwhile: impl FnOnce(&str)) {
+fn start(kubectl: &Kubectl, pod: &PodBuilder, meanwhile: impl FnOnce(&str)) {
     start_waiting(kubectl, pod);
     meanwhile(kubectl.value("pod/p", "/metadata/uid").as_str().unwrap());
     kubectl.args(&["exec", "p", "--", "touch", "/tmp/go"], "").ok();

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     process::Stdio,
 };
-use tests::{Cluster, Shell, e2e_test};
+use tests::{Cluster, PodBuilder, Shell, e2e_test};
 
 /// Script that echoes its input, and serves a greeting on a port.
 const SCRIPT: &str = "mkdir -p /www; echo greetings > /www/index.html; httpd -p 127.0.0.1:8080 -h /www; \
@@ -24,9 +24,7 @@ fn kubectl_1_35_creates_reads_streams_deletes(cluster: &Cluster) {
 fn walk(cluster: &Cluster, version: &str) {
     let kubectl = cluster.kubectl().version(version);
     let shell = Shell::new(kubectl.clone());
-    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 0, "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "stdin": true, "command": ["sh", "-c", SCRIPT]}]}});
+    let pod = PodBuilder::new("p").grace_period(0).script(SCRIPT).container(&serde_json::json!({"stdin": true}));
     shell.file("pod.json", pod.to_string());
     shell.file("there", "some bytes");
     let namespace = format!("{}-own", kubectl.namespace());

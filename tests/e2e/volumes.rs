@@ -1,15 +1,16 @@
 //! Updates of volumes, subPaths, and DNS configuration of Pods.
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
+/// Returns a Pod that sleeps.
+fn pod() -> PodBuilder {
+    PodBuilder::new("p").grace_period(1).command(&["sleep", "100000"])
+}
+
+/// Runs a Pod that sleeps, with a label and these fields.
 fn run(kubectl: &Kubectl, spec: &Value, container: &Value) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "one"}},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"]}]}});
-    spec.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"][k] = v.clone());
-    container.as_object().unwrap().iter().for_each(|(k, v)| pod["spec"]["containers"][0][k] = v.clone());
-    kubectl.apply(&pod.to_string());
+    kubectl.apply(&pod().label("app", "one").spec(spec).container(container).to_string());
     kubectl.wait_ready("p");
 }
 
@@ -46,13 +47,16 @@ fn volumes_follow_api_changes(cluster: &Cluster) {
 fn symlink_cannot_escape_sub_path(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mount = |name: &str, script: &str, sub: Value| {
-        json!({"name": name, "image": test_images::BUSYBOX,
-        "command": ["sh", "-c", script], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": sub}]})
+        let mut container = tests::container(name, script);
+        container["volumeMounts"] = json!([{"name": "v", "mountPath": "/v", "subPath": sub}]);
+        container
     };
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
-        "initContainers": [mount("links", "ln -s /etc /v/out; mkdir /v/in", Value::Null), mount("inside", "echo x > /v/f", json!("in/deep"))],
-        "containers": [mount("c", "ls /v; sleep 100000", json!("out"))]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(1)
+        .volume("v", &json!({"emptyDir": {}}))
+        .init_container(mount("links", "ln -s /etc /v/out; mkdir /v/in", Value::Null))
+        .init_container(mount("inside", "echo x > /v/f", json!("in/deep")))
+        .container(&mount("c", "ls /v; sleep 100000", json!("out")));
     kubectl.apply(&pod.to_string());
     let waiting = "/status/containerStatuses/0/state/waiting";
     kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));
@@ -67,9 +71,7 @@ fn sub_path_expr_waits_for_variables(cluster: &Cluster) {
     let dir = json!({"name": "DIR", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['dir']"}}});
     let mounts =
         json!([{"name": "v", "mountPath": "/all"}, {"name": "v", "mountPath": "/own", "subPathExpr": "of/$(DIR)"}]);
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}], "containers": [
-            {"name": "c", "image": test_images::BUSYBOX, "command": ["sleep", "100000"], "env": [dir], "volumeMounts": mounts}]}});
+    let pod = pod().volume("v", &json!({"emptyDir": {}})).container(&json!({"env": [dir], "volumeMounts": mounts}));
     kubectl.apply(&pod.to_string());
     let waiting = "/status/containerStatuses/0/state/waiting";
     kubectl.wait_value("pod/p", &format!("{waiting}/reason"), &json!("CreateContainerConfigError"));

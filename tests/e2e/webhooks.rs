@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
 };
-use tests::{Cluster, Kubectl, e2e_test, eventually};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// Returns a self-signed certificate and its key in PEM.
 fn certificate(names: &[String]) -> (String, String) {
@@ -118,12 +118,13 @@ fn webhook_behind_service_admits_and_converts(cluster: &Cluster) {
     let mut volumes = of_the_node.map(|(name, from, _)| json!({"name": name, "hostPath": {"path": from}})).to_vec();
     mounts.push(json!({"name": "tls", "mountPath": "/tls"}));
     volumes.push(json!({"name": "tls", "secret": {"secretName": "hook"}}));
-    let container = json!({"name": "c", "image": test_images::BUSYBOX, "volumeMounts": mounts,
-        "command": ["/webhook-server", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"],
-        "ports": [{"name": "https", "containerPort": 9443}],
-        "readinessProbe": {"tcpSocket": {"port": "https"}, "periodSeconds": 1}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hook", "labels": {"app": "hook"}},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], "volumes": volumes}});
+    let pod = PodBuilder::new("hook")
+        .label("app", "hook")
+        .grace_period(0)
+        .spec(&json!({"volumes": volumes}))
+        .command(&["/webhook-server", "0.0.0.0:9443", "/tls/tls.crt", "/tls/tls.key"])
+        .container(&json!({"volumeMounts": mounts, "ports": [{"name": "https", "containerPort": 9443}],
+            "readinessProbe": {"tcpSocket": {"port": "https"}, "periodSeconds": 1}}));
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"},
         "spec": {"selector": {"app": "hook"}, "ports": [{"port": 443, "targetPort": "https"}]}});
     kubectl.apply(&pod.to_string());

@@ -1,4 +1,4 @@
-//! Library of the end-to-end tests: clusters, kubectl, an image registry, and waiting for conditions.
+//! Library of the end-to-end tests: clusters, kubectl, Pods, an image registry, and waiting for conditions.
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail by panicking")]
 
@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_builder;
 mod e2e_test;
 mod kubectl;
+mod pod;
 mod processes;
 mod registry;
 mod shell;
@@ -22,6 +23,7 @@ pub use e2e_test::{E2eTest, TestBody};
 #[doc(hidden)]
 pub use inventory;
 pub use kubectl::{Kubectl, Outcome};
+pub use pod::{PodBuilder, container};
 pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};

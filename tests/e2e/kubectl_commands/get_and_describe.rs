@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     process::Stdio,
 };
-use tests::{Cluster, e2e_test};
+use tests::{Cluster, PodBuilder, e2e_test};
 
 #[e2e_test("kubectl get takes a selector of thousands of names")]
 fn get_takes_long_selectors(cluster: &Cluster) {
@@ -214,12 +214,9 @@ fn describe_prints_other_kinds(cluster: &Cluster) {
 #[e2e_test("kubectl events and get events show a Pod's Events")]
 fn events_of_pod_are_shown(cluster: &Cluster) {
     let shell = shell_with_pod(cluster);
-    shell.file(
-        "bad.json",
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"containers": [
-            {"name": "c", "image": "docker.io/library/nothing:1", "imagePullPolicy": "Never"}]}})
-        .to_string(),
-    );
+    let bad =
+        PodBuilder::new("bad").image("docker.io/library/nothing:1").container(&json!({"imagePullPolicy": "Never"}));
+    shell.file("bad.json", bad.to_string());
     shell.check(&[
         ("kubectl apply -f bad.json", 0, "pod/bad created"),
         ("kubectl wait --for=jsonpath='{.status.containerStatuses[0].state.waiting.reason}'=ErrImageNeverPull pod/bad --timeout=60s", 0, "pod/bad condition met"),

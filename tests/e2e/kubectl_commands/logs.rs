@@ -2,15 +2,16 @@
 
 use super::shell;
 use serde_json::json;
-use tests::{Cluster, Shell, e2e_test};
+use tests::{Cluster, PodBuilder, Shell, e2e_test};
 
 fn two_containers(shell: &Shell) {
     let container = |name: &str, n: u8| {
         let script = format!("for i in $(seq {n}); do echo {name} $i; done");
-        json!({"name": name, "image": test_images::BUSYBOX, "command": ["sh", "-c", script]})
+        tests::container(name, &script)
     };
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "labels": {"app": "logs"}},
-        "spec": {"restartPolicy": "Never", "containers": [container("a", 3), container("b", 2)]}});
+    let containers = json!([container("a", 3), container("b", 2)]);
+    let pod =
+        PodBuilder::new("two").label("app", "logs").restart_policy("Never").spec(&json!({"containers": containers}));
     shell.file("two.json", pod.to_string());
     shell.check(&[
         ("kubectl apply -f two.json", 0, "pod/two created"),
@@ -64,10 +65,11 @@ fn logs_of_several_containers_are_prefixed(cluster: &Cluster) {
 fn previous_logs_show_previous_instance(cluster: &Cluster) {
     let shell = shell(cluster);
     let script = "echo life $(cat /v/n || echo 1); [ -e /v/n ] && sleep 100000; echo 2 > /v/n; exit 1";
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
-        "terminationGracePeriodSeconds": 0, "volumes": [{"name": "v", "emptyDir": {}}],
-        "containers": [{"name": "c", "image": test_images::BUSYBOX, "command": ["sh", "-c", format!("({script}) 2>/dev/null")],
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});
+    let pod = PodBuilder::new("p")
+        .grace_period(0)
+        .script(&format!("({script}) 2>/dev/null"))
+        .volume("v", &json!({"emptyDir": {}}))
+        .mount("v", "/v");
     shell.file("pod.json", pod.to_string());
     shell.check(&[
         ("kubectl apply -f pod.json", 0, "pod/p created"),
@@ -89,11 +91,10 @@ fn previous_logs_show_previous_instance(cluster: &Cluster) {
 fn logs_name_missing_sources(cluster: &Cluster) {
     let shell = shell(cluster);
     two_containers(&shell);
-    let image = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waits"}, "spec": {"containers": [
-        {"name": "c", "image": "docker.io/library/nothing:1", "imagePullPolicy": "Never"}]}});
+    let image =
+        PodBuilder::new("waits").image("docker.io/library/nothing:1").container(&json!({"imagePullPolicy": "Never"}));
     shell.file("waits.json", image.to_string());
-    let gated = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated"}, "spec": {
-        "schedulingGates": [{"name": "example.com/gate"}], "containers": [{"name": "c", "image": "x"}]}});
+    let gated = PodBuilder::new("gated").image("x").spec(&json!({"schedulingGates": [{"name": "example.com/gate"}]}));
     shell.file("gated.json", gated.to_string());
     shell.check(&[
         ("kubectl apply -f waits.json -f gated.json", 0, "pod/waits created pod/gated created"),

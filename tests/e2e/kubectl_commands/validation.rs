@@ -69,88 +69,112 @@ fn duplicate_fields_follow_validate_flag(cluster: &Cluster) {
     ]);
 }
 
-#[e2e_test("an invalid Pod is refused with every invalid field")]
-fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
-    let shell = shell(cluster);
-    let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
-                 alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-    let one = |mut container: Value| {
-        let map = container.as_object_mut().unwrap();
-        for (key, value) in [("name", "c"), ("image", "x")] {
-            map.entry(key).or_insert(json!(value));
-        }
-        json!({"containers": [container]})
-    };
-    let with = |mut spec: Value, key: &str, value: Value| {
-        spec[key] = value;
-        spec
-    };
-    let rows = [
-        (json!({}), "spec.containers: Required value".to_owned()),
-        (one(json!({"name": ""})), "spec.containers[0].name: Required value".to_owned()),
-        (one(json!({"name": "C!"})), format!("spec.containers[0].name: Invalid value: \"C!\": {label}")),
-        (one(json!({"image": ""})), "spec.containers[0].image: Required value".to_owned()),
+/// Returns the spec of a Pod with one container of these fields. A name and an image are added if they are missing.
+fn one_container(mut fields: Value) -> Value {
+    let map = fields.as_object_mut().unwrap();
+    for (key, value) in [("name", "c"), ("image", "x")] {
+        map.entry(key).or_insert(json!(value));
+    }
+    json!({"containers": [fields]})
+}
+
+fn with(mut spec: Value, key: &str, value: Value) -> Value {
+    spec[key] = value;
+    spec
+}
+
+/// Returns specs with an invalid container, and the error about each.
+fn invalid_containers() -> Vec<(Value, &'static str)> {
+    vec![
+        (json!({}), "spec.containers: Required value"),
+        (one_container(json!({"name": ""})), "spec.containers[0].name: Required value"),
         (
-            one(json!({"image": " x"})),
-            "spec.containers[0].image: Invalid value: \" x\": must not have leading or trailing whitespace".to_owned(),
+            one_container(json!({"name": "C!"})),
+            "spec.containers[0].name: Invalid value: \"C!\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+             and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+        ),
+        (one_container(json!({"image": ""})), "spec.containers[0].image: Required value"),
+        (
+            one_container(json!({"image": " x"})),
+            "spec.containers[0].image: Invalid value: \" x\": must not have leading or trailing whitespace",
         ),
         (
-            one(json!({"imagePullPolicy": "Maybe"})),
-            "spec.containers[0].imagePullPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"IfNotPresent\", \"Never\"".to_owned(),
+            one_container(json!({"imagePullPolicy": "Maybe"})),
+            "spec.containers[0].imagePullPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
         ),
-        (one(json!({"env": [{"name": ""}]})), "spec.containers[0].env[0].name: Required value".to_owned()),
+        (one_container(json!({"env": [{"name": ""}]})), "spec.containers[0].env[0].name: Required value"),
         (
-            one(json!({"ports": [{"containerPort": 70000}]})),
-            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive".to_owned(),
-        ),
-        (
-            one(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
-            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"".to_owned(),
+            one_container(json!({"ports": [{"containerPort": 70000}]})),
+            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
         ),
         (
-            one(json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})),
-            "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1".to_owned(),
+            one_container(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
+            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
         ),
         (
-            one(json!({"terminationMessagePolicy": "Shout"})),
-            "spec.containers[0].terminationMessagePolicy: Unsupported value: \"Shout\": supported values: \"File\", \"FallbackToLogsOnError\"".to_owned(),
+            one_container(json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})),
+            "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
+        ),
+        (
+            one_container(json!({"terminationMessagePolicy": "Shout"})),
+            "spec.containers[0].terminationMessagePolicy: Unsupported value: \"Shout\": supported values: \"File\", \"FallbackToLogsOnError\"",
         ),
         (
             json!({"containers": [{"name": "c", "image": "x"}, {"name": "c", "image": "x"}]}),
-            "spec.containers[1].name: Duplicate value: \"c\"".to_owned(),
+            "spec.containers[1].name: Duplicate value: \"c\"",
+        ),
+    ]
+}
+
+/// Returns specs with an invalid field, and the error about each.
+fn invalid_specs() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            with(one_container(json!({})), "restartPolicy", json!("Sometimes")),
+            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"",
         ),
         (
-            with(one(json!({})), "restartPolicy", json!("Sometimes")),
-            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"".to_owned(),
+            with(
+                one_container(json!({})),
+                "volumes",
+                json!([{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]),
+            ),
+            "spec.volumes[1].name: Duplicate value: \"v\"",
         ),
         (
-            with(one(json!({})), "volumes", json!([{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}])),
-            "spec.volumes[1].name: Duplicate value: \"v\"".to_owned(),
+            with(
+                one_container(json!({})),
+                "volumes",
+                json!([{"name": "v", "emptyDir": {}, "configMap": {"name": "c"}}]),
+            ),
+            "spec.volumes[0]...: Forbidden: may not specify more than 1 volume type",
         ),
         (
-            with(one(json!({})), "volumes", json!([{"name": "v", "emptyDir": {}, "configMap": {"name": "c"}}])),
-            "spec.volumes[0]...: Forbidden: may not specify more than 1 volume type".to_owned(),
+            with(one_container(json!({})), "activeDeadlineSeconds", json!(0)),
+            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive",
         ),
         (
-            with(one(json!({})), "activeDeadlineSeconds", json!(0)),
-            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive".to_owned(),
+            with(one_container(json!({})), "nodeSelector", json!({"a b": "c"})),
+            "spec.nodeSelector: Invalid value: \"a b\": name part must consist of alphanumeric characters...",
         ),
         (
-            with(one(json!({})), "nodeSelector", json!({"a b": "c"})),
-            "spec.nodeSelector: Invalid value: \"a b\": name part must consist of alphanumeric characters...".to_owned(),
+            with(one_container(json!({})), "tolerations", json!([{"key": "a", "operator": "Exists", "value": "v"}])),
+            "spec.tolerations[0].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'",
         ),
         (
-            with(one(json!({})), "tolerations", json!([{"key": "a", "operator": "Exists", "value": "v"}])),
-            "spec.tolerations[0].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'".to_owned(),
+            with(one_container(json!({"imagePullPolicy": "Maybe"})), "restartPolicy", json!("Sometimes")),
+            "* spec.containers[0].imagePullPolicy: Unsupported value: ... * spec.restartPolicy: Unsupported value: ...",
         ),
-        (
-            with(one(json!({"imagePullPolicy": "Maybe"})), "restartPolicy", json!("Sometimes")),
-            "* spec.containers[0].imagePullPolicy: Unsupported value: ... * spec.restartPolicy: Unsupported value: ...".to_owned(),
-        ),
-    ];
+    ]
+}
+
+#[e2e_test("an invalid Pod is refused with every invalid field")]
+fn invalid_pod_is_refused_with_every_invalid_field(cluster: &Cluster) {
+    let shell = shell(cluster);
     let mut lines = Vec::new();
-    for (i, (spec, expected)) in rows.iter().enumerate() {
-        shell.file(&format!("{i}.json"), pod("p", spec));
+    for (i, (spec, expected)) in invalid_containers().into_iter().chain(invalid_specs()).enumerate() {
+        shell.file(&format!("{i}.json"), pod("p", &spec));
         lines.push((format!("kubectl apply -f {i}.json"), format!("The Pod \"p\" is invalid: {expected}")));
     }
     let lines: Vec<_> = lines.iter().map(|(line, expected)| (line.as_str(), 1, expected.as_str())).collect();
