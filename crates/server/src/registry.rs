@@ -7,7 +7,7 @@ use crate::{
     kinds::{ALL, Custom, Kind, KindInfo, KindRef},
     openapi::Documents,
 };
-use admission::policy::ResourceType;
+use ::admission::policy::ResourceType;
 use api::{feature_gates::FeatureGates, version::version_priority};
 use parking_lot::RwLock;
 use std::{

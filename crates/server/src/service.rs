@@ -2,7 +2,7 @@
 
 use crate::{
     AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
-    admit::Hooks,
+    admission::RegistrationInformer,
     aggregation::Aggregation,
     audit::Trail,
     authorization::Follower,
@@ -72,8 +72,8 @@ pub struct ApiServer {
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Client of admission and conversion webhooks.
     pub(crate) webhooks: Arc<Webhooks>,
-    /// Configured admission webhooks and policies.
-    pub(crate) hooks: Arc<Hooks>,
+    /// Registered admission webhooks and policies.
+    pub(crate) registrations: Arc<RegistrationInformer>,
     /// Health of the control plane's components.
     pub(crate) components: Arc<Components>,
     /// The server's own metrics.
@@ -115,7 +115,7 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let authorizer = Arc::new(Follower::new(store.clone()));
-        let hooks = Arc::new(Hooks::new(store.clone()));
+        let registrations = Arc::new(RegistrationInformer::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
         let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
         let compaction = Arc::new(Compaction::new(store.revision()));
@@ -123,7 +123,7 @@ impl ApiServer {
             store,
             compaction,
             webhooks,
-            hooks,
+            registrations,
             dialer,
             gates: Arc::default(),
             authorizer,

@@ -9,7 +9,7 @@ mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{conversion::Conversion, scale::ScalePaths, typed};
-use admission::policy::ResourceType;
+use ::admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;
 use printer_columns::PrinterColumn;

@@ -1,8 +1,8 @@
-//! The `AlwaysPullImages` admission, which is off unless it is asked for: who may use an image is asked each time.
+//! The `AlwaysPullImages` admission plugin, which is off by default: the registry authorizes each use of an image.
 
 use serde_json::{Value, json};
 
-/// Makes every image of a Pod one that is pulled each time; `old` is there for an update.
+/// Sets the pull policy of all images of a Pod to `Always`; `old` is `None` for a new Pod.
 pub(super) fn admit(pod: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|old| !has_new_images(pod, old)) {
         return;
@@ -19,14 +19,14 @@ pub(super) fn admit(pod: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Whether a container has an image that none had (`isUpdateWithNoNewImages`).
+/// Whether a container has an image that no container of `old` has (`isUpdateWithNoNewImages`).
 fn has_new_images(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value| -> Vec<Value> {
         let lists = ["initContainers", "containers", "ephemeralContainers"].map(|list| pod["spec"][list].clone());
         lists.iter().filter_map(Value::as_array).flatten().map(|c| c["image"].clone()).collect()
     };
-    let known = images(old);
-    images(pod).iter().any(|image| !known.contains(image))
+    let old_images = images(old);
+    images(pod).iter().any(|image| !old_images.contains(image))
 }
 
 #[cfg(test)]
@@ -34,16 +34,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_with_no_new_image_changes_nothing() {
+    fn update_without_new_images_keeps_pull_policies() {
         let pod = |image: &str| {
             json!({"spec": {"containers": [{"image": image, "imagePullPolicy": "Never"}],
             "volumes": [{"name": "v", "image": {"pullPolicy": "Never"}}, {"name": "e", "emptyDir": {}}]}})
         };
-        let pulled = |image: &str| {
+        let always = |image: &str| {
             json!({"spec": {"containers": [{"image": image, "imagePullPolicy": "Always"}],
             "volumes": [{"name": "v", "image": {"pullPolicy": "Always"}}, {"name": "e", "emptyDir": {}}]}})
         };
-        for (old, expected) in [(None, pulled("a")), (Some(pod("a")), pod("a")), (Some(pod("b")), pulled("a"))] {
+        for (old, expected) in [(None, always("a")), (Some(pod("a")), pod("a")), (Some(pod("b")), always("a"))] {
             let mut new = pod("a");
             admit(&mut new, old.as_ref());
             assert_eq!(new, expected, "{old:?}");

@@ -1,9 +1,9 @@
-//! The `StorageObjectInUseProtection` admission: what stores data is held until nobody uses it any more. Who lets go of it
-//! are the controllers.
+//! The `StorageObjectInUseProtection` admission plugin: adds a finalizer, which a controller removes when the object is no
+//! longer in use.
 
 use serde_json::{Value, json};
 
-/// The finalizer of a kind whose objects are protected.
+/// Returns the finalizer of a protected kind.
 pub(super) fn finalizer(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         ("", "PersistentVolumeClaim") => Some("kubernetes.io/pvc-protection"),

@@ -1,4 +1,5 @@
-//! The `PodTopologyLabels` admission (KEP-4742): a Pod has the zone and the region of its node, for the downward API.
+//! The `PodTopologyLabels` admission plugin (KEP-4742): copies the zone and region labels of the Node to its Pods, for the
+//! downward API.
 
 use crate::service::ApiServer;
 use api::feature_gates::Gate;
@@ -7,22 +8,22 @@ use store::Key;
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
-/// A Pod that names its node when it comes.
+/// Sets the topology labels of a new Pod with a node name.
 pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or("").to_owned();
-    put(pod, of_node(server, &node));
+    set_labels(pod, node_topology_labels(server, &node));
 }
 
-/// A Binding, whose labels become the Pod's.
+/// Sets the topology labels of a Binding, which are copied to the Pod.
 pub(crate) fn admit_binding(server: &ApiServer, binding: &mut Value) {
     if binding["target"]["kind"] == "Node" {
         let node = binding["target"]["name"].as_str().unwrap_or("").to_owned();
-        put(binding, of_node(server, &node));
+        set_labels(binding, node_topology_labels(server, &node));
     }
 }
 
-/// What the node says of where it is; a node that is not there says nothing.
-fn of_node(server: &ApiServer, name: &str) -> Map<String, Value> {
+/// Returns the topology labels of a Node; none for a missing one.
+fn node_topology_labels(server: &ApiServer, name: &str) -> Map<String, Value> {
     if name.is_empty() || !server.gates.enabled(Gate::PodTopologyLabelsAdmission) {
         return Map::new();
     }
@@ -32,8 +33,8 @@ fn of_node(server: &ApiServer, name: &str) -> Map<String, Value> {
     labels.filter(|(key, _)| LABELS.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
-/// The node's labels take the place of those that are there.
-fn put(object: &mut Value, labels: Map<String, Value>) {
+/// Sets labels, and replaces existing ones.
+fn set_labels(object: &mut Value, labels: Map<String, Value>) {
     for (key, value) in labels {
         object["metadata"]["labels"][key] = value;
     }

@@ -1,28 +1,29 @@
-//! The `ResourceQuota` admission. What is used is counted when it is asked: a quota holds from the moment it is there.
+//! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
+//! effect at its creation.
 
 use crate::{object, request::RequestInfo, service::ApiServer, status::ApiError};
-use admission::quota::{self, Kind, Object};
+use ::admission::quota::{self, Kind, Object};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::Value;
 use store::Scope;
 
-/// Held by whoever takes from a quota until it is stored; others would take the same.
-pub(crate) struct Turn<'a> {
+/// Lock of the quotas of a write, held until the object is stored, so that concurrent writes do not use the same quota.
+pub(crate) struct QuotaLock<'a> {
     quotas: Vec<ResourceQuota>,
     _guard: tokio::sync::MutexGuard<'a, ()>,
 }
 
-/// A turn, when quotas of the namespace count objects of this kind.
-pub(crate) async fn turn<'a>(server: &'a ApiServer, resource: &RequestInfo) -> Option<Turn<'a>> {
+/// Locks the quotas of the namespace that limit objects of this kind; `None` without any.
+pub(crate) async fn lock<'a>(server: &'a ApiServer, resource: &RequestInfo) -> Option<QuotaLock<'a>> {
     if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
         return None;
     }
     let guard = server.quota_lock.lock().await;
-    Some(Turn { quotas: quotas(server, resource), _guard: guard })
+    Some(QuotaLock { quotas: quotas(server, resource), _guard: guard })
 }
 
-impl Turn<'_> {
-    /// Whether there is room for `new`, in the place of `old` if that is there.
+impl QuotaLock<'_> {
+    /// Checks that the creation of `new`, or the update from `old`, does not exceed a quota.
     pub(crate) fn check(
         &self,
         server: &ApiServer,
@@ -36,24 +37,24 @@ impl Turn<'_> {
         let all = server.store.list(&scope, None, None).objects;
         let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(&*resource.kind, stored))).collect();
         let (new_object, old) = (read(new), old.map(read));
-        for one in &self.quotas {
-            let used = quota::used(one, &all);
-            quota::check(one, &used, &new_object, old.as_ref())
+        for quota in &self.quotas {
+            let used = quota::used(quota, &all);
+            quota::check(quota, &used, &new_object, old.as_ref())
                 .map_err(|why| ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &why))?;
         }
         Ok(())
     }
 }
 
-/// Whether an update may take from a quota (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its
-/// deadline, which brings it into the scope `Terminating` or `NotTerminating`.
-pub(crate) fn may_take(resource: &RequestInfo, new: &Value, old: &Value) -> bool {
+/// Whether an update may increase usage (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its deadline,
+/// which moves it between the scopes `Terminating` and `NotTerminating`.
+pub(crate) fn handles_update(resource: &RequestInfo, new: &Value, old: &Value) -> bool {
     let is_pod = resource.kind.info().kind == "Pod";
     let handles = match resource.subresource.as_deref() {
         None => !is_pod || is_terminating(new) != is_terminating(old),
-        Some(part) => is_pod && part == "resize",
+        Some(subresource) => is_pod && subresource == "resize",
     };
-    handles && kind(resource).may_grow()
+    handles && kind(resource).can_increase_on_update()
 }
 
 fn is_terminating(pod: &Value) -> bool {
@@ -69,5 +70,5 @@ fn quotas(server: &ApiServer, resource: &RequestInfo) -> Vec<ResourceQuota> {
     let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
     let all = server.store.list(&scope, None, None).objects;
     let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());
-    all.filter(|one| quota::counts(one, kind(resource))).collect()
+    all.filter(|quota| quota::counts(quota, kind(resource))).collect()
 }

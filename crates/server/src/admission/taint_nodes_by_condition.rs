@@ -1,4 +1,4 @@
-//! The `TaintNodesByCondition` admission: a new node takes no Pods before it has said that it is ready.
+//! The `TaintNodesByCondition` admission plugin: a new Node has the not-ready taint until it reports that it is ready.
 
 use serde_json::{Value, json};
 

@@ -1,46 +1,48 @@
-//! The `LimitRanger` admission.
+//! The `LimitRanger` admission plugin.
 
 use crate::{kinds::KindInfo, service::ApiServer};
-use admission::limit_range;
+use ::admission::limit_range;
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use serde_json::{Value, json};
 use store::Scope;
 
-fn ranges(server: &ApiServer, namespace: &str) -> Vec<LimitRange> {
+/// Returns the LimitRanges of a namespace.
+fn limit_ranges(server: &ApiServer, namespace: &str) -> Vec<LimitRange> {
     let all = server.store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
     all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok()).collect()
 }
 
-/// Gives the containers of a new Pod what they do not ask for.
-pub(super) fn give(server: &ApiServer, namespace: &str, object: &mut Value) {
-    let ranges = ranges(server, namespace);
+/// Sets the default requests and limits of a new Pod.
+pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
+    let ranges = limit_ranges(server, namespace);
     if ranges.is_empty() {
         return;
     }
-    // One that is no Pod is told so by its validation.
+    // Validation rejects an object that cannot be decoded.
     let Ok(mut pod) = serde_json::from_value::<Pod>(object.clone()) else { return };
     let before = pod.clone();
     for range in &ranges {
-        limit_range::give(range, &mut pod);
+        limit_range::set_defaults(range, &mut pod);
     }
     if pod == before {
         return;
     }
-    // Only what may have changed is taken: nothing that a typed form does not know gets lost.
+    // Copies only the changed fields, so that fields that the typed Pod does not have are kept.
     object["metadata"]["annotations"] = json!(pod.metadata.annotations);
     let spec = pod.spec.unwrap_or_default();
     let lists = [("containers", spec.containers), ("initContainers", spec.init_containers.unwrap_or_default())];
     for (list, containers) in lists {
-        let given = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (value, container) in given.zip(containers) {
+        let values = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (value, container) in values.zip(containers) {
             value["resources"] = json!(container.resources);
         }
     }
 }
 
-/// Holds an object to the ranges of its namespace. One that is not of its kind is told so by its validation.
-pub(super) fn check(server: &ApiServer, info: &KindInfo, namespace: &str, object: &Value) -> Result<(), String> {
-    let ranges = ranges(server, namespace);
+/// Checks a Pod or PersistentVolumeClaim against the limits of its namespace. Validation rejects an object that cannot be
+/// decoded.
+pub(super) fn validate(server: &ApiServer, info: &KindInfo, namespace: &str, object: &Value) -> Result<(), String> {
+    let ranges = limit_ranges(server, namespace);
     if ranges.is_empty() {
         return Ok(());
     }

@@ -1,14 +1,24 @@
-//! Admission of Pods with a RuntimeClass (upstream's admission plugin `RuntimeClass`).
+//! The `RuntimeClass` admission plugin.
 
+use crate::{kinds::RUNTIME_CLASSES, service::ApiServer};
 use api::quantity::Amount;
 use serde_json::{Value, json};
+use store::Key;
+
+/// Applies the RuntimeClass of a new Pod.
+pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
+    let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
+    let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
+    let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
+    apply(pod, class.as_ref())
+}
 
 /// Sets the overhead of a Pod, and merges node selector and tolerations of its class. `class` is that of its
 /// `runtimeClassName`, if it exists.
 ///
 /// # Errors
 /// The message of a 403, if the class does not exist or conflicts with the Pod.
-pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
+fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     let spec = &mut pod["spec"];
     let class = match (spec["runtimeClassName"].as_str(), class) {
         (Some(name), None) => return Err(format!("pod rejected: RuntimeClass {name:?} not found")),
@@ -122,7 +132,7 @@ mod tests {
     fn check(mut spec: Value, class: &Value, expected: &Result<Value, &str>) {
         spec["runtimeClassName"] = json!("fast");
         let mut pod = json!({"spec": spec});
-        let got = admit(&mut pod, Some(class)).map(|()| {
+        let got = apply(&mut pod, Some(class)).map(|()| {
             pod["spec"].as_object_mut().unwrap().remove("runtimeClassName");
             pod["spec"].clone()
         });
@@ -188,7 +198,7 @@ mod tests {
     #[test]
     fn missing_runtime_class_rejects_pod() {
         let mut pod = json!({"spec": {"runtimeClassName": "x"}});
-        assert_eq!(admit(&mut pod, None), Err("pod rejected: RuntimeClass \"x\" not found".to_owned()));
-        assert_eq!(admit(&mut json!({"spec": {}}), None), Ok(()));
+        assert_eq!(apply(&mut pod, None), Err("pod rejected: RuntimeClass \"x\" not found".to_owned()));
+        assert_eq!(apply(&mut json!({"spec": {}}), None), Ok(()));
     }
 }

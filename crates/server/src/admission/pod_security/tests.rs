@@ -4,7 +4,7 @@ use store::{Precondition, Write};
 
 const NAMESPACE: &str = "risky";
 
-/// A server with a namespace that has this metadata in the store.
+/// Creates a server with a namespace with this metadata in the store.
 async fn server(metadata: &Value) -> ApiServer {
     let server = test_server::server().await;
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
@@ -20,7 +20,7 @@ fn labels_with(key: &str, value: Value) -> Value {
 #[tokio::test]
 async fn labels_that_cannot_be_read_are_enforced_as_restricted() {
     let (restricted, privileged) = ("restricted:latest", "privileged:latest");
-    for (metadata, enforced, is_wrong) in [
+    for (metadata, enforced, is_invalid) in [
         (json!({"name": NAMESPACE}), privileged, false),
         (labels_with("enforce", json!("baseline")), "baseline:latest", false),
         (labels_with("enforce", json!("Baseline")), restricted, true),
@@ -33,19 +33,23 @@ async fn labels_that_cannot_be_read_are_enforced_as_restricted() {
         (labels_with("warn", json!("all")), privileged, true),
         (labels_with("audit", json!(true)), privileged, true),
         (labels_with("enforce-version", json!(1.3)), privileged, true),
-        // Another label that cannot be read takes nothing away from those that can.
+        // An invalid other label does not affect the valid ones.
         (json!({"labels": {"a": 1, "pod-security.kubernetes.io/enforce": "baseline"}}), "baseline:latest", false),
         (json!({"labels": []}), restricted, true),
         (json!({"labels": "enforce"}), restricted, true),
     ] {
-        let (policy, wrong) = policy(&server(&metadata).await, NAMESPACE).unwrap();
-        assert_eq!((policy.enforce.to_string().as_str(), !wrong.is_empty()), (enforced, is_wrong), "{metadata}");
+        let (policy, invalid_labels) = policy(&server(&metadata).await, NAMESPACE).unwrap();
+        assert_eq!(
+            (policy.enforce.to_string().as_str(), !invalid_labels.is_empty()),
+            (enforced, is_invalid),
+            "{metadata}"
+        );
         assert_eq!(policy.audit.level, Level::Privileged, "{metadata}");
     }
 }
 
 #[tokio::test]
-async fn namespaces_that_cannot_be_read_have_no_policy() {
+async fn unreadable_namespaces_have_no_policy() {
     let server = server(&json!("metadata")).await;
     for name in [NAMESPACE, "missing"] {
         assert_eq!(policy(&server, name), Err(format!("failed to lookup namespace {name:?}")));
@@ -72,33 +76,33 @@ fn fields_of_wrong_types_do_not_count_as_absent() {
         json!({"containers": [], "ephemeralContainers": [{"name": "c", "securityContext": {"privileged": "yes"}}]}),
         json!({"containers": [], "securityContext": {"sysctls": {"name": "kernel.msgmax"}}}),
     ] {
-        assert!(Subject::read(&json!({"spec": spec})).is_err(), "{spec}");
+        assert!(Subject::decode(&json!({"spec": spec})).is_err(), "{spec}");
     }
     let annotated = json!({"metadata": {"annotations": {"a": 1}}, "spec": {"containers": []}});
-    assert!(Subject::read(&annotated).is_err());
-    assert!(Subject::read(&json!({"spec": {"containers": []}})).is_ok());
+    assert!(Subject::decode(&annotated).is_err());
+    assert!(Subject::decode(&json!({"spec": {"containers": []}})).is_ok());
 }
 
 #[test]
 fn changed_containers_are_evaluated_again() {
     let pod = |list: &str, containers: Value| json!({"spec": {list: containers}});
-    let named = |name: &str, image: &str| json!({"name": name, "image": image});
+    let container = |name: &str, image: &str| json!({"name": name, "image": image});
     for list in ["containers", "initContainers", "ephemeralContainers"] {
-        let old = pod(list, json!([named("a", "i")]));
+        let old = pod(list, json!([container("a", "i")]));
         assert!(has_same_images(&old, &old), "{list}");
         for new in [
-            json!([named("a", "j")]),
-            json!([named("a", "i"), named("b", "i")]),
-            json!([named("b", "i")]),
+            json!([container("a", "j")]),
+            json!([container("a", "i"), container("b", "i")]),
+            json!([container("b", "i")]),
             json!([]),
             json!("a"),
         ] {
             assert!(!has_same_images(&old, &pod(list, new.clone())), "{list} {new}");
         }
-        // What cannot be read is never the same.
-        let unreadable = pod(list, json!({"a": named("a", "i")}));
+        // Invalid lists are never the same.
+        let unreadable = pod(list, json!({"a": container("a", "i")}));
         assert!(!has_same_images(&unreadable, &unreadable), "{list}");
     }
-    let moved = pod("initContainers", json!([named("a", "i")]));
-    assert!(!has_same_images(&pod("containers", json!([named("a", "i")])), &moved));
+    let moved = pod("initContainers", json!([container("a", "i")]));
+    assert!(!has_same_images(&pod("containers", json!([container("a", "i")])), &moved));
 }

@@ -1,12 +1,12 @@
-//! The `DenyServiceExternalIPs` admission: with `externalIPs` who may write a Service could take the traffic to any
-//! address outside of the cluster (CVE-2020-8554). Upstream's `plugin/pkg/admission/network/denyserviceexternalips`.
+//! The `DenyServiceExternalIPs` admission plugin (`plugin/pkg/admission/network/denyserviceexternalips`): with `externalIPs`,
+//! a user who may write Services could intercept the traffic to any address outside of the cluster (CVE-2020-8554).
 
 use serde_json::Value;
 
-/// Refuses external addresses that a Service did not have before; `old` is there for an update.
-pub(super) fn check(service: &Value, old: Option<&Value>) -> Result<(), &'static str> {
-    let known = old.map(external_ips).unwrap_or_default();
-    match external_ips(service).iter().all(|ip| known.contains(ip)) {
+/// Denies new external IPs of a Service; `old` is `None` for a new Service.
+pub(super) fn validate(service: &Value, old: Option<&Value>) -> Result<(), &'static str> {
+    let old_ips = old.map(external_ips).unwrap_or_default();
+    match external_ips(service).iter().all(|ip| old_ips.contains(ip)) {
         true => Ok(()),
         false => Err("Use of external IPs is denied by admission control"),
     }
@@ -22,7 +22,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn new_external_ips_are_refused_and_known_ones_stay() {
+    fn new_external_ips_are_denied_and_old_ones_kept() {
         let service = |ips: Value| json!({"spec": {"externalIPs": ips}});
         for (new, old, allowed) in [
             (Value::Null, None, true),
@@ -35,7 +35,7 @@ mod tests {
             (Value::Null, Some(json!(["192.0.2.1"])), true),
         ] {
             let (new, old) = (service(new), old.map(service));
-            assert_eq!(check(&new, old.as_ref()).is_ok(), allowed, "{new} {old:?}");
+            assert_eq!(validate(&new, old.as_ref()).is_ok(), allowed, "{new} {old:?}");
         }
     }
 }

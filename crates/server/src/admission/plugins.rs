@@ -1,23 +1,23 @@
-//! Which admission plugins are on: `--enable-admission-plugins` and `--disable-admission-plugins`
+//! Enabled admission plugins: `--enable-admission-plugins` and `--disable-admission-plugins`
 //! (upstream's `apiserver/pkg/server/options/admission.go`).
 
 use std::fmt;
 
-/// An admission plugin of the API server that can be turned on and off, or one that is always on.
+/// Admission plugin of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionPlugin {
-    /// Pulls every image each time, so that only those use it who may. Off by default.
+    /// Sets the pull policy of all images to `Always`. Off by default.
     AlwaysPullImages,
-    /// Refuses new `externalIPs` of Services. On by default, unlike upstream's.
+    /// Denies new `externalIPs` of Services. On by default, unlike upstream's.
     DenyServiceExternalIps,
-    /// A plugin that cannot be turned off, by its name.
+    /// A plugin that cannot be disabled, by its name.
     AlwaysOn(&'static str),
 }
 
 const ALWAYS_PULL_IMAGES: &str = "AlwaysPullImages";
 const DENY_SERVICE_EXTERNAL_IPS: &str = "DenyServiceExternalIPs";
 
-/// Upstream's plugins that Podium has and that cannot be turned off.
+/// Upstream's plugins that Podium has and that cannot be disabled.
 const ALWAYS_ON: [&str; 20] = [
     "CertificateApproval",
     "CertificateSigning",
@@ -45,7 +45,7 @@ impl AdmissionPlugin {
     /// Parses a name in `--enable-admission-plugins`.
     ///
     /// # Errors
-    /// When there is no such plugin: upstream's text and the known names.
+    /// If the plugin is unknown: upstream's text and the names of all plugins.
     pub fn parse_enabled(name: &str) -> Result<Self, String> {
         Self::parse("enable-admission-plugins", name)
     }
@@ -53,7 +53,7 @@ impl AdmissionPlugin {
     /// Parses a name in `--disable-admission-plugins`.
     ///
     /// # Errors
-    /// When there is no such plugin, or when it cannot be turned off.
+    /// If the plugin is unknown, or cannot be disabled.
     pub fn parse_disabled(name: &str) -> Result<Self, String> {
         match Self::parse("disable-admission-plugins", name)? {
             Self::AlwaysOn(name) => Err(format!(
@@ -87,23 +87,23 @@ impl fmt::Display for AdmissionPlugin {
     }
 }
 
-/// The plugins that are on, of those that can be turned off.
+/// The enabled plugins, of those that can be disabled.
 #[derive(Debug, Clone)]
 pub struct AdmissionPlugins {
-    on: Vec<AdmissionPlugin>,
+    enabled: Vec<AdmissionPlugin>,
 }
 
 impl Default for AdmissionPlugins {
     fn default() -> Self {
-        Self { on: vec![AdmissionPlugin::DenyServiceExternalIps] }
+        Self { enabled: vec![AdmissionPlugin::DenyServiceExternalIps] }
     }
 }
 
 impl AdmissionPlugins {
-    /// The default plugins, with these turned on and these turned off.
+    /// Creates the set of enabled plugins from the defaults and the two flags.
     ///
     /// # Errors
-    /// When a plugin is in both lists: upstream's text.
+    /// If a plugin is in both lists: upstream's text.
     pub fn new(enable: &[AdmissionPlugin], disable: &[AdmissionPlugin]) -> Result<Self, String> {
         let mut both: Vec<String> =
             enable.iter().filter(|plugin| disable.contains(plugin)).map(ToString::to_string).collect();
@@ -113,14 +113,14 @@ impl AdmissionPlugins {
             let both = both.join(" ");
             return Err(format!("[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"));
         }
-        let mut on = Self::default().on;
-        on.extend(enable);
-        on.retain(|plugin| !disable.contains(plugin));
-        Ok(Self { on })
+        let mut enabled = Self::default().enabled;
+        enabled.extend(enable);
+        enabled.retain(|plugin| !disable.contains(plugin));
+        Ok(Self { enabled })
     }
 
-    pub(crate) fn is_on(&self, plugin: AdmissionPlugin) -> bool {
-        self.on.contains(&plugin)
+    pub(crate) fn is_enabled(&self, plugin: AdmissionPlugin) -> bool {
+        self.enabled.contains(&plugin)
     }
 }
 
@@ -129,11 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_are_turned_on_and_off() {
+    fn plugins_are_enabled_and_disabled() {
         use AdmissionPlugin::{AlwaysPullImages, DenyServiceExternalIps};
         let state = |enable: &[AdmissionPlugin], disable: &[AdmissionPlugin]| {
             let plugins = AdmissionPlugins::new(enable, disable).unwrap();
-            [AlwaysPullImages, DenyServiceExternalIps].map(|plugin| plugins.is_on(plugin))
+            [AlwaysPullImages, DenyServiceExternalIps].map(|plugin| plugins.is_enabled(plugin))
         };
         assert_eq!(state(&[], &[]), [false, true]);
         assert_eq!(state(&[AlwaysPullImages], &[]), [true, true]);
@@ -148,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_plugins_and_those_always_on_are_refused() {
+    fn unknown_and_always_on_plugins_are_rejected() {
         let unknown = AdmissionPlugin::parse_enabled("Nope").unwrap_err();
         let start = "enable-admission-plugins plugin \"Nope\" is unknown; the known ones: AlwaysPullImages, ";
         assert!(unknown.starts_with(start) && unknown.contains("DenyServiceExternalIPs"), "{unknown}");
         assert!(AdmissionPlugin::parse_disabled("Nope").unwrap_err().starts_with("disable-admission-plugins plugin"));
         for name in ALWAYS_ON {
             assert_eq!(AdmissionPlugin::parse_enabled(name).unwrap().to_string(), name);
-            let refused = AdmissionPlugin::parse_disabled(name).unwrap_err();
-            assert!(refused.contains(&format!("plugin {name:?} cannot be turned off")), "{refused}");
+            let error = AdmissionPlugin::parse_disabled(name).unwrap_err();
+            assert!(error.contains(&format!("plugin {name:?} cannot be turned off")), "{error}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What a connection is asked for with: the query as an object (`PodExecOptions`).
+//! Options of connect requests, for example `PodExecOptions`: the query parameters as an object.
 
 use crate::service::Call;
 use serde_json::{Value, json};
 
-/// The options that a query sets.
-pub(crate) fn options(call: &Call, fields: &[&str]) -> Value {
+/// Returns the options of a connect request from the query parameters with these names.
+pub(crate) fn connect_options(call: &Call, fields: &[&str]) -> Value {
     let mut options = json!({});
     for (name, value) in form_urlencoded::parse(call.raw_query.as_bytes()) {
         let Some(field) = fields.iter().find(|field| **field == name) else { continue };

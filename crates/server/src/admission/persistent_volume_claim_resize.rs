@@ -1,13 +1,12 @@
-//! The `PersistentVolumeClaimResize` admission: a claim grows where its class lets it
-//! (`plugin/pkg/admission/storage/persistentvolume/resize`).
+//! The `PersistentVolumeClaimResize` admission plugin (`plugin/pkg/admission/storage/persistentvolume/resize`).
 
 use crate::{ApiServer, kinds::storage_class};
 use api::quantity::Amount;
 use serde_json::Value;
 use store::Key;
 
-/// Refuses what may not grow; gives why.
-pub(crate) fn check(server: &ApiServer, claim: &Value, old: Option<&Value>) -> Result<(), &'static str> {
+/// Denies the expansion of a claim whose StorageClass does not allow it.
+pub(super) fn validate(server: &ApiServer, claim: &Value, old: Option<&Value>) -> Result<(), &'static str> {
     let size = |claim: &Value| {
         let text = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or("");
         Amount::parse(text).unwrap_or_default()
