@@ -236,7 +236,7 @@ impl ApiServer {
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
     async fn handle_with_body(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
-            call.body = protobuf::body(&call.body, &resource)?;
+            call.body = protobuf::decode_body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);
         }
         call.trail.sent(&call.body, &call.content_type);

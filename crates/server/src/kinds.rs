@@ -120,7 +120,7 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// The message of Go's decoder for a value of the wrong type. The object must not be used then.
     fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        typed::object(&self.info().api_version(), self.info().kind, object)
+        typed::decode_object(&self.info().api_version(), self.info().kind, object)
     }
 
     /// Returns the type that server-side apply merges its fields by.

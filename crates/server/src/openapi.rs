@@ -44,7 +44,7 @@ use std::{
 use store::Revision;
 
 static BUILT_IN: LazyLock<Vec<Arc<Document>>> = LazyLock::new(|| {
-    crate::protobuf::merging::prepare();
+    crate::protobuf::merge_strategies::parse_table();
     let make =
         |(group, version): (&str, &str)| made(paths::root(group, version), || document::built_in(group, version));
     registry::built_in_versions().filter_map(make).collect()

@@ -140,7 +140,7 @@ impl<'a> AdmissionContext<'a> {
         let Some(kind) = self.kinds.get(equivalent) else {
             let [group, version, kind] = &self.attributes.equivalent_resources[equivalent].kind;
             let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-            return typed::object(&api_version, kind, &mut mutated).map(|_| mutated).map_err(ApiError::internal);
+            return typed::decode_object(&api_version, kind, &mut mutated).map(|_| mutated).map_err(ApiError::internal);
         };
         kind.decode(&mut mutated).map_err(ApiError::internal)?;
         kind.set_defaults(&mut mutated);

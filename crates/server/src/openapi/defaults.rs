@@ -1,7 +1,7 @@
 //! The `default` of fields in version 3, as upstream's generator (`kube-openapi`, `mustEnforceDefault`) writes it: the zero of
 //! what Go always writes, and what a type says itself (`+default`).
 
-use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
+use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use serde_json::{Value, json};
 
 /// A value that a type says itself.
@@ -61,40 +61,40 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
 
 fn fill(message: &Message, schema: &mut Value) {
     for field in &message.fields {
-        if let (Shape::Inline, Kind::Message(place)) = (field.shape, field.kind) {
-            fill(&TABLE.messages[place], schema);
+        if let (Cardinality::Inline, ValueType::Message(index)) = (field.cardinality, field.value_type) {
+            fill(&TABLE.messages[index], schema);
         }
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
         let said = SAID.iter().find(|(of, name, _)| (*of, *name) == (message.name.as_str(), field.name));
-        let (at, default) = match (field.shape, said) {
+        let (at, default) = match (field.cardinality, said) {
             (_, Some((_, _, said))) => ("", Some(said.value())),
-            (Shape::Plain, None) => ("", plain(field)),
-            (Shape::List, None) => ("/items", zero(field.kind)),
-            (Shape::Map, None) => ("/additionalProperties", zero(field.kind)),
+            (Cardinality::Plain, None) => ("", plain(field)),
+            (Cardinality::List, None) => ("/items", zero(field.value_type)),
+            (Cardinality::Map, None) => ("/additionalProperties", zero(field.value_type)),
             _ => continue,
         };
-        if let (Some(default), Some(place)) = (default, property.pointer_mut(at).filter(|p| p.is_object())) {
+        if let (Some(default), Some(target)) = (default, property.pointer_mut(at).filter(|p| p.is_object())) {
             // Beside a reference nothing counts, so it stands inside, as upstream.
-            if let Some(reference) = place.as_object_mut().and_then(|p| p.remove("$ref")) {
-                place["allOf"] = json!([{"$ref": reference}]);
+            if let Some(reference) = target.as_object_mut().and_then(|p| p.remove("$ref")) {
+                target["allOf"] = json!([{"$ref": reference}]);
             }
-            place["default"] = default;
+            target["default"] = default;
         }
     }
 }
 
 /// A struct is never left out, another value only where it may not be.
 fn plain(field: &Field) -> Option<Value> {
-    zero(field.kind).filter(|zero| field.always || zero.is_object())
+    zero(field.value_type).filter(|zero| field.always_encoded || zero.is_object())
 }
 
 /// Types with a form of their own, such as times and quantities, have none.
-fn zero(kind: Kind) -> Option<Value> {
-    match kind {
-        Kind::Message(_) => Some(json!({})),
-        Kind::String => Some(json!("")),
-        Kind::Bool => Some(json!(false)),
-        Kind::Int32 | Kind::Int64 => Some(json!(0)),
+fn zero(value_type: ValueType) -> Option<Value> {
+    match value_type {
+        ValueType::Message(_) => Some(json!({})),
+        ValueType::String => Some(json!("")),
+        ValueType::Bool => Some(json!(false)),
+        ValueType::Int32 | ValueType::Int64 => Some(json!(0)),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The `required` fields of a schema: the typed form insists on some that may be left out.
 
-use crate::protobuf::table::TABLE;
+use crate::protobuf::message_table::TABLE;
 use serde_json::{Value, json};
 
 /// Fields that Go leaves out when they are empty, and that must be there all the same (`+required`).
@@ -34,7 +34,8 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
     let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else { return };
     required.retain(|field| {
         let field = field.as_str().unwrap_or_default();
-        NEEDED.contains(&(message.name.as_str(), field)) || message.named(field).is_none_or(|fact| fact.always)
+        NEEDED.contains(&(message.name.as_str(), field))
+            || message.field_named(field).is_none_or(|fact| fact.always_encoded)
     });
     if required.is_empty() {
         schema.as_object_mut().map(|schema| schema.remove("required"));

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     kinds::{Kind, KindInfo},
-    protobuf::merging,
+    protobuf::merge_strategies,
 };
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtension};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -137,7 +137,7 @@ fn as_upstream(name: &str, schema: &mut Value) {
 
 /// Says how apply and strategic merge patches take each field, in upstream's words.
 fn tell_merging(name: &str, schema: &mut Value) {
-    let Some(message) = merging::of(name) else { return };
+    let Some(message) = merge_strategies::of_schema(name) else { return };
     if message.atomic {
         schema["x-kubernetes-map-type"] = json!("atomic");
     }

@@ -2,8 +2,8 @@
 //! the table of types.
 
 use crate::protobuf::{
-    merging,
-    table::{Kind, Message, Shape, TABLE},
+    merge_strategies,
+    message_table::{Cardinality, Message, TABLE, ValueType},
 };
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ type MessageType = Option<&'static Message>;
 
 /// Returns the patch strategy of a list field.
 fn strategy(message_type: MessageType, field: &str) -> Strategy {
-    match message_type.and_then(|message| message.named(field)).and_then(merging::patch) {
+    match message_type.and_then(|message| message.field_named(field)).and_then(merge_strategies::patch) {
         Some((how, key)) if how.split(',').any(|word| word == "merge") => key.map_or(Strategy::Values, Strategy::Key),
         _ => Strategy::Replace,
     }
@@ -36,9 +36,11 @@ fn strategy(message_type: MessageType, field: &str) -> Strategy {
 
 /// Returns the message type of a field's value.
 fn within(message_type: MessageType, field: &str) -> MessageType {
-    let field = message_type?.named(field)?;
-    match (field.shape, field.kind) {
-        (Shape::Plain | Shape::Pointer | Shape::List, Kind::Message(place)) => TABLE.messages.get(place),
+    let field = message_type?.field_named(field)?;
+    match (field.cardinality, field.value_type) {
+        (Cardinality::Plain | Cardinality::Pointer | Cardinality::List, ValueType::Message(index)) => {
+            TABLE.messages.get(index)
+        }
         _ => None,
     }
 }

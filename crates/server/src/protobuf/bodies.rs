@@ -1,4 +1,4 @@
-//! Where the binary form meets HTTP: bodies that come in it, and clients that want it.
+//! Conversion of request and response bodies between protobuf and JSON.
 
 use super::MEDIA_TYPE;
 use crate::{content_negotiation, request::RequestInfo, response::Body, status::ApiError};
@@ -7,8 +7,8 @@ use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-/// The binary form as the JSON that every handler works on.
-pub(crate) fn body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiError> {
+/// Decodes a request body to JSON.
+pub(crate) fn decode_body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiError> {
     if bytes.is_empty() {
         return Ok(Bytes::new());
     }
@@ -19,22 +19,22 @@ pub(crate) fn body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiErr
     Ok(decoded.to_string().into())
 }
 
-/// An answer in JSON in the binary form, if it has one; else as it is.
-pub(crate) async fn answer(response: Response<Body>) -> Response<Body> {
+/// Encodes a JSON response, if its kind has a message.
+pub(crate) async fn encode_response(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if head.extensions.get::<crate::response::JsonStream>().is_some() {
         head.headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"));
-        let frames = body.map_frame(|frame| frame.map_data(|lines| events(&lines)));
+        let frames = body.map_frame(|frame| frame.map_data(|lines| encode_events(&lines)));
         return Response::from_parts(head, frames.boxed_unsync());
     }
     let encode = |json: &[u8]| super::encode(&serde_json::from_slice(json).ok()?);
     content_negotiation::reencode(Response::from_parts(head, body), MEDIA_TYPE, encode).await
 }
 
-/// A chunk of a watch: whole lines of JSON, each an event. An event without a binary form ends as an error of its own,
-/// for no client may think that nothing happened.
-fn events(lines: &[u8]) -> Bytes {
+/// Encodes a chunk of a watch, which consists of whole lines of JSON, each an event. An event that cannot be encoded becomes an
+/// `ERROR` event, so that the client does not miss it.
+fn encode_events(lines: &[u8]) -> Bytes {
     let mut all = BytesMut::new();
     for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
         let frame = serde_json::from_slice::<Value>(line).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The table against Kubernetes' typed form: neither has a field that the other lacks.
+//! Comparison of the message table with the schemas of k8s-openapi.
 
 use super::{decode, encode, sample::Sample};
 use crate::{
     decode::DecodedBody,
     kinds::ALL,
-    protobuf::table::{Field, Kind, Message, Shape, TABLE},
+    protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType},
     strict::{self, Validation},
 };
 use k8s_openapi::api::{
@@ -41,7 +41,7 @@ macro_rules! schemas {
     }};
 }
 
-/// Every kind of the stable groups, and what they are made of.
+/// Returns the schemas of all kinds of the stable groups.
 fn definitions() -> Map<String, Value> {
     schemas!(
         admission::MutatingWebhookConfiguration,
@@ -124,12 +124,12 @@ fn definitions() -> Map<String, Value> {
     )
 }
 
-/// A message's fields in JSON, with those of the messages that stand in it.
+/// Returns the JSON fields of a message, including those of inlined messages.
 fn fields(message: &'static Message) -> Vec<&'static Field> {
     let mut all = Vec::new();
     for field in &message.fields {
-        match (field.shape, field.kind) {
-            (Shape::Inline, Kind::Message(place)) => all.extend(fields(&TABLE.messages[place])),
+        match (field.cardinality, field.value_type) {
+            (Cardinality::Inline, ValueType::Message(index)) => all.extend(fields(&TABLE.messages[index])),
             _ => all.push(field),
         }
     }
@@ -163,34 +163,34 @@ fn schema_type(schema: &Value) -> String {
 }
 
 fn described(field: &Field) -> String {
-    let kind = match field.kind {
-        Kind::String => "string",
-        Kind::Bool => "boolean",
-        Kind::Int32 => "int32",
-        Kind::Int64 => "int64",
-        Kind::Bytes => "bytes",
-        Kind::Time => "time",
-        Kind::MicroTime => "microtime",
-        Kind::Duration => "duration",
-        Kind::Quantity => "quantity",
-        Kind::IntOrString => "intorstring",
-        Kind::Raw => "raw",
-        Kind::Json => "json",
-        Kind::Strings => "[]string",
-        Kind::Double => "number",
+    let kind = match field.value_type {
+        ValueType::String => "string",
+        ValueType::Bool => "boolean",
+        ValueType::Int32 => "int32",
+        ValueType::Int64 => "int64",
+        ValueType::Bytes => "bytes",
+        ValueType::Time => "time",
+        ValueType::MicroTime => "microtime",
+        ValueType::Duration => "duration",
+        ValueType::Quantity => "quantity",
+        ValueType::IntOrString => "intorstring",
+        ValueType::Raw => "raw",
+        ValueType::Json => "json",
+        ValueType::Strings => "[]string",
+        ValueType::Double => "number",
         // Published as whatever they may be.
-        Kind::BoolOr(_) | Kind::ListOr(_) => "schema or another",
-        Kind::Message(place) => TABLE.messages[place].name.rsplit('.').next().unwrap_or_default(),
+        ValueType::BoolOr(_) | ValueType::ListOr(_) => "schema or another",
+        ValueType::Message(index) => TABLE.messages[index].name.rsplit('.').next().unwrap_or_default(),
     };
-    match field.shape {
-        Shape::List => format!("[]{kind}"),
-        Shape::Map => format!("{{}}{kind}"),
+    match field.cardinality {
+        Cardinality::List => format!("[]{kind}"),
+        Cardinality::Map => format!("{{}}{kind}"),
         _ => kind.to_owned(),
     }
 }
 
 #[test]
-fn the_table_has_the_fields_of_the_typed_form_and_no_others() {
+fn table_has_the_fields_of_the_k8s_openapi_schemas() {
     let mut seen = 0;
     for (name, schema) in definitions() {
         // `io.k8s.api.core.v1.Pod` and `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`.
@@ -209,7 +209,7 @@ fn the_table_has_the_fields_of_the_typed_form_and_no_others() {
             .as_object()
             .into_iter()
             .flatten()
-            // The kind itself stands in the envelope.
+            // The envelope contains the kind.
             .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind") || names.contains(name.as_str()))
             .map(|(name, schema)| (name.clone(), schema_type(schema)))
             .collect();
@@ -220,7 +220,7 @@ fn the_table_has_the_fields_of_the_typed_form_and_no_others() {
 }
 
 #[test]
-fn a_filled_object_of_every_kind_served_survives_wire_and_type() {
+fn filled_object_of_every_served_kind_is_decoded_unchanged() {
     for kind in ALL {
         let info = kind.info();
         let message = TABLE.kind(&info.api_version(), info.kind).unwrap();
@@ -237,7 +237,7 @@ fn a_filled_object_of_every_kind_served_survives_wire_and_type() {
 }
 
 #[test]
-fn the_table_is_whole() {
+fn table_contains_all_served_kinds_and_lists() {
     assert!(TABLE.messages.len() > 550);
     for message in &TABLE.messages {
         assert!(message.fields.windows(2).all(|w| w[0].number < w[1].number), "{}", message.name);
