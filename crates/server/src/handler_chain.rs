@@ -185,7 +185,7 @@ impl ApiServer {
         if let Some(answer) = tokens::discovery(self, &head.method, path) {
             return answer;
         }
-        if let Some(answer) = openapi::answer(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+        if let Some(answer) = openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
         {
             return Ok(answer);
         }

@@ -1,4 +1,4 @@
-//! The old paths of watches, which clients are still generated with.
+//! The deprecated watch paths, which generated clients still contain.
 
 use super::{
     operation::{LIST, Operation},
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     kinds::KindInfo,
-    openapi::{parameters::share, schemas::reference},
+    openapi::{parameters::collect_shared, schemas::reference},
 };
 use serde_json::{Value, json};
 
-/// The watches of a built-in kind: of one object, of a collection, and of all namespaces.
+/// Returns the watch paths of a built-in kind: of an object, a collection, and all namespaces.
 pub(super) fn of(info: &KindInfo, root: &str, scope: &str) -> Vec<(String, Value)> {
     let (kind, plural) = (info.kind, info.plural);
     let base =
@@ -37,9 +37,9 @@ fn item(info: &KindInfo, action: &str, in_path: Value, id: String) -> Value {
         parameters: &LIST,
         subresource: "",
         body: None,
-        answer: reference("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"),
-        about: (info.group, info.version, info.kind),
+        response: reference("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"),
+        gvk: (info.group, info.version, info.kind),
         id,
     };
-    share(json!({"parameters": in_path, "get": operation.value()}))
+    collect_shared(json!({"parameters": in_path, "get": operation.value()}))
 }

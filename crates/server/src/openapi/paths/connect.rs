@@ -1,4 +1,4 @@
-//! Subresources whose bodies are of no kind: logs, streams, and what is passed on.
+//! Subresources without objects: logs, and connect requests (streams and proxies).
 
 use super::{
     operation::{Operation, capitalized},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     kinds::{KindInfo, Subresource},
-    openapi::parameters::{self, share},
+    openapi::parameters::{self, collect_shared},
 };
 use serde_json::{Value, json};
 
@@ -25,10 +25,10 @@ const EXEC: [&str; 6] = ["command", "container", "stderr", "stdin", "stdout", "t
 const ATTACH: [&str; 5] = ["container", "stderr", "stdin", "stdout", "tty"];
 const FORWARD: [&str; 1] = ["ports"];
 const PROXY: [&str; 1] = ["path"];
-/// What proxies take too, and discovery has no verb for.
+/// Methods of proxies that have no verb in discovery.
 const PROXY_VERBS: [&str; 2] = ["head", "options"];
 
-/// The paths of such a subresource; none for others.
+/// Returns the paths of such a subresource; none for others.
 pub(super) fn of(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
     let at = |rest: &str| format!("{base}/{{name}}/{}{rest}", sub.name);
     match sub.name {
@@ -61,7 +61,7 @@ fn item(info: &KindInfo, sub: &Subresource, scope: &str, names: &[&str], rest: &
             same => same,
         };
         let action = if is_log { "read".to_owned() } else { format!("connect {method}") };
-        let word = if is_log { String::new() } else { capitalized(method) };
+        let prefix = if is_log { String::new() } else { capitalized(method) };
         let operation = Operation {
             info,
             built_in: true,
@@ -69,11 +69,11 @@ fn item(info: &KindInfo, sub: &Subresource, scope: &str, names: &[&str], rest: &
             parameters: names,
             subresource: sub.name,
             body: None,
-            answer: json!({"type": "string"}),
-            about: (sub.group, sub.version, sub.kind),
-            id: format!("{word}{scope}{}{}{rest}", info.kind, capitalized(sub.name)),
+            response: json!({"type": "string"}),
+            gvk: (sub.group, sub.version, sub.kind),
+            id: format!("{prefix}{scope}{}{}{rest}", info.kind, capitalized(sub.name)),
         };
         value[method] = operation.value();
     }
-    share(value)
+    collect_shared(value)
 }

@@ -1,6 +1,6 @@
-//! A document as it is kept and sent: compressed, with its hash.
+//! A compressed document with its hash.
 
-use super::{has_seen, hex, tagged};
+use super::{hex, matches_etag, with_etag};
 use crate::{
     compress,
     response::{self, Body},
@@ -16,59 +16,61 @@ use std::{
     sync::OnceLock,
 };
 
-/// One document.
-pub(super) struct Document {
+/// Compressed document.
+pub(super) struct CompressedDocument {
     /// For example `apis/policy/v1`.
     pub(super) path: String,
     gzip: Bytes,
     pub(super) hash: String,
-    /// The same in protobuf, once somebody has asked for it.
-    binary: OnceLock<Bytes>,
+    /// The document in protobuf, encoded on the first request.
+    protobuf: OnceLock<Bytes>,
 }
 
-impl Document {
+impl CompressedDocument {
+    /// Compresses the document that `write` writes.
+    ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(super) fn new(path: String, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send) -> io::Result<Self> {
-        let (gzip, hash) = packed(write)?;
-        Ok(Self { path, gzip, hash, binary: OnceLock::new() })
+        let (gzip, hash) = compress_on_thread(write)?;
+        Ok(Self { path, gzip, hash, protobuf: OnceLock::new() })
     }
 
     pub(super) fn url(&self) -> String {
         format!("/openapi/v3/{}?hash={}", self.path, self.hash)
     }
 
-    /// What it says.
+    /// Returns the document.
     ///
     /// # Errors
-    /// When it cannot be unpacked.
+    /// If it cannot be decompressed.
     pub(super) fn value(&self) -> io::Result<Value> {
         Ok(serde_json::from_reader(io::BufReader::new(GzDecoder::new(self.gzip.as_ref())))?)
     }
 
-    /// The answer with all of it, or with nothing for a client that has it.
+    /// Responds with the document, or 304 if the client has it.
     ///
     /// # Errors
-    /// When it cannot be unpacked.
-    pub(super) fn answer(&self, headers: &HeaderMap, media: &'static str) -> Result<Response<Body>, ApiError> {
+    /// If it cannot be decompressed.
+    pub(super) fn respond(&self, headers: &HeaderMap, media: &'static str) -> Result<Response<Body>, ApiError> {
         self.send(headers, media, || Ok(&self.gzip))
     }
 
-    /// The same in protobuf. Its hash is that of the JSON, as upstream: `Vary` tells the two apart.
+    /// Responds in protobuf. As upstream, the hash is that of the JSON: `Vary` distinguishes them.
     ///
     /// # Errors
-    /// When it cannot be unpacked or made.
-    pub(super) fn answer_in_binary(
+    /// If it cannot be decompressed or encoded.
+    pub(super) fn respond_protobuf(
         &self,
         headers: &HeaderMap,
         media: &'static str,
         encode: fn(&Value) -> Vec<u8>,
     ) -> Result<Response<Body>, ApiError> {
-        self.send(headers, media, || match self.binary.get() {
-            Some(made) => Ok(made),
+        self.send(headers, media, || match self.protobuf.get() {
+            Some(encoded) => Ok(encoded),
             None => {
-                let (made, _) = packed(|out| out.write_all(&encode(&self.value()?)))?;
-                Ok(self.binary.get_or_init(|| made))
+                let (encoded, _) = compress_on_thread(|out| out.write_all(&encode(&self.value()?)))?;
+                Ok(self.protobuf.get_or_init(|| encoded))
             }
         })
     }
@@ -79,8 +81,8 @@ impl Document {
         media: &'static str,
         gzip: impl FnOnce() -> io::Result<&'a Bytes>,
     ) -> Result<Response<Body>, ApiError> {
-        if has_seen(headers, &self.hash) {
-            return Ok(tagged(response::full(304, media, ""), &self.hash));
+        if matches_etag(headers, &self.hash) {
+            return Ok(with_etag(response::full(304, media, ""), &self.hash));
         }
         let failed = |e: io::Error| ApiError::internal(e);
         let gzip = gzip().map_err(failed)?;
@@ -93,36 +95,36 @@ impl Document {
             GzDecoder::new(gzip.as_ref()).read_to_end(&mut text).map_err(failed)?;
             response::full(200, media, text)
         };
-        Ok(tagged(response, &self.hash))
+        Ok(with_etag(response, &self.hash))
     }
 }
 
-/// What is written, compressed, and its hash. It is written on a thread of its own, which allocates nothing that stays: so all
-/// that it needs meanwhile, 50 times as much, goes back to the system.
+/// Compresses and hashes what `write` writes, on a temporary thread: its allocations, 50 times the result, are returned to the
+/// system when it ends.
 ///
 /// # Errors
-/// When it cannot be written.
-fn packed(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send) -> io::Result<(Bytes, String)> {
+/// If it cannot be written.
+fn compress_on_thread(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send) -> io::Result<(Bytes, String)> {
     let (mut gzip, mut digest) = (Vec::with_capacity(128 << 10), [0; 64]);
-    let make = || {
-        let mut out = Packer { hash: Sha512::new(), gzip: GzEncoder::new(&mut gzip, Compression::default()) };
+    let compress = || {
+        let mut out = HashingEncoder { hash: Sha512::new(), gzip: GzEncoder::new(&mut gzip, Compression::default()) };
         write(&mut out)?;
         digest = out.hash.finalize().into();
         out.gzip.finish().map(drop)
     };
     let failed = |_| Err(io::Error::other("the document cannot be made"));
-    std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(failed)?;
+    std::thread::scope(|scope| scope.spawn(compress).join()).unwrap_or_else(failed)?;
     gzip.shrink_to_fit();
     Ok((gzip.into(), hex(&digest)))
 }
 
-/// Hashes and compresses what is written.
-struct Packer<'a> {
+/// Writer that hashes and compresses.
+struct HashingEncoder<'a> {
     hash: Sha512,
     gzip: GzEncoder<&'a mut Vec<u8>>,
 }
 
-impl Write for Packer<'_> {
+impl Write for HashingEncoder<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.gzip.write_all(bytes)?;
         self.hash.update(bytes);

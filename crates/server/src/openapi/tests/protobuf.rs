@@ -1,20 +1,20 @@
-//! Version 3 in protobuf says what it says in JSON.
+//! Version 3 in protobuf equals version 3 in JSON.
 
 use super::{get, gnostic::Document};
 use crate::test_server::{Answer, send, server};
 use prost::Message;
 use serde_json::{Value, json};
 
-const BINARY: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
-const OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+const DEPRECATED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
 
 #[track_caller]
 fn decoded(answer: &Answer) -> Value {
-    assert_eq!((answer.code, answer.header("content-type")), (200, BINARY));
+    assert_eq!((answer.code, answer.header("content-type")), (200, PROTOBUF));
     Document::decode(answer.body.as_ref()).expect("a document").json()
 }
 
-/// What differs, with its place.
+/// Adds the differences, with their paths.
 fn differences(at: &str, json: &Value, binary: &Value, found: &mut Vec<String>) {
     match (json, binary) {
         (Value::Object(one), Value::Object(other)) => {
@@ -33,13 +33,13 @@ fn differences(at: &str, json: &Value, binary: &Value, found: &mut Vec<String>) 
 }
 
 #[tokio::test]
-async fn every_version_of_every_group_says_in_protobuf_what_it_says_in_json() {
+async fn documents_in_protobuf_equal_those_in_json() {
     let index = get("/openapi/v3", &[]).await.json();
     let all = index["paths"].as_object().unwrap();
     assert!(all.len() > 20, "{}", all.len());
     for (name, entry) in all {
         let url = entry["serverRelativeURL"].as_str().unwrap();
-        let (json, binary) = (get(url, &[]).await, get(url, &[("accept", OLD)]).await);
+        let (json, binary) = (get(url, &[]).await, get(url, &[("accept", DEPRECATED)]).await);
         assert_eq!(binary.header("cache-control"), "public, immutable, max-age=31536000");
         let mut found = Vec::new();
         differences(name, &json.json(), &decoded(&binary), &mut found);
@@ -48,28 +48,28 @@ async fn every_version_of_every_group_says_in_protobuf_what_it_says_in_json() {
 }
 
 #[tokio::test]
-async fn both_forms_have_one_hash_and_are_told_apart_by_what_was_accepted() {
+async fn protobuf_and_json_have_the_same_etag() {
     let path = "/openapi/v3/apis/policy/v1";
     let json = get(path, &[]).await;
-    let binary = get(path, &[("accept", BINARY)]).await;
+    let binary = get(path, &[("accept", PROTOBUF)]).await;
     assert_ne!(json.body, binary.body);
     assert_eq!(binary.header("etag"), json.header("etag"));
     assert_eq!(binary.header("vary"), "Accept, Accept-Encoding");
-    let again = get(path, &[("accept", BINARY), ("if-none-match", binary.header("etag"))]).await;
+    let again = get(path, &[("accept", PROTOBUF), ("if-none-match", binary.header("etag"))]).await;
     assert_eq!((again.code, again.body.len()), (304, 0));
-    let small = get(path, &[("accept", BINARY), ("accept-encoding", "gzip")]).await;
+    let small = get(path, &[("accept", PROTOBUF), ("accept-encoding", "gzip")]).await;
     assert_eq!(small.header("content-encoding"), "gzip");
     assert!(small.body.len() < binary.body.len() / 2);
-    let preferred = get(path, &[("accept", &format!("{BINARY};q=0.5, application/json"))]).await;
+    let preferred = get(path, &[("accept", &format!("{PROTOBUF};q=0.5, application/json"))]).await;
     assert_eq!(preferred.header("content-type"), "application/json");
-    assert_eq!(get("/openapi/v3/apis/nothing/v1", &[("accept", BINARY)]).await.code, 404);
+    assert_eq!(get("/openapi/v3/apis/nothing/v1", &[("accept", PROTOBUF)]).await.code, 404);
     let wrong = get(path, &[("accept", "application/test")]).await;
     assert_eq!(wrong.code, 406);
-    assert!(wrong.json()["message"].as_str().unwrap().contains(BINARY));
+    assert!(wrong.json()["message"].as_str().unwrap().contains(PROTOBUF));
 }
 
 #[tokio::test]
-async fn what_clients_have_defined_is_told_in_protobuf_too() {
+async fn custom_resources_are_encoded_in_protobuf() {
     let server = server().await;
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "any": {"type": "object", "additionalProperties": true},
@@ -91,7 +91,7 @@ async fn what_clients_have_defined_is_told_in_protobuf_too() {
     assert_eq!(made.code, 201, "{:?}", made.body);
     let path = "/openapi/v3/apis/example.com/v1";
     let json = send(&server, "GET", path, &[], &[]).await.json();
-    let binary = decoded(&send(&server, "GET", path, &[("accept", BINARY)], &[]).await);
+    let binary = decoded(&send(&server, "GET", path, &[("accept", PROTOBUF)], &[]).await);
     let mut found = Vec::new();
     differences("", &json, &binary, &mut found);
     assert!(found.is_empty(), "{found:#?}");

@@ -1,4 +1,4 @@
-//! What is served beside resources: groups and their versions, the version of the server, and the keys of its tokens.
+//! Documents of non-resource paths: groups and their versions, the version of the server, and OpenID discovery.
 
 use super::{
     document,
@@ -9,23 +9,23 @@ use crate::registry;
 use serde_json::{Map, Value, json};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const FORMS: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
 
-/// A document of its own.
-pub(super) struct General {
+/// Document of a non-resource path.
+pub(super) struct NonResourceDocument {
     /// For example `apis/apps`.
     pub(super) path: String,
-    /// The group that must be served, for it to be there.
+    /// The document exists if this group is served.
     pub(super) group: Option<&'static str>,
     pub(super) value: Value,
 }
 
-/// All of them.
-pub(super) fn documents() -> Vec<General> {
-    let all = schemas::of_general();
+/// Builds all documents of non-resource paths.
+pub(super) fn documents() -> Vec<NonResourceDocument> {
+    let all = schemas::of_discovery();
     let own = |path: &str, item: Value| {
         let paths = Map::from_iter([(format!("/{path}/"), json!({"get": item}))]);
-        General { path: path.to_owned(), group: None, value: document::of(paths, all.clone()) }
+        NonResourceDocument { path: path.to_owned(), group: None, value: document::build(paths, all.clone()) }
     };
     let mut documents = vec![
         own("api", versions("core", "getCoreAPIVersions", "APIVersions")),
@@ -37,35 +37,41 @@ pub(super) fn documents() -> Vec<General> {
     let mut groups: Vec<&'static str> = registry::built_in_versions().map(|(group, _)| group).collect();
     groups.dedup();
     for group in groups.into_iter().filter(|group| !group.is_empty()) {
-        documents.push(General { group: Some(group), ..own(&format!("apis/{group}"), information(group)) });
+        documents.push(NonResourceDocument { group: Some(group), ..own(&format!("apis/{group}"), information(group)) });
     }
     documents
 }
 
-/// What a version of a group has, at the path where its resources are.
-pub(super) fn resources(group: &str, version: &str) -> Value {
+/// Returns the path item of the APIResourceList of a group and version.
+pub(super) fn api_resources(group: &str, version: &str) -> Value {
     let tag = format!("{}_{version}", group_tag(group));
     let id = format!("get{}APIResources", group_id(group, version));
-    json!({"get": operation("get available resources", &id, &tag, &FORMS, kind("APIResourceList"))})
+    json!({"get": operation("get available resources", &id, &tag, &MEDIA_TYPES, kind("APIResourceList"))})
 }
 
-fn versions(tag: &str, id: &str, answer: &str) -> Value {
-    operation("get available API versions", id, tag, &FORMS, kind(answer))
+fn versions(tag: &str, id: &str, kind_name: &str) -> Value {
+    operation("get available API versions", id, tag, &MEDIA_TYPES, kind(kind_name))
 }
 
 fn information(group: &str) -> Value {
     let id = format!("get{}APIGroup", group_id(group, ""));
-    operation("get information of a group", &id, &group_tag(group), &FORMS, kind("APIGroup"))
+    operation("get information of a group", &id, &group_tag(group), &MEDIA_TYPES, kind("APIGroup"))
 }
 
 fn version() -> Value {
-    let answer = reference("io.k8s.apimachinery.pkg.version.Info");
-    operation("get the version information for this server", "getCodeVersion", "version", &FORMS[..1], answer)
+    let schema = reference("io.k8s.apimachinery.pkg.version.Info");
+    operation("get the version information for this server", "getCodeVersion", "version", &MEDIA_TYPES[..1], schema)
 }
 
 fn configuration() -> Value {
     let about = "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'";
-    operation(about, "getServiceAccountIssuerOpenIDConfiguration", "WellKnown", &FORMS[..1], json!({"type": "string"}))
+    operation(
+        about,
+        "getServiceAccountIssuerOpenIDConfiguration",
+        "WellKnown",
+        &MEDIA_TYPES[..1],
+        json!({"type": "string"}),
+    )
 }
 
 fn keys() -> Value {
@@ -78,9 +84,9 @@ fn kind(name: &str) -> Value {
     reference(&format!("{META}.{name}"))
 }
 
-fn operation(description: &str, id: &str, tag: &str, forms: &[&str], answer: Value) -> Value {
+fn operation(description: &str, id: &str, tag: &str, media_types: &[&str], schema: Value) -> Value {
     let content: Map<String, Value> =
-        forms.iter().map(|form| ((*form).to_owned(), json!({"schema": answer.clone()}))).collect();
+        media_types.iter().map(|media_type| ((*media_type).to_owned(), json!({"schema": schema.clone()}))).collect();
     json!({
         "tags": [tag],
         "description": description,
