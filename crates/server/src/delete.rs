@@ -59,7 +59,7 @@ impl DeletionOptions {
         if call.body.is_empty() {
             return Self::from_query(call);
         }
-        let body = decode::options(call, "DeleteOptions")?;
+        let body = decode::body_of_kind(call, "DeleteOptions")?;
         Self::from_json(&body, call)
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn success() -> Value {
 
 /// Parses the body of a Pod's subresource, which must be of a kind and have the Pod's name.
 pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
-    let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
+    let (mut value, name) = (decode::body_of_kind(call, kind)?, resource.name.as_deref().unwrap_or(""));
     set_request_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
@@ -75,7 +75,7 @@ pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestInfo, call: &
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let binding = decode::options(call, "Binding")?;
+    let binding = decode::body_of_kind(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
     // Admission webhooks need the name of the object.
     let named = RequestInfo { name: Some(name.to_owned()), ..resource.clone() };

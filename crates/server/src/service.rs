@@ -79,7 +79,7 @@ pub struct ApiServer {
     /// The server's own metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Resource metrics, scraped from kubelets.
-    pub(crate) node_metrics: Arc<resource_metrics::Nodes>,
+    pub(crate) node_metrics: Arc<resource_metrics::NodeSampleCache>,
     /// Decoded large objects that were written recently.
     pub(crate) large_object_cache: Arc<LargeObjectCache>,
     /// The oldest revision that can still be listed.
@@ -265,12 +265,12 @@ impl ApiServer {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
             ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,
-            (_, None) if info.aggregation_fallback => return resource_metrics::answer(self, &resource, call).await,
+            (_, None) if info.aggregation_fallback => return resource_metrics::handle(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.create_only => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
-                return scale::answer(self, &resource, call).await;
+                return scale::handle(self, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, call).await;

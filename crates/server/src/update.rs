@@ -102,7 +102,7 @@ pub(crate) async fn patch(server: &ApiServer, resource: &RequestInfo, call: &Cal
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     update_and_respond(server, resource, call, dry, |old| {
         let patch = || patches::apply(&call.content_type, old.whole(), &call.body);
-        let shown = || patches::shown(&call.content_type, &call.body, patch);
+        let shown = || patches::format_invalid(&call.content_type, &call.body, patch);
         let patched = patch()?;
         let is_reset = managed_fields::is_reset(&patched.value);
         let (mut object, warnings) = strict::check_patched(kind, patched, &call.content_type, shown, validation)?;
@@ -271,7 +271,7 @@ async fn mutate(
         (admission_object(resource, &new.object), admission_object(resource, &old.object))
     {
         if dynamic::mutate(context, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
-            scale::put(kind, &mut new.object, &new_scale);
+            scale::set_replicas(kind, &mut new.object, &new_scale);
         }
         return Ok(new);
     }

@@ -84,7 +84,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
 }
 
 fn read(resource: &RequestInfo, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
-    let mut body = decode::options(call, "TokenRequest")?;
+    let mut body = decode::body_of_kind(call, "TokenRequest")?;
     create::set_request_namespace(resource, &mut body)?;
     // Its fields have Go's zero values where a client leaves them out.
     for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {

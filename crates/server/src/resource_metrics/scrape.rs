@@ -2,7 +2,7 @@
 
 use super::{
     exposition,
-    usage::{Pair, Ring, Step},
+    usage::{NextStep, NodeSamples, SamplePair},
 };
 use crate::{node_proxy, service::ApiServer};
 use futures::{FutureExt, future::join_all};
@@ -21,14 +21,18 @@ const MAX_STEPS: usize = 8;
 
 /// Samples by node name. A request locks the samples of a node while it scrapes; concurrent requests share the result.
 #[derive(Default)]
-pub(crate) struct Nodes(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Ring>>>>);
+pub(crate) struct NodeSampleCache(Mutex<HashMap<String, Arc<tokio::sync::Mutex<NodeSamples>>>>);
 
-impl Nodes {
+impl NodeSampleCache {
     /// Returns the samples of nodes. Nodes whose scrape fails are missing.
-    pub(super) async fn pairs(&self, server: &ApiServer, nodes: BTreeSet<String>) -> HashMap<String, Pair> {
-        let ring = |node: &str| Arc::clone(self.0.lock().entry(node.to_owned()).or_default());
+    pub(super) async fn sample_pairs(
+        &self,
+        server: &ApiServer,
+        nodes: BTreeSet<String>,
+    ) -> HashMap<String, SamplePair> {
+        let samples = |node: &str| Arc::clone(self.0.lock().entry(node.to_owned()).or_default());
         let scrapes: Vec<_> =
-            nodes.into_iter().map(|node| sample_node(server.clone(), ring(&node), node).boxed()).collect();
+            nodes.into_iter().map(|node| sample_node(server.clone(), samples(&node), node).boxed()).collect();
         join_all(scrapes).await.into_iter().flatten().collect()
     }
 
@@ -38,20 +42,24 @@ impl Nodes {
     }
 }
 
-async fn sample_node(server: ApiServer, ring: Arc<tokio::sync::Mutex<Ring>>, node: String) -> Option<(String, Pair)> {
-    let mut ring = ring.lock().await;
+async fn sample_node(
+    server: ApiServer,
+    samples: Arc<tokio::sync::Mutex<NodeSamples>>,
+    node: String,
+) -> Option<(String, SamplePair)> {
+    let mut samples = samples.lock().await;
     for _ in 0..MAX_STEPS {
-        match ring.step(Timestamp::now()) {
-            Step::Done(pair) => return Some((node, pair)),
-            Step::Failed => return None,
-            Step::Wait(time) => tokio::time::sleep(time).await,
-            Step::Sample => {
+        match samples.next_step(Timestamp::now()) {
+            NextStep::Done(pair) => return Some((node, pair)),
+            NextStep::Failed => return None,
+            NextStep::Wait(time) => tokio::time::sleep(time).await,
+            NextStep::Sample => {
                 let requested_at = Timestamp::now();
                 match scrape(&server, &node).await {
-                    Ok(text) => ring.add(exposition::parse(&text, requested_at)),
+                    Ok(text) => samples.add(exposition::parse(&text, requested_at)),
                     Err(error) => {
                         tracing::debug!(node, error, "failed to scrape resource metrics");
-                        ring.failed(Timestamp::now());
+                        samples.failed(Timestamp::now());
                     }
                 }
             }

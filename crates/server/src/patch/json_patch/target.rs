@@ -14,21 +14,21 @@ impl<'a> Target<'a> {
     /// Finds the target of a path (a JSON pointer). The part before the first slash is ignored.
     pub(super) fn find(document: &'a mut Value, path: &str) -> Option<Self> {
         let (_, path) = path.split_once('/')?;
-        let (above, key) = path.rsplit_once('/').map_or((None, path), |(above, key)| (Some(above), key));
-        let mut inside = document;
-        for part in above.into_iter().flat_map(|above| above.split('/')) {
-            inside = match inside {
-                Value::Object(fields) => fields.get_mut(&decoded(part))?,
+        let (parent, key) = path.rsplit_once('/').map_or((None, path), |(parent, key)| (Some(parent), key));
+        let mut value = document;
+        for part in parent.into_iter().flat_map(|parent| parent.split('/')) {
+            value = match value {
+                Value::Object(fields) => fields.get_mut(&unescape(part))?,
                 Value::Array(items) => {
-                    let at = index(&decoded(part), items.len()).ok()?;
+                    let at = index(&unescape(part), items.len()).ok()?;
                     items.get_mut(at)?
                 }
                 _ => return None,
             };
         }
-        match inside {
-            Value::Object(fields) => Some(Self::Field(fields, decoded(key))),
-            Value::Array(items) => Some(Self::Index(items, decoded(key))),
+        match value {
+            Value::Object(fields) => Some(Self::Field(fields, unescape(key))),
+            Value::Array(items) => Some(Self::Index(items, unescape(key))),
             _ => None,
         }
     }
@@ -53,9 +53,10 @@ impl<'a> Target<'a> {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
             Self::Index(items, key) if key == "-" => items.push(value),
             Self::Index(items, key) => {
-                let at = number(&key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
-                // There is one more index than items: the end.
-                let at = within(at, items.len() + 1)?;
+                let at =
+                    parse_index(&key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
+                // The end is a valid index, too.
+                let at = check_index(at, items.len() + 1)?;
                 budget.shift(items.len() - at)?;
                 items.insert(at, value);
             }
@@ -92,16 +93,16 @@ impl<'a> Target<'a> {
 }
 
 /// Unescapes a part of a JSON pointer: `~1` is a slash, `~0` a tilde.
-fn decoded(part: &str) -> String {
+fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
 fn index(key: &str, length: usize) -> Result<usize, Refusal> {
-    within(number(key)?, length)
+    check_index(parse_index(key)?, length)
 }
 
 /// Go's `strconv.Atoi`.
-fn number(key: &str) -> Result<i64, Refusal> {
+fn parse_index(key: &str) -> Result<i64, Refusal> {
     key.parse().map_err(|error: std::num::ParseIntError| {
         let what = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -112,7 +113,7 @@ fn number(key: &str) -> Result<i64, Refusal> {
 }
 
 /// Checks an index against a length; a negative index counts from the end.
-fn within(at: i64, length: usize) -> Result<usize, Refusal> {
+fn check_index(at: i64, length: usize) -> Result<usize, Refusal> {
     let from_start =
         if at < 0 { i64::try_from(length).ok().and_then(|length| length.checked_add(at)) } else { Some(at) };
     let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|at| *at < length);

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 /// `map[metadata:map[labels:map[a:b]]]`
-pub(super) fn as_go(value: &Value) -> String {
+pub(super) fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(as_go).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_format).collect::<Vec<_>>().join(" ")),
         Value::Object(fields) => map(fields),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
@@ -16,7 +16,7 @@ pub(super) fn as_go(value: &Value) -> String {
 fn map(fields: &Map<String, Value>) -> String {
     let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| *name);
-    let entries: Vec<String> = sorted.into_iter().map(|(name, value)| format!("{name}:{}", as_go(value))).collect();
+    let entries: Vec<String> = sorted.into_iter().map(|(name, value)| format!("{name}:{}", go_format(value))).collect();
     format!("map[{}]", entries.join(" "))
 }
 
@@ -28,6 +28,6 @@ mod tests {
     #[test]
     fn values_are_formatted_as_in_go() {
         let patch = json!({"b": [1, "x y", null], "a": {"z": true, "y": {}}, "c": "", "d": []});
-        assert_eq!(as_go(&patch), "map[a:map[y:map[] z:true] b:[1 x y <nil>] c: d:[]]");
+        assert_eq!(go_format(&patch), "map[a:map[y:map[] z:true] b:[1 x y <nil>] c: d:[]]");
     }
 }
