@@ -61,7 +61,7 @@ type GoTypes = (HashMap<String, HashMap<u32, GoField>>, Vec<String>);
 
 pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<()> {
     let mut out = String::from(
-        "# Which field of which Kubernetes message has which number on the wire and which name in JSON; crates/server/src/protobuf/table.rs reads it.\n\
+        "# Which field of which Kubernetes message has which number on the wire and which name in JSON; crates/server/src/protobuf/message_table.rs reads it.\n\
          # Facts of kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs). Do not edit; write it anew with\n\
          # `cargo xtask protobuf-facts --api CHECKOUT --apimachinery CHECKOUT`.\n\
          # [package apiVersion], then a message a line, its fields in the order of Go's struct: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\

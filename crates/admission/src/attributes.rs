@@ -55,7 +55,7 @@ pub struct Attributes {
     /// Operation.
     pub operation: Operation,
     /// Resource and kind of the request, then the equivalent ones that serve the same objects (`EquivalentResourceRegistry`).
-    pub forms: Vec<EquivalentResource>,
+    pub equivalent_resources: Vec<EquivalentResource>,
     /// Subresource; empty for the object itself.
     pub subresource: String,
     /// Namespace; empty for cluster-scoped objects. That of a Namespace is its own name.
@@ -74,21 +74,26 @@ impl Attributes {
     /// Returns the name of the resource.
     #[must_use]
     pub fn resource(&self) -> &str {
-        self.forms.first().map_or("", |form| &form.resource[2])
+        self.equivalent_resources.first().map_or("", |own| &own.resource[2])
     }
 
     /// Whether the object is a Namespace, or a subresource of one.
     #[must_use]
     pub fn is_namespace(&self) -> bool {
-        self.forms.first().is_some_and(|form| form.resource[0].is_empty() && form.resource[2] == "namespaces")
+        self.equivalent_resources
+            .first()
+            .is_some_and(|own| own.resource[0].is_empty() && own.resource[2] == "namespaces")
     }
 
-    /// Returns the AdmissionRequest for one of the equivalent resources, without UID and objects.
+    /// Returns the AdmissionRequest for one of the equivalent resources, by index, without UID and objects.
     #[must_use]
-    pub fn request(&self, form: usize) -> Value {
-        let (Some(shown), Some(own)) = (self.forms.get(form), self.forms.first()) else { return json!({}) };
+    pub fn admission_request(&self, equivalent: usize) -> Value {
+        let (Some(used), Some(own)) = (self.equivalent_resources.get(equivalent), self.equivalent_resources.first())
+        else {
+            return json!({});
+        };
         let mut request = json!({
-            "kind": shown.kind(), "resource": shown.resource(),
+            "kind": used.kind(), "resource": used.resource(),
             "requestKind": own.kind(), "requestResource": own.resource(),
             "operation": self.operation.name(), "userInfo": self.user, "dryRun": self.dry, "options": self.options,
         });

@@ -16,10 +16,10 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 type List = BTreeMap<String, Quantity>;
 
 /// Sets the default requests and limits of containers (`mergePodResourceRequirements`).
-pub fn give(range: &LimitRange, pod: &mut Pod) {
+pub fn set_defaults(range: &LimitRange, pod: &mut Pod) {
     let (requests, limits) = (defaults(range, |i| i.default_request.as_ref()), defaults(range, |i| i.default.as_ref()));
     let Some(spec) = pod.spec.as_mut() else { return };
-    let mut given = Vec::new();
+    let mut applied = Vec::new();
     for (what, containers) in
         [("container", &mut spec.containers), ("init container", spec.init_containers.get_or_insert_default())]
     {
@@ -30,14 +30,14 @@ pub fn give(range: &LimitRange, pod: &mut Pod) {
             {
                 let new = add_missing(list, defaults);
                 if !new.is_empty() {
-                    given.push(format!("{} {word} for {what} {}", new.join(", "), container.name));
+                    applied.push(format!("{} {word} for {what} {}", new.join(", "), container.name));
                 }
             }
         }
     }
     spec.init_containers.take_if(|list| list.is_empty());
-    if !given.is_empty() {
-        let text = format!("LimitRanger plugin set: {}", given.join("; "));
+    if !applied.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", applied.join("; "));
         pod.metadata.annotations.get_or_insert_default().insert(ANNOTATION.to_owned(), text);
     }
 }
@@ -74,18 +74,18 @@ pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
         match item.type_.as_str() {
             "Container" => {
                 let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-                all.for_each(|c| hold(item, &Asked::of_container(c), &mut errors));
+                all.for_each(|c| check_limits(item, &ComputeResources::of_container(c), &mut errors));
             }
             "Pod" => {
-                let mut asked = Asked {
+                let mut sums = ComputeResources {
                     requests: resources::aggregate_container_resources(spec, ResourceField::Requests),
                     limits: resources::aggregate_container_resources(spec, ResourceField::Limits),
                 };
                 if let Some(whole) = &spec.resources {
-                    asked.requests.extend(resources::amounts(whole.requests.as_ref()));
-                    asked.limits.extend(resources::amounts(whole.limits.as_ref()));
+                    sums.requests.extend(resources::amounts(whole.requests.as_ref()));
+                    sums.limits.extend(resources::amounts(whole.limits.as_ref()));
                 }
-                hold(item, &asked, &mut errors);
+                check_limits(item, &sums, &mut errors);
             }
             _ => {}
         }
@@ -98,8 +98,8 @@ pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
 /// # Errors
 /// If a limit is violated: upstream's error text.
 pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<(), String> {
-    let asked = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref());
-    let asked = resources::amounts(asked);
+    let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref());
+    let requests = resources::amounts(requests);
     let mut errors = Vec::new();
     for item in items(range, "PersistentVolumeClaim") {
         let kind = &item.type_;
@@ -109,10 +109,10 @@ pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<
             for (name, bound) in list.iter().flatten() {
                 let Ok(amount) = Amount::try_from(bound) else { continue };
                 let usage = format!("{word} {name} usage per {kind} is {}", bound.0);
-                match asked.get(name) {
+                match requests.get(name) {
                     None => errors.push(format!("{usage}.  No request is specified")),
-                    Some(asked) if asked.cmp(&amount) == beyond => {
-                        errors.push(format!("{usage}, but request is {}", resources::format_amount(name, *asked).0));
+                    Some(request) if request.cmp(&amount) == beyond => {
+                        errors.push(format!("{usage}, but request is {}", resources::format_amount(name, *request).0));
                     }
                     Some(_) => {}
                 }
@@ -131,12 +131,13 @@ fn aggregate(mut errors: Vec<String>) -> Result<(), String> {
     }
 }
 
-struct Asked {
+/// Requests and limits of a container or a Pod.
+struct ComputeResources {
     requests: Amounts,
     limits: Amounts,
 }
 
-impl Asked {
+impl ComputeResources {
     fn of_container(c: &Container) -> Self {
         Self {
             requests: resources::container_resources(c, ResourceField::Requests),
@@ -146,7 +147,7 @@ impl Asked {
 }
 
 /// Checks a Pod or a container against the limits of its type.
-fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
+fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut Vec<String>) {
     let shown = |name: &String, amount: &Amount| resources::format_amount(name, *amount).0;
     let bounds = |list: &Option<List>| -> Vec<(String, Quantity, Amount)> {
         let all = list.iter().flatten();
@@ -154,7 +155,7 @@ fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
     };
     for (name, bound, amount) in bounds(&item.min) {
         let usage = format!("minimum {name} usage per {} is {}", item.type_, bound.0);
-        match (asked.requests.get(&name), asked.limits.get(&name)) {
+        match (compute.requests.get(&name), compute.limits.get(&name)) {
             (None, _) => errors.push(format!("{usage}.  No request is specified")),
             (Some(r), _) if *r < amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
             (_, Some(l)) if *l < amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
@@ -163,7 +164,7 @@ fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
     }
     for (name, bound, amount) in bounds(&item.max) {
         let usage = format!("maximum {name} usage per {} is {}", item.type_, bound.0);
-        match (asked.limits.get(&name), asked.requests.get(&name)) {
+        match (compute.limits.get(&name), compute.requests.get(&name)) {
             (None, _) => errors.push(format!("{usage}.  No limit is specified")),
             (Some(l), _) if *l > amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
             (_, Some(r)) if *r > amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
@@ -173,7 +174,7 @@ fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<String>) {
     for (name, bound, amount) in bounds(&item.max_limit_request_ratio) {
         let usage = format!("{name} max limit to request ratio per {} is {}", item.type_, bound.0);
         let of = |amounts: &Amounts| amounts.get(&name).copied().filter(|a| !a.is_zero());
-        match (of(&asked.requests), of(&asked.limits)) {
+        match (of(&compute.requests), of(&compute.limits)) {
             (None, _) => errors.push(format!("{usage}, but no request is specified or request is 0")),
             (_, None) => errors.push(format!("{usage}, but no limit is specified or limit is 0")),
             (Some(request), Some(limit)) => {
@@ -219,7 +220,7 @@ mod tests {
         let mut pod = pod(&json!({"limits": {"memory": "2Gi"}}));
         pod.spec.as_mut().unwrap().init_containers =
             Some(vec![Container { name: "i".to_owned(), ..Container::default() }]);
-        give(&range, &mut pod);
+        set_defaults(&range, &mut pod);
         let spec = serde_json::to_value(pod.spec.as_ref().unwrap()).unwrap();
         let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "2Gi"}});
         assert_eq!(spec["containers"][0]["resources"], resources);
@@ -235,7 +236,7 @@ mod tests {
         let range = range(&json!([{"type": "Container", "default": {"cpu": "1"}}]));
         let mut given = pod(&json!({"limits": {"cpu": "2"}}));
         let before = given.clone();
-        give(&range, &mut given);
+        set_defaults(&range, &mut given);
         assert_eq!(given, before);
     }
 

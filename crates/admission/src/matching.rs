@@ -15,7 +15,7 @@ pub struct Matching {
     /// Whether `matchPolicy` is `Exact`: equivalent resources do not match.
     exact: bool,
     /// Whether empty rules match all requests.
-    open: bool,
+    matches_without_rules: bool,
     namespaces: LabelRequirements,
     objects: LabelRequirements,
 }
@@ -53,7 +53,7 @@ impl Matching {
     /// # Errors
     /// If a selector is invalid.
     pub fn of_binding(resources: &Value) -> Result<Self, String> {
-        Ok(Self { open: true, ..Self::of_policy(resources)? })
+        Ok(Self { matches_without_rules: true, ..Self::of_policy(resources)? })
     }
 
     fn selectors(of: &Value) -> Result<Self, String> {
@@ -68,32 +68,32 @@ impl Matching {
 
     /// Returns the index of the equivalent resource that matches a rule, if there is one.
     #[must_use]
-    pub fn form(&self, about: &Attributes) -> Option<usize> {
-        let forms = if self.exact { 1 } else { about.forms.len() };
-        let first = |rules: &[Rule]| (0..forms).find(|form| rules.iter().any(|rule| rule.matches(about, *form)));
+    pub fn matching_resource(&self, attributes: &Attributes) -> Option<usize> {
+        let count = if self.exact { 1 } else { attributes.equivalent_resources.len() };
+        let first = |rules: &[Rule]| (0..count).find(|i| rules.iter().any(|rule| rule.matches(attributes, *i)));
         if first(&self.excluded).is_some() {
             return None;
         }
-        if self.open && self.rules.is_empty() { Some(0) } else { first(&self.rules) }
+        if self.matches_without_rules && self.rules.is_empty() { Some(0) } else { first(&self.rules) }
     }
 
     /// Whether the object selector matches the object or the old object.
     #[must_use]
-    pub fn selects(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
+    pub fn matches_object_selector(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
         let selected =
             |object: &Value| object["metadata"].is_object() && selects(&self.objects, &object["metadata"]["labels"]);
         self.objects.is_empty() || [object, old].into_iter().flatten().any(selected)
     }
 
-    /// Whether the labels of the namespace are needed.
+    /// Whether the namespace selector applies, so that the labels of the namespace are needed.
     #[must_use]
-    pub fn asks_for_namespace(&self, about: &Attributes) -> bool {
-        !self.namespaces.is_empty() && !about.namespace.is_empty()
+    pub fn has_namespace_selector(&self, attributes: &Attributes) -> bool {
+        !self.namespaces.is_empty() && !attributes.namespace.is_empty()
     }
 
     /// Whether the namespace selector matches the labels of a namespace.
     #[must_use]
-    pub fn selects_namespace(&self, labels: &Value) -> bool {
+    pub fn matches_namespace_selector(&self, labels: &Value) -> bool {
         selects(&self.namespaces, labels)
     }
 }
@@ -127,20 +127,20 @@ impl Rule {
         rules.as_array().into_iter().flatten().map(read).collect()
     }
 
-    fn matches(&self, about: &Attributes, form: usize) -> bool {
-        let Some(form) = about.forms.get(form) else { return false };
-        let [group, version, resource] = &form.resource;
-        let named = |list: &[String], name: &str| list.iter().any(|n| n == "*" || n == name);
-        let covered = |wanted: &String| {
-            let (name, part) = wanted.split_once('/').unwrap_or((wanted, ""));
-            (name == "*" || name == resource) && (part == "*" || part == about.subresource)
+    fn matches(&self, attributes: &Attributes, equivalent: usize) -> bool {
+        let Some(equivalent) = attributes.equivalent_resources.get(equivalent) else { return false };
+        let [group, version, resource] = &equivalent.resource;
+        let contains = |list: &[String], name: &str| list.iter().any(|n| n == "*" || n == name);
+        let matches_resource = |pattern: &String| {
+            let (name, subresource) = pattern.split_once('/').unwrap_or((pattern, ""));
+            (name == "*" || name == resource) && (subresource == "*" || subresource == attributes.subresource)
         };
-        let namespaced = !about.namespace.is_empty() && !about.is_namespace();
-        named(&self.operations, about.operation.name())
-            && named(&self.groups, group)
-            && named(&self.versions, version)
-            && self.resources.iter().any(covered)
-            && (self.names.is_empty() || self.names.contains(&about.name))
+        let namespaced = !attributes.namespace.is_empty() && !attributes.is_namespace();
+        contains(&self.operations, attributes.operation.name())
+            && contains(&self.groups, group)
+            && contains(&self.versions, version)
+            && self.resources.iter().any(matches_resource)
+            && (self.names.is_empty() || self.names.contains(&attributes.name))
             && match self.scope.as_str() {
                 "Namespaced" => namespaced,
                 "Cluster" => !namespaced,
@@ -155,13 +155,13 @@ mod tests {
     use crate::attributes::{EquivalentResource, Operation};
     use serde_json::json;
 
-    fn form(group: &str, version: &str, resource: &str) -> EquivalentResource {
+    fn equivalent(group: &str, version: &str, resource: &str) -> EquivalentResource {
         let of = |name: &str| [group, version, name].map(str::to_owned);
         EquivalentResource { resource: of(resource), kind: of("Kind") }
     }
 
     /// Returns attributes from `UPDATE apps/v1/deployments/scale` and an optional namespace.
-    fn about(text: &str, namespace: &str) -> Attributes {
+    fn attributes_of(text: &str, namespace: &str) -> Attributes {
         let (operation, path) = text.split_once(' ').unwrap();
         let operation = match operation {
             "CREATE" => Operation::Create,
@@ -172,7 +172,7 @@ mod tests {
         let parts: Vec<&str> = path.split('/').collect();
         Attributes {
             operation,
-            forms: vec![form(parts[0], parts[1], parts[2])],
+            equivalent_resources: vec![equivalent(parts[0], parts[1], parts[2])],
             subresource: parts.get(3).copied().unwrap_or("").to_owned(),
             namespace: namespace.to_owned(),
             name: "a".to_owned(),
@@ -190,7 +190,11 @@ mod tests {
     fn rules_match_operation_resource_and_scope() {
         let check = |rule: Value, text: &str, namespace: &str, expected: bool| {
             let matching = Matching::of_webhook(&json!({"rules": [rule]})).unwrap();
-            assert_eq!(matching.form(&about(text, namespace)).is_some(), expected, "{rule} {text} {namespace}");
+            assert_eq!(
+                matching.matching_resource(&attributes_of(text, namespace)).is_some(),
+                expected,
+                "{rule} {text} {namespace}"
+            );
         };
         let pods = || rule("CREATE", "", "v1", "pods", "*");
         check(pods(), "CREATE /v1/pods", "n", true);
@@ -221,12 +225,12 @@ mod tests {
 
     #[test]
     fn equivalent_resources_match_unless_policy_is_exact() {
-        let mut asked = about("CREATE autoscaling/v1/horizontalpodautoscalers", "n");
-        asked.forms.push(form("autoscaling", "v2", "horizontalpodautoscalers"));
+        let mut attributes = attributes_of("CREATE autoscaling/v1/horizontalpodautoscalers", "n");
+        attributes.equivalent_resources.push(equivalent("autoscaling", "v2", "horizontalpodautoscalers"));
         let check = |policy: &str, version: &str, expected: Option<usize>| {
             let rules = [rule("*", "autoscaling", version, "*", "*")];
             let matching = Matching::of_webhook(&json!({"rules": rules, "matchPolicy": policy})).unwrap();
-            assert_eq!(matching.form(&asked), expected, "{policy} {version}");
+            assert_eq!(matching.matching_resource(&attributes), expected, "{policy} {version}");
         };
         check("Equivalent", "v1", Some(0));
         check("Equivalent", "v2", Some(1));
@@ -240,14 +244,20 @@ mod tests {
         let constraints = json!({
             "resourceRules": [rule("*", "*", "*", "*", "*")], "excludeResourceRules": [rule("*", "", "*", "pods", "*")]});
         let policy = Matching::of_policy(&constraints).unwrap();
-        assert_eq!(policy.form(&about("CREATE /v1/pods", "n")), None);
-        assert_eq!(policy.form(&about("CREATE /v1/nodes", "")), Some(0));
+        assert_eq!(policy.matching_resource(&attributes_of("CREATE /v1/pods", "n")), None);
+        assert_eq!(policy.matching_resource(&attributes_of("CREATE /v1/nodes", "")), Some(0));
         let mut named = rule("*", "*", "*", "*", "*");
         named["resourceNames"] = json!(["b"]);
         let named = Matching::of_policy(&json!({"resourceRules": [named]})).unwrap();
-        assert_eq!(named.form(&about("CREATE /v1/pods", "n")), None);
-        assert_eq!(Matching::of_binding(&Value::Null).unwrap().form(&about("CREATE /v1/pods", "n")), Some(0));
-        assert_eq!(Matching::of_policy(&Value::Null).unwrap().form(&about("CREATE /v1/pods", "n")), None);
+        assert_eq!(named.matching_resource(&attributes_of("CREATE /v1/pods", "n")), None);
+        assert_eq!(
+            Matching::of_binding(&Value::Null).unwrap().matching_resource(&attributes_of("CREATE /v1/pods", "n")),
+            Some(0)
+        );
+        assert_eq!(
+            Matching::of_policy(&Value::Null).unwrap().matching_resource(&attributes_of("CREATE /v1/pods", "n")),
+            None
+        );
     }
 
     #[test]
@@ -255,17 +265,25 @@ mod tests {
         let of = |labels: Value| json!({"metadata": {"labels": labels}});
         let matching = Matching::of_webhook(&json!({"objectSelector": {"matchLabels": {"a": "b"}}})).unwrap();
         let (with, without) = (of(json!({"a": "b"})), of(json!({})));
-        assert!(matching.selects(Some(&with), None) && matching.selects(Some(&without), Some(&with)));
-        assert!(!matching.selects(Some(&without), None) && !matching.selects(Some(&json!({"command": ["a"]})), None));
+        assert!(
+            matching.matches_object_selector(Some(&with), None)
+                && matching.matches_object_selector(Some(&without), Some(&with))
+        );
+        assert!(
+            !matching.matches_object_selector(Some(&without), None)
+                && !matching.matches_object_selector(Some(&json!({"command": ["a"]})), None)
+        );
         let matching = Matching::of_webhook(
             &json!({"namespaceSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}}),
         )
         .unwrap();
         assert!(
-            matching.asks_for_namespace(&about("CREATE /v1/pods", "n"))
-                && !matching.asks_for_namespace(&about("CREATE /v1/nodes", ""))
+            matching.has_namespace_selector(&attributes_of("CREATE /v1/pods", "n"))
+                && !matching.has_namespace_selector(&attributes_of("CREATE /v1/nodes", ""))
         );
-        assert!(matching.selects_namespace(&json!({})) && !matching.selects_namespace(&json!({"x": "y"})));
+        assert!(
+            matching.matches_namespace_selector(&json!({})) && !matching.matches_namespace_selector(&json!({"x": "y"}))
+        );
         assert!(
             Matching::of_webhook(&json!({"objectSelector": {"matchExpressions": [{"key": "x", "operator": "Like"}]}}))
                 .is_err()

@@ -10,7 +10,7 @@ pub use policy::{ENFORCE, InvalidLabel, Level, LevelVersion, Policy};
 use subject::Subject;
 
 /// Newest supported version of the standards: a minor version of Kubernetes. `latest` and newer versions mean this one.
-pub const NEWEST: u32 = 35;
+pub const LATEST_MINOR: u32 = 35;
 
 /// Violation of a level by a Pod (`CheckResult`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,9 @@ type Check = fn(&Subject<'_>) -> Option<Violation>;
 
 /// Returns the violations of a level in upstream's order: the checks of `baseline` first, then by name.
 #[must_use]
-pub fn violations(asked: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec<Violation> {
-    let subject = Subject::new(meta, spec, asked.minor());
-    let checks: Vec<Check> = match asked.level {
+pub fn violations(level_version: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec<Violation> {
+    let subject = Subject::new(meta, spec, level_version.minor());
+    let checks: Vec<Check> = match level_version.level {
         Level::Privileged => Vec::new(),
         Level::Baseline => baseline::checks(&subject, false),
         Level::Restricted => baseline::checks(&subject, true).into_iter().chain(restricted::checks(&subject)).collect(),
@@ -37,7 +37,7 @@ pub fn violations(asked: LevelVersion, meta: &ObjectMeta, spec: &PodSpec) -> Vec
 
 /// Formats violations with details, for the creator of the Pod.
 #[must_use]
-pub fn in_detail(violations: &[Violation]) -> String {
+pub fn format_with_details(violations: &[Violation]) -> String {
     let details = violations.iter().map(|v| match v.detail.as_str() {
         "" => v.reason.to_owned(),
         detail => format!("{} ({detail})", v.reason),
@@ -47,7 +47,7 @@ pub fn in_detail(violations: &[Violation]) -> String {
 
 /// Formats violations without details.
 #[must_use]
-pub fn in_short(violations: &[Violation]) -> String {
+pub fn format_reasons(violations: &[Violation]) -> String {
     violations.iter().map(|v| v.reason).collect::<Vec<_>>().join(", ")
 }
 

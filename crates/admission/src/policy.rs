@@ -5,7 +5,7 @@ mod mutating;
 mod type_check;
 mod validation;
 
-pub use mutating::{Change, MutatingPolicy};
+pub use mutating::{MutatingPolicy, Patch};
 pub use type_check::{ExpressionWarning, ResourceType, type_check};
 pub use validation::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
 
@@ -18,7 +18,7 @@ use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum length of a message, in bytes.
-const LONGEST_MESSAGE: usize = 5 << 10;
+const MAX_MESSAGE_LENGTH: usize = 5 << 10;
 
 /// Compiled ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
@@ -147,7 +147,7 @@ impl Expression {
 }
 
 /// Returns the types of the additional variables of policies.
-fn more() -> Vec<(&'static str, Type)> {
+fn policy_variable_types() -> Vec<(&'static str, Type)> {
     vec![("params", Type::Dyn), ("namespaceObject", namespace())]
 }
 
@@ -204,7 +204,7 @@ impl Policy {
     pub fn read(policy: &Json) -> Self {
         let spec = &policy["spec"];
         let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
-        let mut types = conditions::types(&more());
+        let mut types = conditions::types(&policy_variable_types());
         // Match conditions are evaluated before the variables.
         let with_authorizer = |types: &[(&'static str, Type)]| [types, &[("authorizer", Type::AUTHORIZER)]].concat();
         let conditions = Conditions::read(&spec["matchConditions"], &with_authorizer(&types));
@@ -330,7 +330,7 @@ impl Validation {
         let made = self.message_expression.as_ref().and_then(|e| e.evaluate(inputs, budget).ok());
         if let Some(Value::String(text)) = made {
             let text = text.trim();
-            if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+            if !text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n') {
                 return text.to_owned();
             }
         }

@@ -24,7 +24,7 @@ pub fn counts(quota: &ResourceQuota, kind: Kind<'_>) -> bool {
 /// Whether a quota applies to an object: its kind and the quota's scopes match.
 #[must_use]
 pub fn covers(quota: &ResourceQuota, object: &Object) -> bool {
-    counts(quota, object.kind()) && scope::holds(quota, object)
+    counts(quota, object.kind()) && scope::matches_scopes(quota, object)
 }
 
 /// Returns the usage of the objects that a quota applies to, for all its limits.
@@ -50,25 +50,27 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
     }
     let (name, hard) = (quota.metadata.name.as_deref().unwrap_or(""), hard(quota));
     let limited: Vec<&str> = hard.keys().map(String::as_str).collect();
-    new.has_what_is_limited(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
+    new.check_constraints(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
-    let more = |(name, usage): (String, resources::Amount)| {
+    let increase = |(name, usage): (String, resources::Amount)| {
         // A decrease is allowed even if the quota is exceeded (`SubtractWithNonNegativeResult`).
-        let more = usage.saturating_sub(before.get(&name).copied().unwrap_or_default());
-        (more > resources::Amount::ZERO).then_some((name, more))
+        let increase = usage.saturating_sub(before.get(&name).copied().unwrap_or_default());
+        (increase > resources::Amount::ZERO).then_some((name, increase))
     };
-    let requested: Amounts = new.usage().into_iter().filter_map(more).collect();
-    let too_much = |name: &&String| {
-        let Some(most) = hard.get(*name) else { return false };
+    let requested: Amounts = new.usage().into_iter().filter_map(increase).collect();
+    let is_exceeded = |name: &&String| {
+        let Some(limit) = hard.get(*name) else { return false };
         let sum = used.get(*name).copied().unwrap_or_default().saturating_add(requested[*name]);
-        sum > *most
+        sum > *limit
     };
-    let exceeded: Vec<&String> = requested.keys().filter(too_much).collect();
+    let exceeded: Vec<&String> = requested.keys().filter(is_exceeded).collect();
     if exceeded.is_empty() {
         return Ok(());
     }
     let format_amounts = |amounts: &Amounts| {
-        let one = |name: &&String| format!("{name}={}", shown(name, amounts.get(*name).copied().unwrap_or_default()).0);
+        let one = |name: &&String| {
+            format!("{name}={}", format_quantity(name, amounts.get(*name).copied().unwrap_or_default()).0)
+        };
         exceeded.iter().map(one).collect::<Vec<_>>().join(",")
     };
     Err(format!(
@@ -81,12 +83,12 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
 
 /// Returns amounts for the status of a quota.
 #[must_use]
-pub fn list(amounts: &Amounts) -> BTreeMap<String, Quantity> {
-    amounts.iter().map(|(name, amount)| (name.clone(), shown(name, *amount))).collect()
+pub fn resource_list(amounts: &Amounts) -> BTreeMap<String, Quantity> {
+    amounts.iter().map(|(name, amount)| (name.clone(), format_quantity(name, *amount))).collect()
 }
 
 /// Formats an amount; bytes with binary suffixes.
-fn shown(name: &str, amount: resources::Amount) -> Quantity {
+fn format_quantity(name: &str, amount: resources::Amount) -> Quantity {
     let bytes = name.ends_with("memory") || name.ends_with("storage") || name.contains("hugepages-");
     if bytes { amount.to_binary_quantity() } else { amount.to_quantity() }
 }

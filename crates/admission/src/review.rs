@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Response of a webhook (`AdmissionResponse`).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct AdmissionResponse {
     /// Whether the request is allowed.
     pub allowed: bool,
     /// JSON patch of the object.
@@ -19,9 +19,9 @@ pub struct Answer {
     pub status: Value,
 }
 
-/// Returns the AdmissionReview of a request without UID and objects.
+/// Returns the AdmissionReview of an AdmissionRequest, to which it adds UID and objects.
 #[must_use]
-pub fn ask(version: &str, uid: &str, mut request: Value, object: &Value, old: &Value) -> Value {
+pub fn admission_review(version: &str, uid: &str, mut request: Value, object: &Value, old: &Value) -> Value {
     request["uid"] = json!(uid);
     request["object"] = object.clone();
     request["oldObject"] = old.clone();
@@ -98,7 +98,7 @@ fn type_of(value: &Value) -> &'static str {
 ///
 /// # Errors
 /// If it is not a valid response to the request.
-pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<Answer, String> {
+pub fn parse_response(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<AdmissionResponse, String> {
     let response = &answer["response"];
     if response.is_null() {
         return Err("webhook response was absent".to_owned());
@@ -131,7 +131,7 @@ pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<
     let patch = STANDARD.decode(patch).map_err(|e| format!("response.patch: {e}"))?;
     let warnings = response["warnings"].as_array().into_iter().flatten();
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
-    Ok(Answer {
+    Ok(AdmissionResponse {
         allowed: response["allowed"] == true,
         patch: Some(patch).filter(|patch| mutating && !patch.is_empty()),
         warnings: warnings.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -142,7 +142,7 @@ pub fn read(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<
 
 /// Returns the `Status` of a request that a webhook denied (`ToStatusErr`).
 #[must_use]
-pub fn refusal(webhook: &str, status: &Value) -> Value {
+pub fn denied_status(webhook: &str, status: &Value) -> Value {
     let mut error_status =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 400});
     if let Some(code) = status["code"].as_u64().filter(|code| (400..600).contains(code)) {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn response_must_match_the_request() {
         let check = |mutating: bool, answer: &Value, expected: &str| {
-            let got = read("v1", "u", mutating, answer).map(|answer| answer.allowed.to_string());
+            let got = parse_response("v1", "u", mutating, answer).map(|answer| answer.allowed.to_string());
             assert_eq!(got.unwrap_or_else(|why| why), expected, "{answer}");
         };
         let patch = STANDARD.encode("[]");
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn denial_names_the_webhook_and_the_reason() {
         let check = |status: Value, message: &str, code: u16| {
-            let error_status = refusal("x.y.z", &status);
+            let error_status = denied_status("x.y.z", &status);
             assert_eq!(
                 (error_status["message"].as_str(), error_status["code"].as_u64()),
                 (Some(message), Some(code.into())),

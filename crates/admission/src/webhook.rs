@@ -27,18 +27,18 @@ pub struct Webhook {
     /// Whether `reinvocationPolicy` is `IfNeeded`.
     pub is_reinvoked: bool,
     /// Whether dry runs are supported (`sideEffects` is `None` or `NoneOnDryRun`).
-    pub takes_dry_runs: bool,
+    pub supports_dry_run: bool,
     /// First supported version of `admissionReviewVersions`.
-    pub review: Option<&'static str>,
+    pub review_version: Option<&'static str>,
 }
 
 impl Webhook {
     /// Parses the webhooks of a configuration, in order.
     #[must_use]
-    pub fn all(configuration: &Value) -> Vec<Self> {
+    pub fn parse_all(configuration: &Value) -> Vec<Self> {
         let name = configuration["metadata"]["name"].as_str().unwrap_or("");
         let types = condition_types();
-        let read = |webhook: &Value| {
+        let parse = |webhook: &Value| {
             let text = |field: &str| webhook[field].as_str().unwrap_or("").to_owned();
             let reviews = webhook["admissionReviewVersions"].as_array().into_iter().flatten();
             Self {
@@ -50,20 +50,27 @@ impl Webhook {
                 is_optional: text("failurePolicy") == "Ignore",
                 timeout: webhook["timeoutSeconds"].as_u64().unwrap_or(10),
                 is_reinvoked: text("reinvocationPolicy") == "IfNeeded",
-                takes_dry_runs: matches!(text("sideEffects").as_str(), "None" | "NoneOnDryRun"),
-                review: reviews.filter_map(|v| ["v1", "v1beta1"].into_iter().find(|known| v == known)).next(),
+                supports_dry_run: matches!(text("sideEffects").as_str(), "None" | "NoneOnDryRun"),
+                review_version: reviews
+                    .filter_map(|v| ["v1", "v1beta1"].into_iter().find(|supported| v == supported))
+                    .next(),
             }
         };
-        configuration["webhooks"].as_array().into_iter().flatten().map(read).collect()
+        configuration["webhooks"].as_array().into_iter().flatten().map(parse).collect()
     }
 
     /// Returns the index of the equivalent resource with which the webhook is called, if it matches. Does not evaluate the
     /// namespace selector.
     #[must_use]
-    pub fn form(&self, about: &Attributes, object: Option<&Value>, old: Option<&Value>) -> Option<usize> {
+    pub fn matching_resource(
+        &self,
+        attributes: &Attributes,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Option<usize> {
         // A webhook with an invalid selector matches all requests.
         let Ok(matching) = &self.matching else { return Some(0) };
-        matching.form(about).filter(|_| matching.selects(object, old))
+        matching.matching_resource(attributes).filter(|_| matching.matches_object_selector(object, old))
     }
 }
 

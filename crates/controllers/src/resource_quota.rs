@@ -173,7 +173,7 @@ async fn count(
 ) -> Result<Vec<Object>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let now = Timestamp::now();
-    if kind.is_measured() {
+    if kind.depends_on_content() {
         let all = api.list(&ListParams::default()).await?;
         return Ok(all.items.iter().map(|object| Object::new(kind, &json!(object), now)).collect());
     }
@@ -189,7 +189,7 @@ async fn update_status(
     objects: &[Object],
 ) -> Result<(), kube::Error> {
     let hard = quota.spec.as_ref().and_then(|s| s.hard.clone()).unwrap_or_default();
-    let used = quota::list(&quota::used(quota, objects));
+    let used = quota::resource_list(&quota::used(quota, objects));
     let equals = |list: Option<&BTreeMap<_, _>>, expected| list.cloned().unwrap_or_default() == expected;
     let status = quota.status.as_ref();
     let known = equals(status.and_then(|s| s.hard.as_ref()), hard.clone());

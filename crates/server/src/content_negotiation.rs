@@ -59,7 +59,7 @@ pub(crate) async fn encode_response(response: Response<Body>, media_type: MediaT
         // A stream of YAML documents has no delimiter that clients expect.
         MediaType::Yaml if response.extensions().get::<JsonStream>().is_some() => response,
         MediaType::Yaml => reencode(response, YAML, |json| to_yaml(&serde_json::from_slice(json).ok()?)).await,
-        MediaType::Protobuf => protobuf::answer(response).await,
+        MediaType::Protobuf => protobuf::encode_response(response).await,
     }
 }
 

@@ -1,7 +1,7 @@
-//! What requests cost, whatever their bodies hold: about as much as these are long.
+//! Cost of requests: about proportional to the length of their bodies, whatever these contain.
 //!
-//! Costs are processor time of the test's thread, on which the server answers here, so other tests and a busy machine change
-//! them little. A body is compared with one of a quarter of its length: what costs n² takes 16 times as long.
+//! The cost is the CPU time of the test's thread, which also runs the server, so that other tests and load hardly affect it. A
+//! body is compared with one of a quarter of its length: a quadratic cost is 16 times as high.
 
 mod bodies;
 mod objects;
@@ -12,13 +12,13 @@ use std::{sync::Arc, time::Duration};
 
 /// Length of bodies.
 const LENGTH: usize = 512 << 10;
-/// What is never too much, in a debug build on a slow machine.
-const LITTLE: Duration = Duration::from_secs(2);
-/// How much more a body may cost than a quarter of it.
-const FACTOR: u32 = 9;
+/// Acceptable cost of any request, in a debug build on a slow machine.
+const ACCEPTABLE_COST: Duration = Duration::from_secs(2);
+/// Maximum ratio of the costs of a body and of a quarter of it.
+const MAX_COST_RATIO: u32 = 9;
 
-/// A request.
-pub(super) struct Sent {
+/// Request of a cost test.
+pub(super) struct CostRequest {
     method: &'static str,
     path: String,
     content_type: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Sent {
     body: String,
 }
 
-impl Sent {
+impl CostRequest {
     pub(super) fn new(method: &'static str, path: &str, content_type: &'static str, body: String) -> Self {
         Self { method, path: path.to_owned(), content_type, accept: "application/json", body }
     }
@@ -37,11 +37,11 @@ impl Sent {
     }
 }
 
-/// Requests of which the last one is measured, with a body of about this length.
-pub(super) type Requests = fn(usize) -> Vec<Sent>;
+/// Returns requests of which the last one is measured, with bodies of about a given length.
+pub(super) type Requests = fn(usize) -> Vec<CostRequest>;
 
-/// Texts, one for each number, until they take this many bytes; joined by commas.
-pub(super) fn list(length: usize, one: impl Fn(usize) -> String) -> String {
+/// Joins generated items by commas, up to a length in bytes.
+pub(super) fn list(length: usize, item: impl Fn(usize) -> String) -> String {
     let mut all = String::with_capacity(length + 100);
     for i in 0.. {
         if all.len() >= length {
@@ -50,27 +50,27 @@ pub(super) fn list(length: usize, one: impl Fn(usize) -> String) -> String {
         if i > 0 {
             all.push(',');
         }
-        all.push_str(&one(i));
+        all.push_str(&item(i));
     }
     all
 }
 
-/// Processor time of this thread so far.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// What the last of some requests costs, and how it was answered; `None` when the object was only too large to be stored,
-/// which is found last.
+/// Returns the cost and the status code of the last request; no code if the object is too large for the store, which is checked
+/// last.
 async fn cost(requests: Requests, length: usize) -> (Duration, Option<u16>) {
     let server = test_server::server().await;
     let mut large = LargeRequests::default();
     large.threshold = usize::MAX;
     let server = ApiServer { large_requests: Arc::new(large), ..server };
     let (mut cost, mut code) = (Duration::ZERO, Some(200));
-    for Sent { method, path, content_type, accept, body } in requests(length) {
-        assert!(code.is_some_and(|code| code < 300), "{path}: the request before was answered with {code:?}");
+    for CostRequest { method, path, content_type, accept, body } in requests(length) {
+        assert!(code.is_some_and(|code| code < 300), "{path}: the preceding request was answered with {code:?}");
         assert!(body.len() < 2 * length + 4096, "{path}: {} bytes", body.len());
         let before = cpu_time();
         let headers = [("content-type", content_type), ("accept", accept)];
@@ -86,19 +86,19 @@ async fn cost(requests: Requests, length: usize) -> (Duration, Option<u16>) {
     (cost, code)
 }
 
-/// Checks that the last request costs about as much as it is long, and is answered with this code.
+/// Checks that the cost of the last request is about proportional to its length, and its status code.
 async fn check(name: &str, code: u16, requests: Requests) -> Result<(), String> {
     let mut tries = Vec::new();
     for _ in 0..3 {
-        let (whole, answered) = cost(requests, LENGTH).await;
-        if answered.is_some_and(|answered| answered != code) {
-            return Err(format!("{name}: answered with {answered:?}, not {code}"));
+        let (whole, got) = cost(requests, LENGTH).await;
+        if got.is_some_and(|got| got != code) {
+            return Err(format!("{name}: responded with {got:?}, not {code}"));
         }
-        if whole < LITTLE {
+        if whole < ACCEPTABLE_COST {
             return Ok(());
         }
         let (quarter, _) = cost(requests, LENGTH / 4).await;
-        if whole < quarter * FACTOR {
+        if whole < quarter * MAX_COST_RATIO {
             return Ok(());
         }
         tries.push((whole, quarter));
@@ -115,36 +115,36 @@ async fn check_all(cases: &[(&str, u16, Requests)]) {
 }
 
 #[tokio::test]
-async fn patches_cost_what_their_bodies_hold() {
+async fn cost_of_patches_is_proportional_to_length() {
     check_all(bodies::PATCHES).await;
 }
 
 #[tokio::test]
-async fn applied_configurations_cost_what_their_bodies_hold() {
+async fn cost_of_apply_is_proportional_to_length() {
     check_all(bodies::APPLIED).await;
 }
 
 #[tokio::test]
-async fn yaml_costs_what_its_text_holds() {
+async fn cost_of_yaml_is_proportional_to_length() {
     check_all(bodies::YAML).await;
 }
 
 #[tokio::test]
-async fn metadata_costs_what_it_holds() {
+async fn cost_of_metadata_is_proportional_to_length() {
     check_all(objects::METADATA).await;
 }
 
 #[tokio::test]
-async fn objects_cost_what_their_bodies_hold() {
+async fn cost_of_objects_is_proportional_to_length() {
     check_all(objects::OBJECTS).await;
 }
 
 #[tokio::test]
-async fn definitions_cost_what_their_schemas_hold() {
+async fn cost_of_definitions_is_proportional_to_length() {
     check_all(objects::DEFINITIONS).await;
 }
 
 #[tokio::test]
-async fn pods_cost_what_their_lists_hold() {
+async fn cost_of_pods_is_proportional_to_length() {
     check_all(pods::PODS).await;
 }

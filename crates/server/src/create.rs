@@ -1,7 +1,7 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    admit::{self, review::Review},
+    admission::{self, AdmissionContext, dynamic, resource_quota},
     authorization, decode, identity,
     kinds::{FieldErrors, WriteContext, WriteTarget},
     managed_fields::{self, RequestedManagedFields},
@@ -17,7 +17,7 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, with_warnings},
 };
-use admission::attributes::Operation;
+use ::admission::attributes::Operation;
 use apply::ManagedFields;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
@@ -80,14 +80,14 @@ pub(crate) async fn create_object(
         );
         return Err(ApiError::forbidden(kind.info(), name, why));
     }
-    let options = || admit::review::options(call, "CreateOptions", dry);
-    let mut review = Review::of(server, resource, call, Operation::Create, options);
-    if let Some(review) = &mut review {
-        review.named(value["metadata"]["name"].as_str().unwrap_or(""));
-        review.generates(value["metadata"]["generateName"].as_str().unwrap_or(""));
+    let options = || admission::operation_options(call, "CreateOptions", dry);
+    let mut context = AdmissionContext::new(server, resource, call, Operation::Create, options);
+    if let Some(context) = &mut context {
+        context.set_name(value["metadata"]["name"].as_str().unwrap_or(""));
+        context.set_generate_name(value["metadata"]["generateName"].as_str().unwrap_or(""));
     }
     let ManagedObject { object: mut value, managers } =
-        admit_object(server, resource, call, value, managers, review.as_ref()).await?;
+        admit_object(server, resource, call, value, managers, context.as_ref()).await?;
     let prefix = value["metadata"]["generateName"].as_str().unwrap_or("").to_owned();
     // Webhooks may have set the name.
     let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty() && !prefix.is_empty();
@@ -99,24 +99,24 @@ pub(crate) async fn create_object(
         }
         prepare(server, resource, call, &mut object)?;
         authorization::restrict_subject(resource, &object)?;
-        warnings.extend(admit::check(server, resource, &object, None, &call.trail)?);
+        warnings.extend(admission::validate(server, resource, &object, None, &call.trail)?);
         let addresses = services::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
         let mut new = ManagedObject { object, managers: managers.clone() };
         let key = object::key(kind, &namespace, &name);
         // Addresses are not locked while webhooks are called; they are allocated again afterwards.
-        let _held = match &mut review {
+        let _held = match &mut context {
             None => addresses,
-            Some(review) => {
+            Some(context) => {
                 drop(addresses);
-                review.named(&name);
-                admit::outside::validate(review, Some(&new.whole()), None).await?;
+                context.set_name(&name);
+                dynamic::validate(context, Some(&new.whole()), None).await?;
                 services::take(server, resource, &mut new.object).await?
             }
         };
-        let turn = admit::quota::turn(server, resource).await;
-        turn.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, None))?;
+        let quota_lock = resource_quota::lock(server, resource).await;
+        quota_lock.as_ref().map_or(Ok(()), |lock| lock.check(server, resource, &new.object, None))?;
         if dry {
             if server.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
@@ -153,7 +153,7 @@ async fn admit_object(
     call: &Call,
     mut value: Value,
     managers: Option<ManagedFields>,
-    review: Option<&Review<'_>>,
+    context: Option<&AdmissionContext<'_>>,
 ) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;
     let is_reset = managed_fields::is_reset(&value);
@@ -167,15 +167,15 @@ async fn admit_object(
     // Fields that admission and the server set have no manager.
     let new = || managed_fields::FieldManager::new(resource, call, now()).update(None, &value, requested);
     let managers = managers.unwrap_or_else(new);
-    let complete = |value: &mut Value| {
+    let admit = |value: &mut Value| {
         kind.apply_admission_defaults(value);
-        admit::complete(server, resource, value)
+        admission::admit(server, resource, value)
     };
-    complete(&mut value)?;
+    admit(&mut value)?;
     let made = ManagedObject { object: value, managers };
-    let Some(review) = review else { return Ok(made) };
+    let Some(context) = context else { return Ok(made) };
     let mut object = made.whole();
-    if !admit::outside::mutate(review, &mut object, None, &complete).await? {
+    if !dynamic::mutate(context, &mut object, None, &admit).await? {
         return Ok(made);
     }
     let managers = managed_fields::after_admission(&mut object, made.managers, call);

@@ -42,8 +42,8 @@ pub(crate) fn parse(call: &Call, kind: &dyn Kind) -> Result<DecodedBody, ApiErro
     Ok(parsed)
 }
 
-/// Decodes a body that is no object of the resource: a Binding, `DeleteOptions`.
-pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, ApiError> {
+/// Decodes a body of another kind than the resource's, for example a Binding or `DeleteOptions`.
+pub(crate) fn body_of_kind(call: &Call, kind: &str) -> Result<Value, ApiError> {
     let error = |e: &dyn fmt::Display| ApiError::bad_request(format!("couldn't decode {kind}: {e}"));
     let value = decode_body(call, &error)?.value;
     match value["kind"].as_str() {
@@ -58,7 +58,7 @@ fn decode_body(call: &Call, error: &dyn Fn(&dyn fmt::Display) -> ApiError) -> Re
         "" | "application/json" => json(&call.body).map_err(|e| error(&e)),
         "application/yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|e| error(&e))?;
-            yaml::read(text).map_err(|e| error(&e))
+            yaml::decode(text).map_err(|e| error(&e))
         }
         _ => Err(ApiError::unsupported_media_type(
             "the body of the request was in an unknown format",
@@ -78,12 +78,12 @@ pub(crate) fn json(body: &[u8]) -> Result<DecodedBody, serde_json::Error> {
 
 /// Rejects an object with fields whose paths are too long.
 pub(crate) fn check_paths(object: &Value) -> Result<(), String> {
-    fn is_longer(value: &Value, than: usize) -> bool {
+    fn is_longer(value: &Value, limit: usize) -> bool {
         match value {
             Value::Object(fields) => fields
                 .iter()
-                .any(|(name, value)| than.checked_sub(name.len() + 1).is_none_or(|rest| is_longer(value, rest))),
-            Value::Array(items) => items.iter().any(|item| is_longer(item, than)),
+                .any(|(name, value)| limit.checked_sub(name.len() + 1).is_none_or(|rest| is_longer(value, rest))),
+            Value::Array(items) => items.iter().any(|item| is_longer(item, limit)),
             _ => false,
         }
     }
@@ -110,11 +110,11 @@ pub(crate) fn yaml_or_json(body: &[u8]) -> Result<DecodedBody, String> {
         Some(parsed) if parsed.duplicates.is_empty() => Ok(parsed),
         parsed => {
             let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
-            match (yaml::read(text), parsed) {
+            match (yaml::decode(text), parsed) {
                 (Ok(yaml), Some(parsed)) => Ok(DecodedBody { duplicates: yaml.duplicates, ..parsed }),
                 // JSON with tabs is no valid YAML, but accepted.
                 (Err(_), Some(parsed)) => Ok(parsed),
-                (read, None) => read,
+                (decoded, None) => decoded,
             }
         }
     }
@@ -157,8 +157,8 @@ impl fmt::Display for Path<'_> {
         match self {
             Self::Root => Ok(()),
             Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(above, name) => write!(f, "{above}.{name}"),
-            Self::Item(above, place) => write!(f, "{above}[{place}]"),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn reported_duplicates_are_bounded_by_path_length() {
-        let twice = "\"a\":1,".repeat(200_000);
-        let below = |key: &str| format!("{{\"{key}\":{{{twice}\"a\":1}}}}");
+        let duplicates = "\"a\":1,".repeat(200_000);
+        let below = |key: &str| format!("{{\"{key}\":{{{duplicates}\"a\":1}}}}");
         assert!(json(below(&"k".repeat(MAX_PATH)).as_bytes()).unwrap_err().to_string().contains("longer than"));
         let duplicates = json(below(&"k".repeat(MAX_PATH - 10)).as_bytes()).unwrap().duplicates;
         assert!(duplicates.len() < 100, "{}", duplicates.len());

@@ -3,7 +3,7 @@
 mod propagation;
 
 use crate::{
-    admit::{self, review::Review},
+    admission::{self, AdmissionContext, dynamic},
     authorization::node::{self, End},
     conversion, decode,
     kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class},
@@ -17,7 +17,7 @@ use crate::{
     status::ApiError,
     write::{dry_run, now, should_delete_during_update, with_warnings},
 };
-use admission::attributes::Operation;
+use ::admission::attributes::Operation;
 use api::text::parse_query_bool;
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -59,7 +59,7 @@ impl DeletionOptions {
         if call.body.is_empty() {
             return Self::from_query(call);
         }
-        let body = decode::options(call, "DeleteOptions")?;
+        let body = decode::body_of_kind(call, "DeleteOptions")?;
         Self::from_json(&body, call)
     }
 
@@ -113,8 +113,8 @@ pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestInfo, call:
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
     node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
-    let review = admission_review(server, resource, call, &options);
-    let (object, gone) = delete_with_admission(server, resource, &key, &options, review.as_ref()).await?;
+    let context = admission_context(server, resource, call, &options);
+    let (object, gone) = delete_with_admission(server, resource, &key, &options, context.as_ref()).await?;
     let response = deletion_response(server, resource, &options, &object, gone).await?;
     Ok(with_warnings(response, &options.warnings(resource)))
 }
@@ -154,12 +154,12 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestInfo
     let selection = Selection::parse(&resource.kind, &call.query)?;
     // Deletes exactly the objects that a list with these options returns.
     let listed = ListOptions::parse(&call.query, false)?;
-    let review = admission_review(server, resource, call, &options);
-    let (kind, options, review) = (&*resource.kind, &options, review.as_ref());
+    let context = admission_context(server, resource, call, &options);
+    let (kind, options, context) = (&*resource.kind, &options, context.as_ref());
     let read::Page { objects: all, mut metadata } = read::list_page(server, resource, &selection, &listed).await?;
     // Concurrent writes share flushes of the disk.
     let deletions = stream::iter(all).map(|object| async move {
-        match delete_with_admission(server, resource, &object.key, options, review).await {
+        match delete_with_admission(server, resource, &object.key, options, context).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(e) if e.code == 404 => Ok(None),
             Err(e) => Err(e),
@@ -179,29 +179,29 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestInfo
     Ok(with_warnings(response::json(200, &answer), &options.warnings(resource)))
 }
 
-/// Builds the admission review of a deletion, if webhooks or policies are configured.
-fn admission_review<'a>(
+/// Returns the context of dynamic admission of a deletion, if webhooks or policies are registered.
+fn admission_context<'a>(
     server: &'a ApiServer,
     resource: &RequestInfo,
     call: &'a Call,
     options: &DeletionOptions,
-) -> Option<Review<'a>> {
-    let shown = || {
-        let mut shown = admit::review::options(call, "DeleteOptions", options.dry_run);
+) -> Option<AdmissionContext<'a>> {
+    let delete_options = || {
+        let mut object = admission::operation_options(call, "DeleteOptions", options.dry_run);
         if let Some(grace) = options.grace {
-            shown["gracePeriodSeconds"] = json!(grace);
+            object["gracePeriodSeconds"] = json!(grace);
         }
         if let Some(policy) = options.propagation {
-            shown["propagationPolicy"] = json!(policy.name());
+            object["propagationPolicy"] = json!(policy.name());
         }
         for (field, value) in [("uid", &options.uid), ("resourceVersion", &options.revision)] {
             if let Some(value) = value {
-                shown["preconditions"][field] = json!(value);
+                object["preconditions"][field] = json!(value);
             }
         }
-        shown
+        object
     };
-    Review::of(server, resource, call, Operation::Delete, shown)
+    AdmissionContext::new(server, resource, call, Operation::Delete, delete_options)
 }
 
 /// Deletes one object; returns it, and whether it is removed from the store.
@@ -220,7 +220,7 @@ async fn delete_with_admission(
     resource: &RequestInfo,
     key: &Key,
     options: &DeletionOptions,
-    review: Option<&Review<'_>>,
+    context: Option<&AdmissionContext<'_>>,
 ) -> Result<(Object, bool), ApiError> {
     let (kind, name) = (&*resource.kind, &*key.name);
     if kind.info().plural == "namespaces" && IMMORTAL_NAMESPACES.contains(&name) {
@@ -241,9 +241,9 @@ async fn delete_with_admission(
             "namespaces" | "customresourcedefinitions" => check_own_preconditions(kind.info(), &value, name, options)?,
             _ => check_preconditions(resource, &value, name, options)?,
         }
-        if let Some(review) = review {
-            let shown = conversion::decode(&server.webhooks, kind, &current).await?;
-            admit::outside::end(review, &shown).await?;
+        if let Some(context) = context {
+            let object = conversion::decode(&server.webhooks, kind, &current).await?;
+            dynamic::admit_deletion(context, &object).await?;
         }
         let before = value.clone();
         if kind.info().plural != "events" {

@@ -204,9 +204,9 @@ fn discovery_list(served: &ServedKinds, aggregation: Option<&Aggregation>, heade
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     const MEDIA_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let text = json_order::encode_document(&list);
-    let hash = openapi::hash_of(&text);
-    let (code, text) = if openapi::has_seen(headers, &hash) { (304, Vec::new()) } else { (200, text) };
-    openapi::tagged(response::full(code, MEDIA_TYPE, text), &hash)
+    let hash = openapi::etag_hash(&text);
+    let (code, text) = if openapi::matches_etag(headers, &hash) { (304, Vec::new()) } else { (200, text) };
+    openapi::with_etag(response::full(code, MEDIA_TYPE, text), &hash)
 }
 
 fn resource_discovery(kind: &dyn Kind) -> Value {

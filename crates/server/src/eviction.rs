@@ -1,7 +1,7 @@
 //! Eviction: a deletion that respects PodDisruptionBudgets (`pkg/registry/core/pod/storage/eviction.go`).
 
 use crate::{
-    admit::outside,
+    admission::dynamic,
     authorization::node::{self, End},
     delete::{self, DeletionOptions},
     kinds::{Kind, POD_DISRUPTION_BUDGET, selector},
@@ -34,7 +34,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     let name = resource.name.as_deref().unwrap_or("");
     let (mut eviction, dry) = (pods::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
     let dry = dry || DeletionOptions::from_json(&eviction["deleteOptions"], call)?.dry_run;
-    outside::body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
+    dynamic::admit_body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
     let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
     options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);

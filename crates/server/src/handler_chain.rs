@@ -185,7 +185,7 @@ impl ApiServer {
         if let Some(answer) = tokens::discovery(self, &head.method, path) {
             return answer;
         }
-        if let Some(answer) = openapi::answer(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+        if let Some(answer) = openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
         {
             return Ok(answer);
         }
@@ -236,7 +236,7 @@ impl ApiServer {
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
     async fn handle_with_body(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
-            call.body = protobuf::body(&call.body, &resource)?;
+            call.body = protobuf::decode_body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);
         }
         call.trail.sent(&call.body, &call.content_type);

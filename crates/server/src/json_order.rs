@@ -1,6 +1,6 @@
 //! JSON with fields in upstream's order: that of Go's structs for built-in kinds, alphabetical for custom resources and maps.
 
-use crate::protobuf::table::{Kind, Message, Shape, TABLE};
+use crate::protobuf::message_table::{Cardinality, Message, TABLE, ValueType};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -25,17 +25,17 @@ impl Type {
     /// The type of an object's `apiVersion` and `kind`.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-        TABLE.place_of_type(text("apiVersion"), text("kind")).map_or(Self::Untyped, Self::Struct)
+        TABLE.index_of_type(text("apiVersion"), text("kind")).map_or(Self::Untyped, Self::Struct)
     }
 
     /// Returns the rank of a field, and the type of its value.
     fn field(self, name: &str) -> (u16, Self) {
-        let place = match self {
+        let index = match self {
             Self::Untyped | Self::Embedded => return (0, Self::Untyped),
-            Self::MapOf(place) => return (0, Self::Struct(place)),
-            Self::Struct(place) => place,
+            Self::MapOf(index) => return (0, Self::Struct(index)),
+            Self::Struct(index) => index,
         };
-        let orders = FIELD_ORDERS.get(place).map_or(&[][..], |orders| orders);
+        let orders = FIELD_ORDERS.get(index).map_or(&[][..], |orders| orders);
         match orders.binary_search_by(|order| order.name.cmp(name)) {
             Ok(at) => (orders[at].rank, orders[at].of),
             // `TypeMeta`, which no message has.
@@ -74,16 +74,16 @@ static FIELD_ORDERS: LazyLock<Vec<Box<[FieldOrder]>>> = LazyLock::new(|| {
 fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
     const TYPE_META: usize = 2;
     let mut fields: Vec<_> = message.fields.iter().collect();
-    fields.sort_unstable_by_key(|field| field.place);
+    fields.sort_unstable_by_key(|field| field.go_index);
     for field in fields {
-        let of = match (field.shape, field.kind) {
-            (Shape::Inline, Kind::Message(place)) => {
-                flatten(&TABLE.messages[place], all);
+        let of = match (field.cardinality, field.value_type) {
+            (Cardinality::Inline, ValueType::Message(index)) => {
+                flatten(&TABLE.messages[index], all);
                 continue;
             }
-            (Shape::Map, Kind::Message(place) | Kind::ListOr(place)) => Type::MapOf(place),
-            (_, Kind::Message(place) | Kind::BoolOr(place) | Kind::ListOr(place)) => Type::Struct(place),
-            (_, Kind::Raw) => Type::Embedded,
+            (Cardinality::Map, ValueType::Message(index) | ValueType::ListOr(index)) => Type::MapOf(index),
+            (_, ValueType::Message(index) | ValueType::BoolOr(index) | ValueType::ListOr(index)) => Type::Struct(index),
+            (_, ValueType::Raw) => Type::Embedded,
             _ => Type::Untyped,
         };
         let rank = u16::try_from(all.len() + TYPE_META).unwrap_or(u16::MAX);

@@ -57,7 +57,7 @@ pub use kind_info::{KindInfo, Subresource};
 pub(crate) use kind_ref::KindRef;
 
 pub(crate) use self::core::storage_class;
-pub(crate) use runtime_class::{STORAGE as RUNTIME_CLASSES, admit as admit_runtime_class};
+pub(crate) use runtime_class::STORAGE as RUNTIME_CLASSES;
 pub(crate) use service::{is_headless_without_selector, needs_health_check, needs_node_ports};
 pub(crate) use table::{
     AGE, NAME, NAME_AND_AGE, NAME_AND_CREATION, age, age_cell, boolean, column, human_duration, integer, name_cell,
@@ -71,7 +71,7 @@ use crate::{
     scale::{self, ScalePaths},
     typed,
 };
-use admission::policy::ResourceType;
+use ::admission::policy::ResourceType;
 use api::feature_gates::FeatureGates;
 use apply::TypeRef;
 use serde_json::{Map, Value, json};
@@ -120,7 +120,7 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// The message of Go's decoder for a value of the wrong type. The object must not be used then.
     fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        typed::object(&self.info().api_version(), self.info().kind, object)
+        typed::decode_object(&self.info().api_version(), self.info().kind, object)
     }
 
     /// Returns the type that server-side apply merges its fields by.

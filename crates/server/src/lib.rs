@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
-mod admit;
+mod admission;
 mod aggregation;
 mod audit;
 mod authorization;
@@ -97,7 +97,7 @@ mod websocket;
 mod write;
 mod write_coalescing;
 
-pub use admit::{AdmissionPlugin, AdmissionPlugins};
+pub use self::admission::{AdmissionPlugin, AdmissionPlugins};
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use in_process::InProcessService;

@@ -3,7 +3,7 @@
 //! The server checks that Pod and container exist; client and kubelet negotiate the protocol (WebSocket channels, SPDY).
 
 use crate::{
-    admit,
+    admission::{connect_options, dynamic},
     node_proxy::{container, pod, refused, send},
     request::RequestInfo,
     response::{self, HandlerResult},
@@ -31,7 +31,7 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 /// Handles `pods/exec`, `pods/attach` and `pods/portforward`.
 pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut Call) -> HandlerResult {
     let (kind, fields) = options(resource);
-    admit::outside::connect(server, resource, call, kind, || admit::connect::options(call, fields)).await?;
+    dynamic::admit_connect(server, resource, call, kind, || connect_options(call, fields)).await?;
     let pod = pod(server, resource)?;
     let name = resource.name.as_deref().unwrap_or_default();
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();

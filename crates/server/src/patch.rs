@@ -1,7 +1,7 @@
 //! Patches: JSON patch, merge patch, strategic merge patch.
 
+mod go_format;
 pub(crate) mod json_patch;
-mod shown;
 mod strategic;
 
 use crate::{
@@ -21,8 +21,8 @@ const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+jso
 
 /// Rejects a content type that is not a patch type. Upstream also accepts CBOR, behind a feature gate that is off.
 pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiError> {
-    let taken = |accepted: &&str| kind.supports_strategic_merge() || !accepted.contains("strategic");
-    let accepted: Vec<&str> = ACCEPTED.split(", ").filter(taken).collect();
+    let is_supported = |accepted: &&str| kind.supports_strategic_merge() || !accepted.contains("strategic");
+    let accepted: Vec<&str> = ACCEPTED.split(", ").filter(is_supported).collect();
     if accepted.contains(&content_type) {
         return Ok(());
     }
@@ -68,12 +68,16 @@ fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<
 
 /// Returns the text of an invalid patch for an error: upstream prints a strategic merge patch itself, and the patched
 /// object for the other types.
-pub(crate) fn shown(content_type: &str, patch: &[u8], made: impl Fn() -> Result<DecodedBody, ApiError>) -> String {
-    let shown = match content_type {
-        STRATEGIC => decode::json(patch).ok().map(|parsed| shown::as_go(&parsed.value)),
-        _ => made().ok().map(|made| made.value.to_string()),
+pub(crate) fn format_invalid(
+    content_type: &str,
+    patch: &[u8],
+    patched: impl Fn() -> Result<DecodedBody, ApiError>,
+) -> String {
+    let text = match content_type {
+        STRATEGIC => decode::json(patch).ok().map(|parsed| go_format::go_format(&parsed.value)),
+        _ => patched().ok().map(|patched| patched.value.to_string()),
     };
-    shown.unwrap_or_default()
+    text.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -84,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_patch_panics(text in "[\\[\\]{}\":,a-c$0-9nul/patchdele]{0,64}") {
+        fn arbitrary_patches_do_not_panic(text in "[\\[\\]{}\":,a-c$0-9nul/patchdele]{0,64}") {
             for kind in ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"] {
                 let _ = apply(kind, json!({"a": [{"name": "x"}]}), text.as_bytes());
             }

@@ -1,10 +1,10 @@
-//! Binding of Pods, and admission of Pods that reads other objects.
+//! Binding of Pods (`pods/binding`).
 
 use crate::{
-    admit::{outside, topology_labels},
+    admission::{dynamic, pod_topology_labels},
     create::set_request_namespace,
     decode,
-    kinds::{self, FieldErrors, FieldPath, KindRef, POD, RUNTIME_CLASSES},
+    kinds::{FieldErrors, FieldPath, KindRef, POD},
     object,
     request::RequestInfo,
     response::{self, HandlerResult},
@@ -14,7 +14,7 @@ use crate::{
     write::{dry_run, now},
 };
 use serde_json::{Value, json};
-use store::{Key, Precondition, Write, WriteError};
+use store::{Precondition, Write, WriteError};
 
 /// Attempts of a binding when other writes come first.
 const MAX_ATTEMPTS: usize = 20;
@@ -25,7 +25,7 @@ pub(crate) fn success() -> Value {
 
 /// Parses the body of a Pod's subresource, which must be of a kind and have the Pod's name.
 pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
-    let (mut value, name) = (decode::options(call, kind)?, resource.name.as_deref().unwrap_or(""));
+    let (mut value, name) = (decode::body_of_kind(call, kind)?, resource.name.as_deref().unwrap_or(""));
     set_request_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
@@ -70,20 +70,12 @@ fn binding_conflict(pod: &Value, name: &str, binding: &Value) -> Option<String> 
     gated.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
 }
 
-/// Upstream's `RuntimeClass` admission.
-pub(crate) fn admit_runtime_class(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
-    let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
-    let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
-    let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
-    kinds::admit_runtime_class(pod, class.as_ref())
-}
-
 /// Binds the Pod of a Binding that is sent to `bindings`.
 pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let binding = decode::options(call, "Binding")?;
+    let binding = decode::body_of_kind(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
     // Admission webhooks need the name of the object.
     let named = RequestInfo { name: Some(name.to_owned()), ..resource.clone() };
@@ -99,8 +91,8 @@ async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: 
     let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;
-    topology_labels::admit_binding(server, &mut binding);
-    outside::body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
+    pod_topology_labels::admit_binding(server, &mut binding);
+    dynamic::admit_body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..MAX_ATTEMPTS {

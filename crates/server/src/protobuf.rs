@@ -1,32 +1,32 @@
-//! Kubernetes' binary form, `application/vnd.kubernetes.protobuf`: typed Go clients send and prefer it.
+//! Kubernetes protobuf encoding (`application/vnd.kubernetes.protobuf`), which typed Go clients send and prefer.
 //!
-//! An object is four magic bytes and a `runtime.Unknown`, which names the kind and holds the object's own message.
-//! Podium works on JSON: bodies become JSON when they come in, and answers become messages when they leave, by one
-//! table of facts (`protobuf/messages.txt`) for every kind of the stable groups.
+//! An object is four magic bytes and a `runtime.Unknown`, which contains the kind and the object's message. The server works on
+//! JSON: request bodies are converted to JSON, and responses to protobuf, with one table of messages
+//! (`protobuf/messages.txt`) for all kinds of the stable groups.
 
+mod bodies;
 mod decode;
 mod encode;
-pub(crate) mod merging;
-mod negotiate;
-mod shapes;
-pub(crate) mod table;
+mod json_schema_props;
+pub(crate) mod merge_strategies;
+pub(crate) mod message_table;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
 
-pub(crate) use negotiate::{answer, body};
+pub(crate) use bodies::{decode_body, encode_response};
 
 use decode::Depth;
+use message_table::{Message, TABLE};
 use serde_json::{Map, Value};
-use table::{Message, TABLE};
 use wire::{Fields, Wire, put_bytes};
 
-/// The media type.
+/// Media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// What every object starts with.
+/// Prefix of every object.
 const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// Why bytes are no object.
+/// Error of decoding.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
@@ -49,21 +49,21 @@ pub(crate) enum DecodeError {
     Json(serde_json::Error),
     #[error("messages stand too deep in each other")]
     TooDeep,
-    #[error("{at}: {why}")]
-    Field { at: String, why: Box<DecodeError> },
+    #[error("{field}: {source}")]
+    Field { field: String, source: Box<DecodeError> },
 }
 
 impl DecodeError {
-    /// The same, with the innermost field that it is about.
-    fn within(self, message: &Message, field: &table::Field) -> Self {
+    /// Adds the field, unless it has an inner one.
+    fn in_field(self, message: &Message, field: &message_table::Field) -> Self {
         match self {
             Self::Field { .. } => self,
-            why => Self::Field { at: format!("{}.{}", message.name, field.name), why: Box::new(why) },
+            error => Self::Field { field: format!("{}.{}", message.name, field.name), source: Box::new(error) },
         }
     }
 }
 
-/// An object in its binary form, as JSON with `apiVersion` and `kind`.
+/// Decodes an object to JSON with `apiVersion` and `kind`.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
     envelope(bytes, Depth::START)
 }
@@ -98,7 +98,7 @@ fn envelope(bytes: &[u8], depth: Depth) -> Result<Value, DecodeError> {
     Ok(Value::Object(object))
 }
 
-/// An object's binary form; `None` when its kind has none, or the object does not fit it.
+/// Encodes an object; `None` if its kind has no message, or the object does not match it.
 pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -109,13 +109,13 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
     let mut out = MAGIC.to_vec();
     put_bytes(&mut out, 1, &type_meta);
     put_bytes(&mut out, 2, &raw);
-    // Content encoding and type, which upstream writes even though they are empty.
+    // Upstream writes content encoding and type although they are empty.
     put_bytes(&mut out, 3, b"");
     put_bytes(&mut out, 4, b"");
     Some(out)
 }
 
-/// A frame of a watch, from its JSON: four bytes of length, then a bare `WatchEvent` around the object's binary form.
+/// Encodes the JSON of a watch event as a frame: four bytes of length, then a `WatchEvent` with the encoded object.
 pub(crate) fn encode_event(frame: &Value) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     put_bytes(&mut raw, 1, &encode(frame.get("object")?)?);

@@ -4,7 +4,7 @@
 mod links;
 
 use crate::{
-    admit,
+    admission::dynamic,
     audit::Peer,
     backend_connections::{self, unavailable},
     endpoints,
@@ -66,7 +66,7 @@ pub(crate) async fn answer(
     let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
     let options = || if rest.is_empty() { json!({}) } else { json!({"path": backend_path(rest)}) };
-    admit::outside::connect(server, resource, &call, options_of(resource), options).await?;
+    dynamic::admit_connect(server, resource, &call, options_of(resource), options).await?;
     let target = target(server, resource)?;
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let is_reading = matches!(call.method, Method::GET | Method::HEAD);

@@ -5,9 +5,9 @@
 use crate::{
     custom_resource_definitions::Definition,
     kinds::{ALL, Custom, Kind, KindInfo, KindRef},
-    openapi::Documents,
+    openapi::DocumentCache,
 };
-use admission::policy::ResourceType;
+use ::admission::policy::ResourceType;
 use api::{feature_gates::FeatureGates, version::version_priority};
 use parking_lot::RwLock;
 use std::{
@@ -172,7 +172,7 @@ pub(crate) struct Registry {
     gates: RwLock<Arc<FeatureGates>>,
     /// State of each CustomResourceDefinition by name; locked while the definitions are reconciled.
     pub(crate) definitions: tokio::sync::Mutex<HashMap<Arc<str>, Definition>>,
-    pub(crate) documents: Documents,
+    pub(crate) documents: DocumentCache,
 }
 
 impl Registry {

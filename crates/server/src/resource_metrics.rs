@@ -2,10 +2,10 @@
 //! on request only.
 
 mod exposition;
-mod nodes;
+mod scrape;
 mod usage;
 
-pub(crate) use nodes::Nodes;
+pub(crate) use scrape::NodeSampleCache;
 
 use crate::{
     duration,
@@ -24,22 +24,22 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use store::Scope;
-use usage::{Pair, Usage};
+use usage::{SamplePair, Usage};
 
 /// Handles a request for NodeMetrics or PodMetrics.
-pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET {
         return Err(ApiError::method_not_allowed());
     }
     let kind = &*resource.kind;
     if let Some(name) = &resource.name {
         object::negotiate_object(&call.accept, kind.info())?;
-        let about = find(server, resource, Some(name));
-        if about.is_empty() {
+        let targets = find_targets(server, resource, Some(name));
+        if targets.is_empty() {
             return Err(missing(kind, name));
         }
-        let unknown = || unmeasured(kind, &resource.namespace, name);
-        let found = metrics(server, kind, about).await.into_iter().next().ok_or_else(unknown)?;
+        let not_measured = || unmeasured(kind, &resource.namespace, name);
+        let found = metrics(server, kind, targets).await.into_iter().next().ok_or_else(not_measured)?;
         return write::respond_with_value(kind, 200, typed(kind, found), call);
     }
     if call.query.flag("watch") {
@@ -50,9 +50,9 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
         (object::negotiate_list(&call.accept, kind.info())?, IncludeObjectPolicy::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
     ListOptions::parse(&call.query, false)?;
-    let mut about = find(server, resource, selection.name());
-    about.retain(|about| selection.matches(&json!({"metadata": about.metadata})));
-    let items = metrics(server, kind, about).await;
+    let mut targets = find_targets(server, resource, selection.name());
+    targets.retain(|target| selection.matches(&json!({"metadata": target.metadata})));
+    let items = metrics(server, kind, targets).await;
     Ok(response::json(
         200,
         &match view {
@@ -69,7 +69,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
 }
 
 /// A Pod or a node whose metrics are requested.
-struct About {
+struct MetricsTarget {
     /// Metadata of the metrics object: names and labels.
     metadata: Value,
     namespace: String,
@@ -80,7 +80,7 @@ struct About {
 
 /// The parsed fields of a Pod or a node.
 #[derive(Deserialize)]
-struct Outline {
+struct PartialObject {
     metadata: Metadata,
     #[serde(default)]
     spec: Spec,
@@ -103,7 +103,7 @@ struct Spec {
 }
 
 /// Lists the Pods or nodes of a request, sorted by name.
-fn find(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<About> {
+fn find_targets(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<MetricsTarget> {
     let of_pods = resource.kind.info().namespaced;
     let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
     if !of_pods || !resource.namespace.is_empty() {
@@ -113,8 +113,8 @@ fn find(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<A
         scope = scope.named(name);
     }
     let objects = server.store.list(&scope, None, None).objects;
-    let read = objects.iter().filter_map(|object| serde_json::from_slice::<Outline>(&object.data).ok());
-    let about = |Outline { metadata: Metadata { name, namespace, labels }, spec }: Outline| {
+    let parsed = objects.iter().filter_map(|object| serde_json::from_slice::<PartialObject>(&object.data).ok());
+    let target = |PartialObject { metadata: Metadata { name, namespace, labels }, spec }: PartialObject| {
         let mut metadata = json!({"name": name, "creationTimestamp": write::now().to_string()});
         if of_pods {
             metadata["namespace"] = json!(namespace);
@@ -123,36 +123,36 @@ fn find(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<A
             metadata["labels"] = Value::Object(labels);
         }
         let node = if of_pods { spec.node_name } else { name.clone() };
-        About { metadata, namespace, name, node }
+        MetricsTarget { metadata, namespace, name, node }
     };
-    read.map(about).collect()
+    parsed.map(target).collect()
 }
 
 /// Returns the metrics of the Pods or nodes that have samples.
-async fn metrics(server: &ApiServer, kind: &dyn Kind, about: Vec<About>) -> Vec<Value> {
-    let known: BTreeSet<String> = {
+async fn metrics(server: &ApiServer, kind: &dyn Kind, targets: Vec<MetricsTarget>) -> Vec<Value> {
+    let existing: BTreeSet<String> = {
         let nodes = server.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
         nodes.iter().map(|node| node.key.name.to_string()).collect()
     };
-    server.node_metrics.retain(|node| known.contains(node));
-    let asked = about.iter().map(|about| &about.node).filter(|node| known.contains(*node)).cloned().collect();
-    let pairs: HashMap<String, Pair> = server.node_metrics.pairs(server, asked).await;
+    server.node_metrics.retain(|node| existing.contains(node));
+    let nodes = targets.iter().map(|target| &target.node).filter(|node| existing.contains(*node)).cloned().collect();
+    let pairs: HashMap<String, SamplePair> = server.node_metrics.sample_pairs(server, nodes).await;
     let of_pods = kind.info().namespaced;
-    let measured = |About { metadata, namespace, name, node }: About| {
+    let measured = |MetricsTarget { metadata, namespace, name, node }: MetricsTarget| {
         let pair = pairs.get(&node)?;
         if of_pods { pod(metadata, pair, &namespace, &name) } else { node_metrics(metadata, pair) }
     };
-    about.into_iter().filter_map(measured).collect()
+    targets.into_iter().filter_map(measured).collect()
 }
 
-fn node_metrics(metadata: Value, pair: &Pair) -> Option<Value> {
+fn node_metrics(metadata: Value, pair: &SamplePair) -> Option<Value> {
     let usage = pair.node()?;
     let mut metrics = interval(metadata, &usage);
     metrics["usage"] = resources(&usage);
     Some(metrics)
 }
 
-fn pod(metadata: Value, pair: &Pair, namespace: &str, name: &str) -> Option<Value> {
+fn pod(metadata: Value, pair: &SamplePair, namespace: &str, name: &str) -> Option<Value> {
     let containers = pair.pod(namespace, name)?;
     // As metrics-server, the earliest timestamp of the containers.
     let first = containers.values().min_by_key(|usage| usage.at)?;

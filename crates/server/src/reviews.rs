@@ -5,7 +5,7 @@ mod identity;
 mod selectors;
 
 use crate::{
-    admit::outside,
+    admission::dynamic,
     create, decode,
     kinds::FieldErrors,
     request::RequestInfo,
@@ -29,7 +29,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     let validation = Validation::parse(&call.query, "CreateOptions")?;
     let (mut review, warnings) = strict::check(kind, decode::parse(call, kind)?, validation)?;
     create::set_request_namespace(resource, &mut review)?;
-    outside::body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
+    dynamic::admit_body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
         "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),
         "SubjectAccessReview" | "LocalSubjectAccessReview" => access::of_somebody(server, &mut review),

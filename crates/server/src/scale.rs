@@ -27,6 +27,7 @@ static SCALE: KindInfo = KindInfo::namespaced("autoscaling", "Scale", "scales", 
 /// Replicas of a custom resource whose `specReplicasPath` is absent, in updates (upstream's `invalidSpecReplicas`).
 const UNSET: i64 = i32::MIN as i64;
 
+/// Kind of Scales.
 struct Scale;
 
 /// `scaleColumnDefinitions` of upstream's printers.
@@ -60,28 +61,29 @@ fn set(object: &mut Value, path: &[String], value: Value) {
     set(&mut object[first.as_str()], rest, value);
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+/// Handles a request for the `scale` subresource.
+pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let missing = ApiError::not_found(info, name);
-    let reads = call.method == "GET";
-    requested(server, resource, call).await.map_err(|error| {
+    let is_read = call.method == "GET";
+    handle_by_method(server, resource, call).await.map_err(|error| {
         let is_missing = error.code == missing.code && error.message == missing.message;
-        if is_missing { not_found(info, name, reads) } else { error }
+        if is_missing { not_found(info, name, is_read) } else { error }
     })
 }
 
 /// Returns the error of a missing object, which depends on upstream's store (`ScaleREST` and `scaleUpdatedObjectInfo`).
-fn not_found(info: &KindInfo, name: &str, reads: bool) -> ApiError {
+fn not_found(info: &KindInfo, name: &str, is_read: bool) -> ApiError {
     let of = |group: &str| ApiError::not_found_in(group, &format!("{}/scale", info.plural), name);
     match (info.group, info.plural) {
-        ("apps", "statefulsets") if reads => ApiError::not_found(info, name),
+        ("apps", "statefulsets") if is_read => ApiError::not_found(info, name),
         ("apps", _) => of("apps"),
-        ("", "replicationcontrollers") => of(if reads { "autoscaling" } else { "" }),
+        ("", "replicationcontrollers") => of(if is_read { "autoscaling" } else { "" }),
         _ => ApiError::not_found(info, name),
     }
 }
 
-async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+async fn handle_by_method(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
@@ -89,7 +91,7 @@ async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> H
             let stored = server.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
             let object = conversion::decode(&server.webhooks, kind, &stored).await?;
-            respond_with_value(&Scale, 200, checked(kind, &object)?, call)
+            respond_with_value(&Scale, 200, scale_for_get(kind, &object)?, call)
         }
         "PUT" => {
             managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
@@ -105,10 +107,11 @@ async fn requested(server: &ApiServer, resource: &RequestInfo, call: &Call) -> H
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
             write(server, resource, call, "PatchOptions", |before| {
-                let before = changeable(kind, &before.object)?;
-                let made = || patches::apply(&call.content_type, before.clone(), &call.body);
-                let shown = || patches::shown(&call.content_type, &call.body, made);
-                let (scale, warnings) = strict::check_patched(&Scale, made()?, &call.content_type, shown, validation)?;
+                let before = scale_for_update(kind, &before.object)?;
+                let patched = || patches::apply(&call.content_type, before.clone(), &call.body);
+                let text = || patches::format_invalid(&call.content_type, &call.body, patched);
+                let (scale, warnings) =
+                    strict::check_patched(&Scale, patched()?, &call.content_type, text, validation)?;
                 Ok((scale, warnings, None))
             })
             .await
@@ -127,7 +130,7 @@ async fn write(
 ) -> HandlerResult {
     let dry = dry_run(&call.query, options)?;
     let (written, warnings) = update::update_object(server, resource, call, dry, |old| {
-        readable(&*resource.kind, &old.object)?;
+        check_types(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
         let mut object = old.object.clone();
@@ -143,7 +146,7 @@ async fn write(
         if let version @ Value::String(_) = &scale["metadata"]["resourceVersion"] {
             object["metadata"]["resourceVersion"] = version.clone();
         }
-        put(&*resource.kind, &mut object, &scale);
+        set_replicas(&*resource.kind, &mut object, &scale);
         let ownership =
             managers.map_or(FieldOwnership::Updated(RequestedManagedFields::Absent), FieldOwnership::Applied);
         Ok(UpdatedObject { object, warnings, ownership })
@@ -157,10 +160,10 @@ async fn write(
 }
 
 /// Sets the replicas of an object from its Scale.
-pub(crate) fn put(kind: &dyn Kind, object: &mut Value, scale: &Value) {
+pub(crate) fn set_replicas(kind: &dyn Kind, object: &mut Value, scale: &Value) {
     match kind.scale() {
         paths if paths.is_built_in() => object["spec"]["replicas"] = json!(replicas(scale)),
-        paths => set(object, &paths.wanted, json!(replicas(scale))),
+        paths => set(object, &paths.spec_replicas, json!(replicas(scale))),
     }
 }
 
@@ -183,30 +186,30 @@ fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
         return Err(ApiError::invalid(&SCALE, resource.name.as_deref().unwrap_or(""), &errors));
     }
     if !paths.is_built_in() && replicas(scale) == UNSET {
-        let path = paths.wanted_text();
+        let path = paths.spec_replicas_path();
         return Err(ApiError::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
     }
     Ok(())
 }
 
 /// Checks that the scale fields of an object have the right types.
-fn readable(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
-    kind.scale().readable(object).map_err(|why| ApiError::new(500, "", why))
+fn check_types(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
+    kind.scale().check_types(object).map_err(|why| ApiError::new(500, "", why))
 }
 
 /// Returns the Scale of a GET; `specReplicasPath` of a custom resource must exist.
-fn checked(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
-    readable(kind, object)?;
+fn scale_for_get(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
+    check_types(kind, object)?;
     if kind.scale().is_unset(object) {
-        let path = kind.scale().wanted_text();
+        let path = kind.scale().spec_replicas_path();
         return Err(ApiError::internal(format!("the spec replicas field {path:?} does not exist")));
     }
     Ok(scale_of(kind, object))
 }
 
 /// Returns the Scale for an update, with [`UNSET`] replicas if `specReplicasPath` does not exist.
-fn changeable(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
-    readable(kind, object)?;
+fn scale_for_update(kind: &dyn Kind, object: &Value) -> Result<Value, ApiError> {
+    check_types(kind, object)?;
     let mut scale = scale_of(kind, object);
     if kind.scale().is_unset(object) {
         scale["spec"]["replicas"] = json!(UNSET);
@@ -221,19 +224,19 @@ pub(crate) fn scale_of(kind: &dyn Kind, object: &Value) -> Value {
         metadata[field] = object["metadata"][field].clone();
     }
     let paths = kind.scale();
-    let wanted = &object["spec"]["selector"];
+    let label_selector = &object["spec"]["selector"];
     // The selector of a ReplicationController is a plain map of labels.
     let selector = if !paths.is_built_in() {
-        at(object, &paths.selector).as_str().filter(|_| !paths.selector.is_empty()).unwrap_or("").to_owned()
+        at(object, &paths.label_selector).as_str().filter(|_| !paths.label_selector.is_empty()).unwrap_or("").to_owned()
     } else if object["kind"] == "ReplicationController" {
-        selector::format_labels(wanted)
+        selector::format_labels(label_selector)
     } else {
-        selector::format(wanted)
+        selector::format(label_selector)
     };
     let (replicas, current) = if paths.is_built_in() {
         (replicas(object), &object["status"]["replicas"])
     } else {
-        (at(object, &paths.wanted).as_i64().unwrap_or(0), at(object, &paths.current))
+        (at(object, &paths.spec_replicas).as_i64().unwrap_or(0), at(object, &paths.status_replicas))
     };
     let mut scale = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {},

@@ -2,7 +2,7 @@
 
 use crate::{
     AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
-    admit::Hooks,
+    admission::RegistrationInformer,
     aggregation::Aggregation,
     audit::Trail,
     authorization::Follower,
@@ -72,14 +72,14 @@ pub struct ApiServer {
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Client of admission and conversion webhooks.
     pub(crate) webhooks: Arc<Webhooks>,
-    /// Configured admission webhooks and policies.
-    pub(crate) hooks: Arc<Hooks>,
+    /// Registered admission webhooks and policies.
+    pub(crate) registrations: Arc<RegistrationInformer>,
     /// Health of the control plane's components.
     pub(crate) components: Arc<Components>,
     /// The server's own metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Resource metrics, scraped from kubelets.
-    pub(crate) node_metrics: Arc<resource_metrics::Nodes>,
+    pub(crate) node_metrics: Arc<resource_metrics::NodeSampleCache>,
     /// Decoded large objects that were written recently.
     pub(crate) large_object_cache: Arc<LargeObjectCache>,
     /// The oldest revision that can still be listed.
@@ -115,7 +115,7 @@ impl ApiServer {
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
         let authorizer = Arc::new(Follower::new(store.clone()));
-        let hooks = Arc::new(Hooks::new(store.clone()));
+        let registrations = Arc::new(RegistrationInformer::new(store.clone()));
         let webhooks = Arc::new(Webhooks::new(store.clone()));
         let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
         let compaction = Arc::new(Compaction::new(store.revision()));
@@ -123,7 +123,7 @@ impl ApiServer {
             store,
             compaction,
             webhooks,
-            hooks,
+            registrations,
             dialer,
             gates: Arc::default(),
             authorizer,
@@ -265,12 +265,12 @@ impl ApiServer {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
             ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,
-            (_, None) if info.aggregation_fallback => return resource_metrics::answer(self, &resource, call).await,
+            (_, None) if info.aggregation_fallback => return resource_metrics::handle(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.create_only => return reviews::answer(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
-                return scale::answer(self, &resource, call).await;
+                return scale::handle(self, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
                 return pods::bind(self, &resource, call).await;

@@ -80,8 +80,8 @@ fn convert(kind: &dyn Kind, object: &mut Value, decoder: String) -> Result<Vec<S
     let info = kind.info();
     match typed::convert(&info.api_version(), info.kind, object) {
         Ok(()) => kind.decode(object),
-        Err(typed::Unconvertible::Converter(words)) => Err(words),
-        Err(typed::Unconvertible::Decoder) => Err(decoder),
+        Err(typed::ConversionError::Converter(words)) => Err(words),
+        Err(typed::ConversionError::Decoder) => Err(decoder),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Update and patch: read, change, validate and store. A conflict is retried when the client gave no `resourceVersion`.
 
 use crate::{
-    admit::{self, review::Review},
+    admission::{self, AdmissionContext, dynamic, resource_quota},
     authorization,
     create::{self, NewObject},
     decode,
@@ -21,7 +21,7 @@ use crate::{
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, should_delete_during_update, with_warnings},
 };
-use admission::attributes::Operation;
+use ::admission::attributes::Operation;
 use apply::ManagedFields;
 use http::Method;
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ pub(crate) async fn patch(server: &ApiServer, resource: &RequestInfo, call: &Cal
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
     update_and_respond(server, resource, call, dry, |old| {
         let patch = || patches::apply(&call.content_type, old.whole(), &call.body);
-        let shown = || patches::shown(&call.content_type, &call.body, patch);
+        let shown = || patches::format_invalid(&call.content_type, &call.body, patch);
         let patched = patch()?;
         let is_reset = managed_fields::is_reset(&patched.value);
         let (mut object, warnings) = strict::check_patched(kind, patched, &call.content_type, shown, validation)?;
@@ -146,32 +146,32 @@ pub(crate) async fn update_object(
 ) -> Result<(UpdateResult, Vec<String>), ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
-    let review = admission_review(server, resource, call, dry);
+    let context = admission_context(server, resource, call, dry);
     for _ in 0..large_requests::max_attempts(server, resource, call) {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = server.large_object_cache.live(&server.webhooks, kind, &current).await?;
         let UpdatedObject { object, mut warnings, ownership } = make(&old)?;
         identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
         identity::require_version(kind.info(), &object)?;
-        let mut new = mutate(server, resource, call, object, &old, ownership, review.as_ref()).await?;
+        let mut new = mutate(server, resource, call, object, &old, ownership, context.as_ref()).await?;
         prepare_and_validate(server, resource, call, &mut new.object, &old.object)?;
         let addresses = services::take(server, resource, &mut new.object).await?;
-        warnings.extend(admit::check(server, resource, &new.object, Some(&old.object), &call.trail)?);
+        warnings.extend(admission::validate(server, resource, &new.object, Some(&old.object), &call.trail)?);
         // As in create, the allocated addresses are not locked while webhooks are called.
-        let _locked = match &review {
+        let _locked = match &context {
             None => addresses,
-            Some(review) => {
+            Some(context) => {
                 drop(addresses);
                 let (whole_new, whole_old) = (new.whole(), old.whole());
                 let (new_object, old_object) =
                     (admission_object(resource, &whole_new), admission_object(resource, &whole_old));
-                admit::outside::validate(review, Some(&new_object), Some(&old_object)).await?;
+                dynamic::validate(context, Some(&new_object), Some(&old_object)).await?;
                 services::take(server, resource, &mut new.object).await?
             }
         };
-        let takes = admit::quota::may_take(resource, &new.object, &old.object);
-        let counted = if takes { admit::quota::turn(server, resource).await } else { None };
-        counted.as_ref().map_or(Ok(()), |turn| turn.check(server, resource, &new.object, Some(&old.object)))?;
+        let is_charged = resource_quota::handles_update(resource, &new.object, &old.object);
+        let quota_lock = if is_charged { resource_quota::lock(server, resource).await } else { None };
+        quota_lock.as_ref().map_or(Ok(()), |lock| lock.check(server, resource, &new.object, Some(&old.object)))?;
         warnings.extend(object_meta::warnings(&new.object, Some(&old.object)));
         if resource.subresource.is_none() {
             warnings.extend(kind.warnings(&new.object, Some(&old.object)));
@@ -216,20 +216,20 @@ fn desired_state_changed(info: &KindInfo, new: &Value, old: &Value) -> bool {
         || old.keys().any(|key| !is_ignored(key) && !new.contains_key(key))
 }
 
-/// Returns the review of an update for webhooks and policies, if any are configured for it.
-fn admission_review<'a>(
+/// Returns the context of dynamic admission of an update, if webhooks or policies are registered.
+fn admission_context<'a>(
     server: &'a ApiServer,
     resource: &RequestInfo,
     call: &'a Call,
     dry: bool,
-) -> Option<Review<'a>> {
-    let options = || admit::review::options(call, "UpdateOptions", dry);
-    let review = Review::of(server, resource, call, Operation::Update, options)?;
+) -> Option<AdmissionContext<'a>> {
+    let options = || admission::operation_options(call, "UpdateOptions", dry);
+    let context = AdmissionContext::new(server, resource, call, Operation::Update, options)?;
     let is_scale = resource.subresource.as_deref() == Some("scale");
-    Some(if is_scale { review.of_kind(["autoscaling", "v1", "Scale"]) } else { review })
+    Some(if is_scale { context.with_kind(["autoscaling", "v1", "Scale"]) } else { context })
 }
 
-/// Returns the object that webhooks and policies review: the Scale for the `scale` subresource.
+/// Returns the object that webhooks and policies see: the Scale for the `scale` subresource.
 fn admission_object<'a>(resource: &RequestInfo, object: &'a Value) -> Cow<'a, Value> {
     match resource.subresource.as_deref() {
         Some("scale") => Cow::Owned(scale::scale_of(&*resource.kind, object)),
@@ -245,7 +245,7 @@ async fn mutate(
     mut new: Value,
     old: &ManagedObject,
     ownership: FieldOwnership,
-    review: Option<&Review<'_>>,
+    context: Option<&AdmissionContext<'_>>,
 ) -> Result<ManagedObject, ApiError> {
     let kind = &*resource.kind;
     object_meta::preserve_system_metadata(&mut new, &old.object);
@@ -259,24 +259,24 @@ async fn mutate(
             managed_fields::FieldManager::new(resource, call, now()).update(Some(old), &new, requested)
         }
     };
-    let complete = |new: &mut Value| {
+    let admit = |new: &mut Value| {
         kind.apply_admission_defaults(new);
-        admit::complete_change(server, resource, new, Some(&old.object));
+        admission::admit_update(server, resource, new, Some(&old.object));
         Ok(())
     };
-    complete(&mut new)?;
+    admit(&mut new)?;
     let mut new = ManagedObject { object: new, managers };
-    let Some(review) = review else { return Ok(new) };
+    let Some(context) = context else { return Ok(new) };
     if let (Cow::Owned(mut new_scale), old_scale) =
         (admission_object(resource, &new.object), admission_object(resource, &old.object))
     {
-        if admit::outside::mutate(review, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
-            scale::put(kind, &mut new.object, &new_scale);
+        if dynamic::mutate(context, &mut new_scale, Some(&old_scale), &|_| Ok(())).await? {
+            scale::set_replicas(kind, &mut new.object, &new_scale);
         }
         return Ok(new);
     }
     let mut object = new.whole();
-    if !admit::outside::mutate(review, &mut object, Some(&old.whole()), &complete).await? {
+    if !dynamic::mutate(context, &mut object, Some(&old.whole()), &admit).await? {
         return Ok(new);
     }
     identity::check(resource, false, &object, &old.object)?;

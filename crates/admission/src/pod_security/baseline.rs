@@ -152,7 +152,7 @@ fn privileged(subject: &Subject<'_>) -> Option<Violation> {
 }
 
 fn proc_mount(subject: &Subject<'_>) -> Option<Violation> {
-    if subject.minor >= 35 && subject.has_own_users() { None } else { any_proc_mount(subject) }
+    if subject.minor >= 35 && subject.has_user_namespace() { None } else { any_proc_mount(subject) }
 }
 
 /// Checks for containers with a `procMount` other than the default.

@@ -1,6 +1,6 @@
 //! Levels and versions, and the namespace labels that select them (`api.Policy`).
 
-use super::NEWEST;
+use super::LATEST_MINOR;
 use std::{collections::BTreeMap, fmt};
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
@@ -41,7 +41,7 @@ impl LevelVersion {
     const PRIVILEGED: Self = Self { level: Level::Privileged, version: None };
 
     pub(super) fn minor(self) -> u32 {
-        self.version.map_or(NEWEST, |version| version.min(NEWEST))
+        self.version.map_or(LATEST_MINOR, |version| version.min(LATEST_MINOR))
     }
 }
 
@@ -80,54 +80,54 @@ impl Policy {
     /// Parses the labels of a namespace (`PolicyToEvaluate`). Invalid `enforce` labels mean `restricted`; invalid `audit` and
     /// `warn` labels mean `privileged`.
     #[must_use]
-    pub fn of(labels: &BTreeMap<String, String>) -> (Self, Vec<InvalidLabel>) {
-        let mut wrong = Vec::new();
-        let enforce = read(labels, "enforce", Level::Restricted, &mut wrong);
-        let audit = read(labels, "audit", Level::Privileged, &mut wrong);
-        let warn = read(labels, "warn", Level::Privileged, &mut wrong);
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> (Self, Vec<InvalidLabel>) {
+        let mut invalid = Vec::new();
+        let enforce = read(labels, "enforce", Level::Restricted, &mut invalid);
+        let audit = read(labels, "audit", Level::Privileged, &mut invalid);
+        let warn = read(labels, "warn", Level::Privileged, &mut invalid);
         let label = |name: &str| labels.contains_key(&format!("{PREFIX}{name}"));
-        let misread = wrong.iter().any(|w| w.label.strip_prefix(PREFIX) == Some("enforce"));
+        let invalid_enforce = invalid.iter().any(|label| label.label.strip_prefix(PREFIX) == Some("enforce"));
         let mut policy = Self { enforce, audit, warn };
         // Without a `warn` label, warnings use the enforced level.
-        if !label("warn") && label("enforce") && !misread && enforce.level > warn.level {
+        if !label("warn") && label("enforce") && !invalid_enforce && enforce.level > warn.level {
             policy.warn.level = enforce.level;
             if !label("warn-version") {
                 policy.warn.version = enforce.version;
             }
         }
-        (policy, wrong)
+        (policy, invalid)
     }
 
     /// Whether all levels are `privileged`.
     #[must_use]
     pub fn is_privileged(&self) -> bool {
-        [self.enforce, self.audit, self.warn].iter().all(|asked| asked.level == Level::Privileged)
+        [self.enforce, self.audit, self.warn].iter().all(|level_version| level_version.level == Level::Privileged)
     }
 }
 
 fn read(
     labels: &BTreeMap<String, String>,
     mode: &str,
-    otherwise: Level,
-    wrong: &mut Vec<InvalidLabel>,
+    on_error: Level,
+    invalid: &mut Vec<InvalidLabel>,
 ) -> LevelVersion {
-    let mut asked = LevelVersion::PRIVILEGED;
+    let mut level_version = LevelVersion::PRIVILEGED;
     let (key, version_key) = (format!("{PREFIX}{mode}"), format!("{PREFIX}{mode}-version"));
     if let Some(value) = labels.get(&key) {
-        asked.level = level(value).unwrap_or_else(|| {
+        level_version.level = level(value).unwrap_or_else(|| {
             let message = "must be one of privileged, baseline, restricted";
-            wrong.push(InvalidLabel { label: key.clone(), value: value.clone(), message });
-            otherwise
+            invalid.push(InvalidLabel { label: key.clone(), value: value.clone(), message });
+            on_error
         });
     }
     if let Some(value) = labels.get(&version_key) {
-        asked.version = version(value).unwrap_or_else(|| {
+        level_version.version = version(value).unwrap_or_else(|| {
             let message = "must be \"latest\" or \"v1.x\"";
-            wrong.push(InvalidLabel { label: version_key.clone(), value: value.clone(), message });
+            invalid.push(InvalidLabel { label: version_key.clone(), value: value.clone(), message });
             None
         });
     }
-    asked
+    level_version
 }
 
 fn level(text: &str) -> Option<Level> {

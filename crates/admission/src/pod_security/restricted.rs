@@ -11,14 +11,14 @@ pub(super) fn checks(subject: &Subject<'_>) -> Vec<Check> {
     let minor = subject.minor;
     // API validation forbids these fields for Windows Pods.
     let is_linux = !(minor >= 25 && subject.is_windows());
-    let is_root_outside = !(minor >= 35 && subject.has_own_users());
+    let checks_user = !(minor >= 35 && subject.has_user_namespace());
     let all: [(Check, bool); 7] = [
         (privilege_escalation, minor >= 8 && is_linux),
         (capabilities, minor >= 22 && is_linux),
         (any_proc_mount, minor >= 35),
         (volumes, true),
-        (run_as_non_root, is_root_outside),
-        (run_as_user, minor >= 23 && is_root_outside),
+        (run_as_non_root, checks_user),
+        (run_as_user, minor >= 23 && checks_user),
         (seccomp, minor >= 19 && is_linux),
     ];
     all.into_iter().filter(|(_, holds)| *holds).map(|(check, _)| check).collect()
@@ -102,12 +102,12 @@ fn run_as_non_root(subject: &Subject<'_>) -> Option<Violation> {
     if let Some(who) = setters(pod == Some(false), &explicit) {
         return violation(REASON, format!("{who} must not set securityContext.runAsNonRoot=false"));
     }
-    let said = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.run_as_non_root.is_some());
-    let silent = subject.names(|c| pod != Some(true) && !said(c));
-    if silent.is_empty() {
+    let is_set = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.run_as_non_root.is_some());
+    let unset = subject.names(|c| pod != Some(true) && !is_set(c));
+    if unset.is_empty() {
         return None;
     }
-    violation(REASON, format!("pod or {} must set securityContext.runAsNonRoot=true", named(&silent)))
+    violation(REASON, format!("pod or {} must set securityContext.runAsNonRoot=true", named(&unset)))
 }
 
 fn run_as_user(subject: &Subject<'_>) -> Option<Violation> {
@@ -121,14 +121,14 @@ fn seccomp(subject: &Subject<'_>) -> Option<Violation> {
         return Some(found);
     }
     let pod = subject.pod().and_then(|c| c.seccomp_profile.as_ref()).is_some_and(|p| is_filter(&p.type_));
-    let said = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.seccomp_profile.is_some());
-    let silent = subject.names(|c| !pod && !said(c));
-    if silent.is_empty() {
+    let is_set = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.seccomp_profile.is_some());
+    let unset = subject.names(|c| !pod && !is_set(c));
+    if unset.is_empty() {
         return None;
     }
     let detail = format!(
         "pod or {} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"",
-        named(&silent)
+        named(&unset)
     );
     violation("seccompProfile", detail)
 }

@@ -19,8 +19,8 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     pub(super) fn new(meta: &'a ObjectMeta, spec: &'a PodSpec, minor: u32) -> Self {
-        let lasting = spec.init_containers.iter().flatten().chain(&spec.containers).map(Cow::Borrowed);
-        let containers = lasting.chain(pod::ephemeral_containers(spec).into_iter().map(Cow::Owned)).collect();
+        let main = spec.init_containers.iter().flatten().chain(&spec.containers).map(Cow::Borrowed);
+        let containers = main.chain(pod::ephemeral_containers(spec).into_iter().map(Cow::Owned)).collect();
         Self { meta, spec, minor, containers }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Whether the Pod has a user namespace (`hostUsers: false`, KEP-127).
-    pub(super) fn has_own_users(&self) -> bool {
+    pub(super) fn has_user_namespace(&self) -> bool {
         self.spec.host_users == Some(false)
     }
 }

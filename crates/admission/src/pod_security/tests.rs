@@ -2,10 +2,10 @@ use super::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-fn asked(text: &str) -> LevelVersion {
+fn level_version(text: &str) -> LevelVersion {
     let (level, version) = text.split_once(':').unwrap();
     let label = |name: &str, value: &str| (format!("pod-security.kubernetes.io/{name}"), value.to_owned());
-    let (policy, wrong) = Policy::of(&[label("enforce", level), label("enforce-version", version)].into());
+    let (policy, wrong) = Policy::from_labels(&[label("enforce", level), label("enforce-version", version)].into());
     assert_eq!(wrong, [], "{text}");
     policy.enforce
 }
@@ -23,7 +23,7 @@ fn check(level: &str, pod: &Value, expected: &str) {
         spec["containers"] = json!([{"name": "a"}]);
     }
     let spec = serde_json::from_value(spec).unwrap();
-    assert_eq!(in_detail(&violations(asked(level), &meta, &spec)), expected, "{level} {pod}");
+    assert_eq!(format_with_details(&violations(level_version(level), &meta, &spec)), expected, "{level} {pod}");
 }
 
 /// Returns a container with a security context.
@@ -139,7 +139,7 @@ fn namespace_labels_are_parsed_as_upstream() {
     let read = |labels: &[(&str, &str)]| {
         let key = |name: &str| format!("pod-security.kubernetes.io/{name}");
         let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| (key(k), (*v).to_owned())).collect();
-        let (policy, wrong) = Policy::of(&labels);
+        let (policy, wrong) = Policy::from_labels(&labels);
         let wrong: Vec<String> = wrong.into_iter().map(|w| format!("{}={} {}", w.label, w.value, w.message)).collect();
         (format!("{} {} {}", policy.enforce, policy.audit, policy.warn), wrong.join("; "))
     };

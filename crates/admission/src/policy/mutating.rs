@@ -1,7 +1,7 @@
 //! MutatingAdmissionPolicy: mutation of objects with CEL expressions
 //! (`apiserver/pkg/admission/plugin/policy/mutating`).
 
-use super::{Expression, evaluate_variables, expression_error, more, variables};
+use super::{Expression, evaluate_variables, expression_error, policy_variable_types, variables};
 use crate::{
     conditions::{self, Conditions, Variables},
     matching::Matching,
@@ -36,11 +36,11 @@ struct Mutation {
 
 /// Result of a mutation expression.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum Patch {
     /// `ApplyConfiguration`: fields to merge into the object.
-    Apply(Json),
+    ApplyConfiguration(Json),
     /// `JSONPatch`: operations.
-    Patch(Json),
+    JsonPatch(Json),
 }
 
 /// Returns the expression of a mutation, and whether it is an `ApplyConfiguration`.
@@ -53,14 +53,14 @@ pub(super) fn source(mutation: &Json) -> (&'static str, &Json) {
 
 /// Returns the types of the variables available before the policy's own variables.
 pub(super) fn types(spec: &Json) -> Vec<(&'static str, Type)> {
-    let mut types = conditions::types(&more());
+    let mut types = conditions::types(&policy_variable_types());
     // `params` requires a `paramKind`.
     types.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
     types
 }
 
 /// Adds the types of `authorizer` and of the patch objects.
-pub(super) fn with_changes(types: &[(&'static str, Type)]) -> Vec<(&'static str, Type)> {
+pub(super) fn with_mutation_types(types: &[(&'static str, Type)]) -> Vec<(&'static str, Type)> {
     [types, &[("authorizer", Type::AUTHORIZER), Type::MUTATION_TYPES]].concat()
 }
 
@@ -75,7 +75,7 @@ impl MutatingPolicy {
         let conditions = Conditions::read(&spec["matchConditions"], &authorized);
         types.push(Type::MUTATION_TYPES);
         let variables = variables(spec, &mut types);
-        let known = with_changes(&types);
+        let known = with_mutation_types(&types);
         let mutation = |mutation: &Json| {
             let (field, source) = source(mutation);
             Mutation { applies: field == "applyConfiguration", expression: Expression::read("", source, &known) }
@@ -109,7 +109,7 @@ impl MutatingPolicy {
     ///
     /// # Errors
     /// If a condition cannot be evaluated.
-    pub fn concerns(&self, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<bool, String> {
+    pub fn matches(&self, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<bool, String> {
         self.conditions.hold(&with_objects(inputs, params, namespace))
     }
 
@@ -117,15 +117,9 @@ impl MutatingPolicy {
     ///
     /// # Errors
     /// If the expression fails or returns an invalid value.
-    pub fn change(
-        &self,
-        index: usize,
-        inputs: Variables<'_>,
-        params: &Json,
-        namespace: &Json,
-    ) -> Result<Change, String> {
+    pub fn patch(&self, index: usize, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<Patch, String> {
         let Some(Mutation { applies, expression }) = self.mutations.get(index) else {
-            return Ok(Change::Patch(json!([])));
+            return Ok(Patch::JsonPatch(json!([])));
         };
         let mut inputs = with_objects(inputs, params, namespace);
         let mut budget = Budget::default();
@@ -135,10 +129,10 @@ impl MutatingPolicy {
         let json =
             |value: &Value| value.to_json().map_err(|error| conditions::evaluation_error(&expression.source, &error));
         match (&value, applies) {
-            (Value::Map(_), true) => Ok(Change::Apply(json(&value)?)),
+            (Value::Map(_), true) => Ok(Patch::ApplyConfiguration(json(&value)?)),
             (_, true) => Err("unsupported return type from ApplyConfiguration expression: it is no Object".to_owned()),
             (Value::List(steps), false) if steps.iter().all(|step| matches!(step, Value::Map(_))) => {
-                Ok(Change::Patch(json(&value)?))
+                Ok(Patch::JsonPatch(json(&value)?))
             }
             (_, false) => Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned()),
         }
@@ -158,9 +152,9 @@ mod tests {
     use std::sync::Arc;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct DenyAll;
 
-    impl Authorizer for Nobody {
+    impl Authorizer for DenyAll {
         fn authorize(&self, _: &AuthorizationAttributes) -> AuthorizationDecision {
             AuthorizationDecision { allowed: false, reason: String::new() }
         }
@@ -170,13 +164,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(mutation: Json, expected: Result<Change, &str>) {
+    fn check(mutation: Json, expected: Result<Patch, &str>) {
         let spec = json!({"mutations": [mutation], "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
             "variables": [{"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"}]});
         let policy = MutatingPolicy::read(&json!({"metadata": {"name": "p"}, "spec": spec}));
         let object = json!({"metadata": {"name": "a", "labels": {"a.b/c": "d"}}, "spec": {"replicas": 1}});
-        let inputs = conditions::inputs(&object, &Json::Null, &json!({}), Arc::new(Nobody));
-        let got = policy.change(0, inputs, &json!({"data": {"k": "v"}}), &Json::Null);
+        let inputs = conditions::inputs(&object, &Json::Null, &json!({}), Arc::new(DenyAll));
+        let got = policy.patch(0, inputs, &json!({"data": {"k": "v"}}), &Json::Null);
         assert_eq!(got.as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
     }
 
@@ -192,10 +186,10 @@ mod tests {
     fn apply_configuration_expression_returns_fields() {
         let said = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
         let source = "Object{metadata: Object.metadata{labels: {'x': params.data.k}}, spec: Object.spec{replicas: object.spec.replicas + 1}}";
-        check(apply(source), Ok(Change::Apply(said)));
+        check(apply(source), Ok(Patch::ApplyConfiguration(said)));
         let with_items = "Object{spec: Object.spec{containers: object.spec.replicas == 1 ? [Object.spec.containers{name: 'c'}] : []}}";
-        check(apply(with_items), Ok(Change::Apply(json!({"spec": {"containers": [{"name": "c"}]}}))));
-        check(apply("Object{?spec: optional.none()}"), Ok(Change::Apply(json!({}))));
+        check(apply(with_items), Ok(Patch::ApplyConfiguration(json!({"spec": {"containers": [{"name": "c"}]}}))));
+        check(apply("Object{?spec: optional.none()}"), Ok(Patch::ApplyConfiguration(json!({}))));
         let missing = "expression 'Object{spec: object.none}' resulted in error: no such key: none";
         check(apply("Object{spec: object.none}"), Err(missing));
     }
@@ -204,11 +198,11 @@ mod tests {
     fn json_patch_expression_returns_operations() {
         let source = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c~d'), value: variables.labels}]";
         let step = json!({"op": "add", "path": "/metadata/labels/a.b~1c~0d", "value": {"a.b/c": "d"}});
-        check(patch(source), Ok(Change::Patch(json!([step]))));
+        check(patch(source), Ok(Patch::JsonPatch(json!([step]))));
         let made =
             "variables.labels.map(k, JSONPatch{op: 'remove', path: '/metadata/labels/' + jsonpatch.escapeKey(k)})";
-        check(patch(made), Ok(Change::Patch(json!([{"op": "remove", "path": "/metadata/labels/a.b~1c"}]))));
-        check(patch("[]"), Ok(Change::Patch(json!([]))));
+        check(patch(made), Ok(Patch::JsonPatch(json!([{"op": "remove", "path": "/metadata/labels/a.b~1c"}]))));
+        check(patch("[]"), Ok(Patch::JsonPatch(json!([]))));
         check(patch("[1]"), Err("type mismatch: JSONPatchType.expression should evaluate to array"));
     }
 }

@@ -1,13 +1,13 @@
 //! Type checking of the expressions of a policy against the matched resources (`validating.TypeChecker`).
 
-use super::{Expression, more, variables};
+use super::{Expression, policy_variable_types, variables};
 use crate::conditions;
 use expr::Type;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
 /// Maximum number of kinds to check (`maxTypesToCheck`).
-const MOST: usize = 10;
+const MAX_TYPES_TO_CHECK: usize = 10;
 
 /// Warning about an expression (`ExpressionWarning`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn type_check(
         let types = types(spec, &known.object, params);
         Some(([group, version], known, types))
     });
-    let mut all: Vec<_> = found.take(MOST).collect();
+    let mut all: Vec<_> = found.take(MAX_TYPES_TO_CHECK).collect();
     all.sort_by(|(left, one, _), (right, other, _)| (left, &one.kind).cmp(&(right, &other.kind)));
     let mut warnings = Vec::new();
     for (i, validation) in spec["validations"].as_array().into_iter().flatten().enumerate() {
@@ -62,7 +62,7 @@ pub fn type_check(
 }
 
 fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str, Type)> {
-    let mut types = conditions::types(&more());
+    let mut types = conditions::types(&policy_variable_types());
     // `params` is undeclared if its type is not known, as upstream.
     types.retain(|(name, _)| *name != "params" || params.is_some());
     for (name, of) in &mut types {

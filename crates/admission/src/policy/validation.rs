@@ -1,6 +1,6 @@
 //! Validation of the expressions of webhooks and policies (`pkg/apis/admissionregistration/validation`).
 
-use super::{more, mutating as changes, variables};
+use super::{mutating as mutations, policy_variable_types, variables};
 use crate::conditions;
 use api::field::{FieldErrors, FieldPath};
 use expr::{Program, RESERVED, Type};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Maximum number of match conditions.
-const MOST: usize = 64;
+const MAX_MATCH_CONDITIONS: usize = 64;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 /// Maximum number of audit annotations of a policy, and maximum size of their expressions in bytes.
-const MOST_ANNOTATIONS: usize = 20;
-const LONGEST_ANNOTATION: usize = 5 << 10;
+const MAX_AUDIT_ANNOTATIONS: usize = 20;
+const MAX_VALUE_EXPRESSION_LENGTH: usize = 5 << 10;
 /// Reserved words of CEL and of Kubernetes.
-const KEPT_BACK: [&str; 3] = ["var", "void", "while"];
+const RESERVED_BY_KUBERNETES: [&str; 3] = ["var", "void", "while"];
 
 fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     object[list].as_array().into_iter().flatten()
@@ -61,12 +61,12 @@ fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates the expressions of a MutatingAdmissionPolicy's spec.
 pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
-    let mut types = changes::types(spec);
+    let mut types = mutations::types(spec);
     let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
     conditions::check(spec, &authorized, path, errors);
     types.push(Type::MUTATION_TYPES);
     check_variables(spec, &mut types, path, errors);
-    let known = changes::with_changes(&types);
+    let known = mutations::with_mutation_types(&types);
     if items(spec, "mutations").next().is_none() {
         errors.required(&path.child("mutations"), "mutations must contain at least one item");
     }
@@ -78,14 +78,14 @@ pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
             kind if !kinds.contains(&kind) => {
                 errors.not_supported(&at.child("patchType"), &mutation["patchType"], &kinds);
             }
-            _ => change(mutation, &known, &at, errors),
+            _ => validate_mutation(mutation, &known, &at, errors),
         }
     }
 }
 
 /// Validates a mutation: it has the expression of its patch type only.
-fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
-    let (field, source) = changes::source(mutation);
+fn validate_mutation(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
+    let (field, source) = mutations::source(mutation);
     let (other, kind, wanted) = match field {
         "jsonPatch" => ("applyConfiguration", "JSONPatch", Type::list(Type::Struct("JSONPatch".into()))),
         _ => ("jsonPatch", "ApplyConfiguration", Type::Struct("Object".into())),
@@ -93,7 +93,7 @@ fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut
     if mutation[field].is_null() {
         errors.required(&at.child(field), &format!("must be specified when patchType is {kind}"));
     } else {
-        changed(field, source, types, &wanted, &at.child(field).child("expression"), errors);
+        validate_patch_expression(field, source, types, &wanted, &at.child(field).child("expression"), errors);
     }
     if !mutation[other].is_null() {
         let (value, why) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));
@@ -103,7 +103,7 @@ fn change(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut
 }
 
 /// Validates the expression of a mutation and its result type.
-fn changed(
+fn validate_patch_expression(
     field: &str,
     source: &Value,
     types: &[(&str, Type)],
@@ -147,7 +147,7 @@ fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &F
 pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
     let authorizer = ("authorizer", Type::AUTHORIZER);
-    let mut more = more();
+    let mut more = policy_variable_types();
     // `params` requires a `paramKind`.
     more.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
     let mut types = conditions::types(&more);
@@ -157,7 +157,7 @@ pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErro
     let checked = with(&types);
     for (i, validation) in items(spec, "validations").enumerate() {
         let at = path.child("validations").index(i);
-        words(validation, &at, errors);
+        validate_messages(validation, &at, errors);
         expression(validation, "expression", &checked, &[Type::BOOL], "must evaluate to bool", &at, errors);
         let (field, why) = ("messageExpression", "must evaluate to string");
         match text(validation, field) {
@@ -174,8 +174,8 @@ pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErro
 /// Validates an audit annotation (`validateAuditAnnotation`).
 fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
     let (list, path) = (&spec["auditAnnotations"], path.child("auditAnnotations"));
-    if items(spec, "auditAnnotations").count() > MOST_ANNOTATIONS {
-        errors.invalid(&path, list, &format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations"));
+    if items(spec, "auditAnnotations").count() > MAX_AUDIT_ANNOTATIONS {
+        errors.invalid(&path, list, &format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"));
     }
     let mut keys = BTreeSet::new();
     for (i, annotation) in items(spec, "auditAnnotations").enumerate() {
@@ -190,8 +190,11 @@ fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPat
         let field = "valueExpression";
         match text(annotation, field).trim().len() {
             0 => errors.required(&at.child(field), "valueExpression is not specified"),
-            long if long > LONGEST_ANNOTATION => {
-                errors.required(&at.child(field), &format!("must not exceed {LONGEST_ANNOTATION} bytes in length"));
+            long if long > MAX_VALUE_EXPRESSION_LENGTH => {
+                errors.required(
+                    &at.child(field),
+                    &format!("must not exceed {MAX_VALUE_EXPRESSION_LENGTH} bytes in length"),
+                );
             }
             _ => {
                 let (wanted, why) =
@@ -206,7 +209,7 @@ fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPat
 }
 
 /// Validates the fields of a validation.
-fn words(validation: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+fn validate_messages(validation: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     let (source, message) = (text(validation, "expression").trim(), text(validation, "message"));
     if source.is_empty() {
         errors.required(&at.child("expression"), "expression is not specified");
@@ -249,7 +252,7 @@ fn is_identifier(name: &str) -> bool {
     name.starts_with(first)
         && name.chars().all(|c| first(c) || c.is_ascii_digit())
         && !RESERVED.contains(&name)
-        && !KEPT_BACK.contains(&name)
+        && !RESERVED_BY_KUBERNETES.contains(&name)
 }
 
 /// Validates the `paramRef` of a binding.
@@ -281,8 +284,12 @@ pub fn binding(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 pub fn match_conditions(holder: &Value, types: &[(&str, Type)], path: &FieldPath, errors: &mut FieldErrors) {
     let (path, mut names) = (path.child("matchConditions"), BTreeSet::new());
     let count = items(holder, "matchConditions").count();
-    if count > MOST {
-        errors.push("FieldValueTooMany", &path, format!("Too many: {count}: must have at most {MOST} items"));
+    if count > MAX_MATCH_CONDITIONS {
+        errors.push(
+            "FieldValueTooMany",
+            &path,
+            format!("Too many: {count}: must have at most {MAX_MATCH_CONDITIONS} items"),
+        );
     }
     for (i, condition) in items(holder, "matchConditions").enumerate() {
         let (at, name) = (path.index(i), text(condition, "name"));

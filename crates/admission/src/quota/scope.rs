@@ -1,13 +1,13 @@
 //! Quota scopes of Pods and PersistentVolumeClaims (`podMatchesScopeFunc`, `pvcMatchesScopeFunc`).
 
-use super::{Object, usage::What};
+use super::{Object, usage::TypedObject};
 use api::resources;
 use k8s_openapi::api::core::v1::{
     Affinity, PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement,
 };
 
 /// Whether an object matches all scopes of a quota. Only Pods and claims match scopes.
-pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
+pub(super) fn matches_scopes(quota: &ResourceQuota, object: &Object) -> bool {
     let Some(spec) = &quota.spec else { return true };
     let plain = spec.scopes.iter().flatten().map(|scope| (scope.as_str(), None));
     let selected = spec.scope_selector.iter().flat_map(|s| s.match_expressions.iter().flatten());
@@ -15,17 +15,20 @@ pub(super) fn holds(quota: &ResourceQuota, object: &Object) -> bool {
     if all.peek().is_none() {
         return true;
     }
-    match object.what() {
-        What::Pod(pod) => all.all(|(scope, selector)| is_in(pod, scope, selector)),
-        What::Claim(claim) => {
-            all.all(|(scope, selector)| scope == "VolumeAttributesClass" && has_attributes(claim, selector))
-        }
+    match object.typed() {
+        TypedObject::Pod(pod) => all.all(|(scope, selector)| pod_matches_scope(pod, scope, selector)),
+        TypedObject::Claim(claim) => all.all(|(scope, selector)| {
+            scope == "VolumeAttributesClass" && matches_volume_attributes_class(claim, selector)
+        }),
         _ => false,
     }
 }
 
 /// Whether the current or the desired VolumeAttributesClass of a claim matches.
-fn has_attributes(claim: &PersistentVolumeClaim, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+fn matches_volume_attributes_class(
+    claim: &PersistentVolumeClaim,
+    selector: Option<&ScopedResourceSelectorRequirement>,
+) -> bool {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     let changing = status.and_then(|s| s.modify_volume_status.as_ref());
     let classes = [
@@ -35,12 +38,12 @@ fn has_attributes(claim: &PersistentVolumeClaim, selector: Option<&ScopedResourc
     ];
     let mut classes = classes.into_iter().flatten().filter(|class| !class.is_empty()).peekable();
     if classes.peek().is_none() {
-        return has_class("", selector);
+        return matches_class("", selector);
     }
-    classes.any(|class| has_class(class, selector))
+    classes.any(|class| matches_class(class, selector))
 }
 
-fn is_in(pod: &Pod, scope: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+fn pod_matches_scope(pod: &Pod, scope: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let is_best_effort = || resources::qos_class(spec).as_str() == "BestEffort";
     let has_deadline = spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0);
@@ -49,13 +52,13 @@ fn is_in(pod: &Pod, scope: &str, selector: Option<&ScopedResourceSelectorRequire
         "NotTerminating" => !has_deadline,
         "BestEffort" => is_best_effort(),
         "NotBestEffort" => !is_best_effort(),
-        "PriorityClass" => has_class(spec.priority_class_name.as_deref().unwrap_or(""), selector),
-        "CrossNamespacePodAffinity" => spec.affinity.as_ref().is_some_and(looks_elsewhere),
+        "PriorityClass" => matches_class(spec.priority_class_name.as_deref().unwrap_or(""), selector),
+        "CrossNamespacePodAffinity" => spec.affinity.as_ref().is_some_and(uses_cross_namespace_affinity),
         _ => false,
     }
 }
 
-fn has_class(class: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
+fn matches_class(class: &str, selector: Option<&ScopedResourceSelectorRequirement>) -> bool {
     let Some(selector) = selector else { return !class.is_empty() };
     let listed = selector.values.iter().flatten().any(|value| value == class);
     match selector.operator.as_str() {
@@ -69,7 +72,7 @@ fn has_class(class: &str, selector: Option<&ScopedResourceSelectorRequirement>) 
 }
 
 /// Whether an affinity selects Pods of other namespaces.
-fn looks_elsewhere(affinity: &Affinity) -> bool {
+fn uses_cross_namespace_affinity(affinity: &Affinity) -> bool {
     let term =
         |t: &PodAffinityTerm| t.namespaces.as_ref().is_some_and(|n| !n.is_empty()) || t.namespace_selector.is_some();
     let near = affinity.pod_affinity.as_ref();
@@ -100,7 +103,7 @@ mod tests {
         spec.as_object_mut().unwrap().remove("resources");
         let pods = Kind { group: "", resource: "pods" };
         let object = Object::new(pods, &json!({"metadata": {}, "spec": spec}), Timestamp::UNIX_EPOCH);
-        assert_eq!(holds(&quota, &object), expected, "{scopes} {pod}");
+        assert_eq!(matches_scopes(&quota, &object), expected, "{scopes} {pod}");
     }
 
     #[test]
@@ -142,7 +145,7 @@ mod tests {
             let spec = json!({"hard": {"persistentvolumeclaims": "1"}, "scopeSelector": {"matchExpressions": [one]}});
             let quota = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
             let object = Object::new(kind, &claim, Timestamp::UNIX_EPOCH);
-            assert_eq!(holds(&quota, &object), expected, "{operator} {values:?} {claim}");
+            assert_eq!(matches_scopes(&quota, &object), expected, "{operator} {values:?} {claim}");
         };
         let gold = || json!({"metadata": {}, "spec": {"volumeAttributesClassName": "gold"}});
         let changing = || json!({"metadata": {}, "spec": {}, "status": {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "gold"}}});

@@ -207,6 +207,7 @@ fn pod_level_requests_replace_container_requests() {
 fn quota_status_contains_all_limits() {
     let quota = quota(&json!({"pods": "2", "requests.memory": "1Gi", "cpu": "1", "configmaps": "1"}));
     let pod = pod(&json!({"requests": {"cpu": "250m", "memory": "100Mi"}}));
-    let shown = serde_json::to_value(list(&used(&quota, [&pod, &object("", "configmaps", &json!({}))]))).unwrap();
+    let shown =
+        serde_json::to_value(resource_list(&used(&quota, [&pod, &object("", "configmaps", &json!({}))]))).unwrap();
     assert_eq!(shown, json!({"pods": "1", "requests.memory": "100Mi", "cpu": "250m", "configmaps": "1"}));
 }

@@ -12,11 +12,11 @@ use k8s_openapi::api::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-const CLAIMS_TO_DEVICES: Kind<'_> = Kind { group: "resource.k8s.io", resource: "resourceclaims" };
-const DEVICES_OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
+const RESOURCE_CLAIMS: Kind<'_> = Kind { group: "resource.k8s.io", resource: "resourceclaims" };
+const DEVICE_CLASS_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
 /// Maximum number of devices of a ResourceClaim. A request with `allocationMode: All` counts as this many (`AllocationResultsMaxSize`).
-const MOST_DEVICES: i64 = 32;
+const MAX_DEVICES: i64 = 32;
 
 /// Group and plural name of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +36,14 @@ impl<'a> Kind<'a> {
             let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
             return Some(Self { group, resource });
         }
-        if name.ends_with(DEVICES_OF_CLASS) {
-            return Some(CLAIMS_TO_DEVICES);
+        if name.ends_with(DEVICE_CLASS_SUFFIX) {
+            return Some(RESOURCE_CLAIMS);
         }
-        match name.split_once(STORAGE_CLASS).map_or(name, |(_, rest)| rest) {
+        match name.split_once(STORAGE_CLASS_SUFFIX).map_or(name, |(_, rest)| rest) {
             "persistentvolumeclaims" | "requests.storage" => core("persistentvolumeclaims"),
             "services" | "services.nodeports" | "services.loadbalancers" => core("services"),
             "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets" => core(name),
-            _ if is_of_pods(name) => core("pods"),
+            _ if is_pod_resource(name) => core("pods"),
             _ => None,
         }
     }
@@ -56,18 +56,18 @@ impl<'a> Kind<'a> {
 
     /// Whether the usage depends on the content of the objects, not only on their count.
     #[must_use]
-    pub fn is_measured(self) -> bool {
-        self.may_grow() || self == CLAIMS_TO_DEVICES
+    pub fn depends_on_content(self) -> bool {
+        self.can_increase_on_update() || self == RESOURCE_CLAIMS
     }
 
     /// Whether an update may increase the usage.
     #[must_use]
-    pub fn may_grow(self) -> bool {
+    pub fn can_increase_on_update(self) -> bool {
         self.group.is_empty() && matches!(self.resource, "services" | "persistentvolumeclaims" | "pods")
     }
 }
 
-fn is_of_pods(name: &str) -> bool {
+fn is_pod_resource(name: &str) -> bool {
     const PLAIN: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
     let rest = name.strip_prefix("requests.").or(name.strip_prefix("limits."));
     name == "pods"
@@ -81,17 +81,17 @@ fn is_of_pods(name: &str) -> bool {
 pub struct Object {
     group: String,
     resource: String,
-    what: What,
+    typed: TypedObject,
     /// Whether a Pod is terminated, or its grace period has expired.
-    is_over: bool,
+    is_terminated: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum TypedObject {
     Pod(Box<Pod>),
     Service(Box<Service>),
     Claim(Box<PersistentVolumeClaim>),
-    Devices(Box<ResourceClaim>),
+    ResourceClaim(Box<ResourceClaim>),
     Other,
 }
 
@@ -99,16 +99,16 @@ impl Object {
     /// Parses a stored object. An object that cannot be decoded counts as one object.
     #[must_use]
     pub fn new(kind: Kind<'_>, value: &Value, now: Timestamp) -> Self {
-        let what = match (kind.group, kind.resource) {
-            ("", "pods") => serde_json::from_value(value.clone()).map(What::Pod),
-            ("", "services") => serde_json::from_value(value.clone()).map(What::Service),
-            ("", "persistentvolumeclaims") => serde_json::from_value(value.clone()).map(What::Claim),
-            _ if kind == CLAIMS_TO_DEVICES => serde_json::from_value(value.clone()).map(What::Devices),
-            _ => Ok(What::Other),
+        let typed = match (kind.group, kind.resource) {
+            ("", "pods") => serde_json::from_value(value.clone()).map(TypedObject::Pod),
+            ("", "services") => serde_json::from_value(value.clone()).map(TypedObject::Service),
+            ("", "persistentvolumeclaims") => serde_json::from_value(value.clone()).map(TypedObject::Claim),
+            _ if kind == RESOURCE_CLAIMS => serde_json::from_value(value.clone()).map(TypedObject::ResourceClaim),
+            _ => Ok(TypedObject::Other),
         };
-        let what = what.unwrap_or(What::Other);
-        let is_over = matches!(&what, What::Pod(pod) if is_over(pod, now));
-        Self { group: kind.group.to_owned(), resource: kind.resource.to_owned(), what, is_over }
+        let typed = typed.unwrap_or(TypedObject::Other);
+        let is_terminated = matches!(&typed, TypedObject::Pod(pod) if is_terminated(pod, now));
+        Self { group: kind.group.to_owned(), resource: kind.resource.to_owned(), typed, is_terminated }
     }
 
     /// Returns the resource.
@@ -117,25 +117,25 @@ impl Object {
         Kind { group: &self.group, resource: &self.resource }
     }
 
-    pub(super) fn what(&self) -> &What {
-        &self.what
+    pub(super) fn typed(&self) -> &TypedObject {
+        &self.typed
     }
 
     fn pod(&self) -> Option<&Pod> {
-        if let What::Pod(pod) = &self.what { Some(pod) } else { None }
+        if let TypedObject::Pod(pod) = &self.typed { Some(pod) } else { None }
     }
 
     /// Returns the usage.
     pub(super) fn usage(&self) -> Amounts {
         let one = Amount::units(1);
         let mut usage = Amounts::from([(self.kind().count(), one)]);
-        match &self.what {
-            What::Pod(_) if self.is_over => {}
-            What::Pod(pod) => usage.extend(of_pod(pod)),
-            What::Service(service) => usage.extend(of_service(service)),
-            What::Claim(claim) => usage.extend(of_claim(claim)),
-            What::Devices(claim) => usage.extend(of_devices(claim)),
-            What::Other => {
+        match &self.typed {
+            TypedObject::Pod(_) if self.is_terminated => {}
+            TypedObject::Pod(pod) => usage.extend(pod_usage(pod)),
+            TypedObject::Service(service) => usage.extend(service_usage(service)),
+            TypedObject::Claim(claim) => usage.extend(claim_usage(claim)),
+            TypedObject::ResourceClaim(claim) => usage.extend(resource_claim_usage(claim)),
+            TypedObject::Other => {
                 usage.insert(self.resource.clone(), one);
             }
         }
@@ -144,13 +144,13 @@ impl Object {
 
     /// Checks that all containers set the limited CPU and memory resources, unless the Pod has pod-level resources (upstream
     /// comments this requirement as a mistake).
-    pub(super) fn has_what_is_limited(&self, limited: &[&str]) -> Result<(), String> {
+    pub(super) fn check_constraints(&self, limited: &[&str]) -> Result<(), String> {
         let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return Ok(()) };
-        let mut whole = spec.resources.iter().flat_map(|r| r.requests.iter().chain(&r.limits)).flatten();
-        if whole.any(|(name, _)| resources::is_pod_level(name)) {
+        let mut pod_level = spec.resources.iter().flat_map(|r| r.requests.iter().chain(&r.limits)).flatten();
+        if pod_level.any(|(name, _)| resources::is_pod_level(name)) {
             return Ok(());
         }
-        let asked = |c: &Container, name: &str| {
+        let is_set = |c: &Container, name: &str| {
             let (side, resource) = match name.split_once('.') {
                 Some(("limits", resource)) => (ResourceField::Limits, resource),
                 Some((_, resource)) => (ResourceField::Requests, resource),
@@ -159,13 +159,13 @@ impl Object {
             resources::container_resources(c, side).contains_key(resource)
         };
         let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let needed = limited.iter().filter(|name| {
+        let required = limited.iter().filter(|name| {
             matches!(**name, "cpu" | "memory" | "requests.cpu" | "requests.memory" | "limits.cpu" | "limits.memory")
         });
-        for name in needed {
-            let silent =
-                spec.containers.iter().chain(spec.init_containers.iter().flatten()).filter(|c| !asked(c, name));
-            for container in silent {
+        for name in required {
+            let unset =
+                spec.containers.iter().chain(spec.init_containers.iter().flatten()).filter(|c| !is_set(c, name));
+            for container in unset {
                 missing.entry(name).or_default().insert(&container.name);
             }
         }
@@ -181,7 +181,7 @@ impl Object {
 
 /// Whether a Pod does not count: it is terminated, or its grace period has expired, because its node may be lost
 /// (`QuotaV1Pod`).
-fn is_over(pod: &Pod, now: Timestamp) -> bool {
+fn is_terminated(pod: &Pod, now: Timestamp) -> bool {
     let meta = &pod.metadata;
     let late =
         meta.deletion_timestamp.as_ref().zip(meta.deletion_grace_period_seconds).is_some_and(|(at, grace)| {
@@ -190,7 +190,7 @@ fn is_over(pod: &Pod, now: Timestamp) -> bool {
     late || pod::is_terminal(pod)
 }
 
-fn of_pod(pod: &Pod) -> Amounts {
+fn pod_usage(pod: &Pod) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), Amount::units(1))]);
     for (name, amount) in resources::pod_requests_during_resize(pod) {
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
@@ -208,7 +208,7 @@ fn of_pod(pod: &Pod) -> Amounts {
     usage
 }
 
-fn of_service(service: &Service) -> Amounts {
+fn service_usage(service: &Service) -> Amounts {
     let mut usage = Amounts::from([("services".to_owned(), Amount::units(1))]);
     let Some(spec) = &service.spec else { return usage };
     let ports = || spec.ports.iter().flatten();
@@ -226,19 +226,19 @@ fn of_service(service: &Service) -> Amounts {
     usage
 }
 
-fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
+fn claim_usage(claim: &PersistentVolumeClaim) -> Amounts {
     let mut usage = Amounts::from([("persistentvolumeclaims".to_owned(), Amount::units(1))]);
     let spec = claim.spec.as_ref();
-    let asked = resources::amounts(spec.and_then(|s| s.resources.as_ref()?.requests.as_ref()));
+    let requests = resources::amounts(spec.and_then(|s| s.resources.as_ref()?.requests.as_ref()));
     // The allocated storage counts even if the request was reduced.
     let allocated = resources::amounts(claim.status.as_ref().and_then(|s| s.allocated_resources.as_ref()));
-    if let Some(storage) = asked.get("storage").copied() {
+    if let Some(storage) = requests.get("storage").copied() {
         usage.insert("requests.storage".to_owned(), storage.max(allocated.get("storage").copied().unwrap_or_default()));
     }
     let class = spec.and_then(|s| s.storage_class_name.as_deref()).filter(|class| !class.is_empty());
     if let Some(class) = class {
         let of_class: Vec<_> =
-            usage.iter().map(|(name, amount)| (format!("{class}{STORAGE_CLASS}{name}"), *amount)).collect();
+            usage.iter().map(|(name, amount)| (format!("{class}{STORAGE_CLASS_SUFFIX}{name}"), *amount)).collect();
         usage.extend(of_class);
     }
     usage
@@ -246,9 +246,9 @@ fn of_claim(claim: &PersistentVolumeClaim) -> Amounts {
 
 /// Returns the devices per DeviceClass. Of prioritized alternatives, each class counts with its maximum
 /// (`pkg/quota/v1/evaluator/core/resource_claims.go`).
-fn of_devices(claim: &ResourceClaim) -> Amounts {
+fn resource_claim_usage(claim: &ResourceClaim) -> Amounts {
     let count = |mode: Option<&str>, count: Option<i64>| match mode {
-        Some("All") => MOST_DEVICES,
+        Some("All") => MAX_DEVICES,
         Some("ExactCount") | None => count.unwrap_or(1),
         Some(_) => 0,
     };
@@ -262,7 +262,7 @@ fn of_devices(claim: &ResourceClaim) -> Amounts {
         for (class, count) in exact.chain(any) {
             resources::max_resource_list(
                 &mut most,
-                &Amounts::from([(format!("{class}{DEVICES_OF_CLASS}"), Amount::units(count))]),
+                &Amounts::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Amount::units(count))]),
             );
         }
         resources::add_resource_list(&mut usage, &most);

@@ -1,6 +1,6 @@
 //! Patches, applied configurations and YAML.
 
-use super::{Requests, Sent, list};
+use super::{CostRequest, Requests, list};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/c";
@@ -9,12 +9,12 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-fn on_map(metadata: &str, content_type: &'static str, patch: String) -> Vec<Sent> {
+fn on_map(metadata: &str, content_type: &'static str, patch: String) -> Vec<CostRequest> {
     let object = format!(r#"{{"metadata": {{"name": "c"{metadata}}}}}"#);
-    vec![Sent::post(MAPS, object), Sent::new("PATCH", MAP, content_type, patch)]
+    vec![CostRequest::post(MAPS, object), CostRequest::new("PATCH", MAP, content_type, patch)]
 }
 
-/// Finalizers, which are merged as a set, as many as take this length.
+/// Returns finalizers, which are merged as a set, of a total length.
 fn finalizers(length: usize) -> String {
     list(length, |i| format!(r#""a/f{i}""#))
 }
@@ -57,14 +57,14 @@ pub(super) const PATCHES: &[(&str, u16, Requests)] = &[
     ("deletions of items by their key", 200, |length| {
         let owner = |i: usize| format!(r#""apiVersion":"v1","kind":"A","name":"a","uid":"{i}""#);
         let owners = list(length / 4, |i| format!("{{{}}}", owner(i)));
-        let gone = list(length / 4, |i| format!(r#"{{{},"$patch":"delete"}}"#, owner(i)));
+        let deleted = list(length / 4, |i| format!(r#"{{{},"$patch":"delete"}}"#, owner(i)));
         on_map(
             &format!(r#","ownerReferences":[{owners}]"#),
             STRATEGIC,
-            format!(r#"{{"metadata":{{"ownerReferences":[{gone}]}}}}"#),
+            format!(r#"{{"metadata":{{"ownerReferences":[{deleted}]}}}}"#),
         )
     }),
-    ("one item that is merged again and again", 200, |length| {
+    ("an item that is merged many times", 200, |length| {
         let item = |i: usize| format!(r#"{{"uid":"u","x{i}":1}}"#);
         on_map(
             r#","ownerReferences":[{"apiVersion":"v1","kind":"A","name":"a","uid":"u"}]"#,
@@ -79,8 +79,8 @@ pub(super) const PATCHES: &[(&str, u16, Requests)] = &[
     }),
 ];
 
-fn apply(path: &str, body: String) -> Sent {
-    Sent::new("PATCH", &format!("{path}?fieldManager=m&force=true"), APPLY, body)
+fn apply(path: &str, body: String) -> CostRequest {
+    CostRequest::new("PATCH", &format!("{path}?fieldManager=m&force=true"), APPLY, body)
 }
 
 fn map_of(metadata: &str, data: &str) -> String {
@@ -89,15 +89,15 @@ fn map_of(metadata: &str, data: &str) -> String {
 
 pub(super) const APPLIED: &[(&str, u16, Requests)] = &[
     ("many keys", 201, |length| vec![apply(MAP, map_of("", &list(length, |i| format!(r#""k{i}":"""#))))]),
-    ("other keys than before", 200, |length| {
+    ("replaced keys", 200, |length| {
         let keys = |prefix: &str| list(length, |i| format!(r#""{prefix}{i}":"""#));
         vec![apply(MAP, map_of("", &keys("a"))), apply(MAP, map_of("", &keys("b")))]
     }),
     ("conflicts", 409, |length| {
         let map = |value: usize| map_of("", &list(length, |i| format!(r#""k{i}":"{value}""#)));
-        vec![apply(MAP, map(1)), Sent::new("PATCH", &format!("{MAP}?fieldManager=other"), APPLY, map(2))]
+        vec![apply(MAP, map(1)), CostRequest::new("PATCH", &format!("{MAP}?fieldManager=other"), APPLY, map(2))]
     }),
-    ("items of a set that come again", 400, |length| {
+    ("duplicate items of a set", 400, |length| {
         let same = list(length, |_| r#""a/b""#.to_owned());
         vec![apply(MAP, map_of(&format!(r#","finalizers":[{same}]"#), ""))]
     }),
@@ -118,20 +118,20 @@ pub(super) const YAML: &[(&str, u16, Requests)] = &[
             text += &format!("a{i}: &a{i} [{}]\n", list(35, |_| format!("*a{before}")));
         }
         text += &format!("data: {{{}}}\n", list(length / 2, |i| format!("k{i}: v")));
-        vec![Sent::new("POST", MAPS, AS_YAML, text)]
+        vec![CostRequest::new("POST", MAPS, AS_YAML, text)]
     }),
     ("many aliases of one large value", 400, |length| {
         let large = list(length / 2, |_| "x".to_owned());
         let text = format!("metadata: {{name: c}}\na: &a [{large}]\nb: [{}]\n", list(length / 2, |_| "*a".to_owned()));
-        vec![Sent::new("POST", MAPS, AS_YAML, text)]
+        vec![CostRequest::new("POST", MAPS, AS_YAML, text)]
     }),
-    ("keys that stand twice", 201, |length| {
+    ("duplicate keys", 201, |length| {
         let text = format!("metadata: {{name: c}}\ndata: {{{}}}\n", list(length, |i| format!("k{}: v", i / 2)));
-        vec![Sent::new("POST", MAPS, AS_YAML, text)]
+        vec![CostRequest::new("POST", MAPS, AS_YAML, text)]
     }),
     ("many keys", 201, |length| {
         let text = format!("metadata: {{name: c}}\ndata: {{{}}}\n", list(length, |i| format!("k{i}: v")));
-        vec![Sent::new("POST", MAPS, AS_YAML, text)]
+        vec![CostRequest::new("POST", MAPS, AS_YAML, text)]
     }),
-    ("brackets", 400, |length| vec![Sent::new("POST", MAPS, AS_YAML, "[".repeat(length))]),
+    ("brackets", 400, |length| vec![CostRequest::new("POST", MAPS, AS_YAML, "[".repeat(length))]),
 ];

@@ -1,6 +1,6 @@
 //! Objects of kinds other than Pods.
 
-use super::{Requests, Sent, list};
+use super::{CostRequest, Requests, list};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -8,8 +8,8 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const DEFINED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-fn map(metadata: &str, rest: &str) -> Sent {
-    Sent::post(MAPS, format!(r#"{{"metadata":{{"name":"c"{metadata}}}{rest}}}"#))
+fn map(metadata: &str, rest: &str) -> CostRequest {
+    CostRequest::post(MAPS, format!(r#"{{"metadata":{{"name":"c"{metadata}}}{rest}}}"#))
 }
 
 fn managed(fields: &str) -> String {
@@ -18,46 +18,44 @@ fn managed(fields: &str) -> String {
     )
 }
 
-/// An update that says who owns what.
-fn with_managers(entries: &str) -> Vec<Sent> {
+/// Returns an update with `managedFields`.
+fn with_managers(entries: &str) -> Vec<CostRequest> {
     let body = format!(r#"{{"metadata":{{"name":"c","managedFields":[{entries}]}},"data":{{"a":"b"}}}}"#);
-    vec![map("", ""), Sent::new("PUT", &format!("{MAPS}/c"), "application/json", body)]
+    vec![map("", ""), CostRequest::new("PUT", &format!("{MAPS}/c"), "application/json", body)]
 }
 
 pub(super) const METADATA: &[(&str, u16, Requests)] = &[
-    ("fields that are not known", 201, |length| {
-        vec![map("", &format!(",{}", list(length, |i| format!(r#""x{i}":1"#))))]
-    }),
-    ("fields that are not known, twice", 201, |length| {
+    ("unknown fields", 201, |length| vec![map("", &format!(",{}", list(length, |i| format!(r#""x{i}":1"#))))]),
+    ("duplicate unknown fields", 201, |length| {
         vec![map("", &format!(",{}", list(length, |i| format!(r#""x{}":1"#, i / 2))))]
     }),
-    ("fields that are not known below a long name", 400, |length| {
+    ("unknown fields below a long name", 400, |length| {
         let (name, fields) = ("x".repeat(length / 2), list(length / 2, |i| format!(r#""x{}":1"#, i / 2)));
         vec![map("", &format!(r#","{name}":{{{fields}}}"#))]
     }),
-    ("one key again and again", 201, |length| {
+    ("a duplicate key", 201, |length| {
         vec![map("", &format!(r#","data":{{{}}}"#, list(length, |_| r#""k":"""#.to_owned())))]
     }),
-    ("keys that are wrong", 422, |length| {
+    ("invalid keys", 422, |length| {
         vec![map("", &format!(r#","data":{{{}}}"#, list(length, |i| format!(r#""!{i}":"""#))))]
     }),
-    ("finalizers that have no domain", 422, |length| {
+    ("finalizers without a domain", 422, |length| {
         vec![map(&format!(r#","finalizers":[{}]"#, list(length, |i| format!(r#""f{i}""#))), "")]
     }),
-    ("finalizers of a kind that only warns of them", 201, |length| {
+    ("finalizers of a kind that only returns warnings", 201, |length| {
         let finalizers = list(length, |i| format!(r#""f{i}""#));
         let body = format!(r#"{{"metadata":{{"name":"l","finalizers":[{finalizers}]}}}}"#);
-        vec![Sent::post("/apis/coordination.k8s.io/v1/namespaces/default/leases", body)]
+        vec![CostRequest::post("/apis/coordination.k8s.io/v1/namespaces/default/leases", body)]
     }),
-    ("owners that are all controllers", 422, |length| {
+    ("several controller owners", 422, |length| {
         let owner = |i| format!(r#"{{"apiVersion":"v1","kind":"A","name":"a{i}","uid":"{i}","controller":true}}"#);
         vec![map(&format!(r#","ownerReferences":[{}]"#, list(length, owner)), "")]
     }),
-    ("owners that stand twice", 201, |length| {
+    ("duplicate owners", 201, |length| {
         let owner = |i| format!(r#"{{"apiVersion":"v1","kind":"A","name":"a","uid":"{}"}}"#, i / 2);
         vec![map(&format!(r#","ownerReferences":[{}]"#, list(length, owner)), "")]
     }),
-    ("labels that are wrong", 422, |length| {
+    ("invalid labels", 422, |length| {
         vec![map(&format!(r#","labels":{{{}}}"#, list(length, |i| format!(r#""!{i}":"!""#))), "")]
     }),
     ("managers of an object", 200, |length| {
@@ -69,7 +67,7 @@ pub(super) const METADATA: &[(&str, u16, Requests)] = &[
         with_managers(&list(length, entry))
     }),
     ("a field set of numbers", 200, |length| with_managers(&managed(&list(length, |i| format!(r#""v:{i}":{{}}"#))))),
-    ("a field set of one number in many forms", 200, |length| {
+    ("a field set of a number in many notations", 200, |length| {
         let number = |i: usize| {
             format!(
                 r#""v:1{}.0":{{"f:a{i}":{{}}}}"#,
@@ -81,8 +79,8 @@ pub(super) const METADATA: &[(&str, u16, Requests)] = &[
     }),
 ];
 
-fn service(ports: &str, rest: &str) -> Vec<Sent> {
-    vec![Sent::post(SERVICES, format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"ports":[{ports}]{rest}}}}}"#))]
+fn service(ports: &str, rest: &str) -> Vec<CostRequest> {
+    vec![CostRequest::post(SERVICES, format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"ports":[{ports}]{rest}}}}}"#))]
 }
 
 pub(super) const OBJECTS: &[(&str, u16, Requests)] = &[
@@ -98,30 +96,30 @@ pub(super) const OBJECTS: &[(&str, u16, Requests)] = &[
         let ports = list(length / 2, |i| format!(r#"{{"name":"p{i}","port":{}}}"#, i % 65_000 + 1));
         let body =
             format!(r#"{{"metadata":{{"name":"e"}},"subsets":[{{"addresses":[{addresses}],"ports":[{ports}]}}]}}"#);
-        vec![Sent { accept: TABLE, ..Sent::post(ENDPOINTS, body) }]
+        vec![CostRequest { accept: TABLE, ..CostRequest::post(ENDPOINTS, body) }]
     }),
     ("the networks of a Node", 422, |length| {
         let networks = list(length, |i| format!(r#""10.{}.{}.0/24""#, i / 200 % 200, i % 200));
         let body = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"podCIDRs":[{networks}]}}}}"#);
-        vec![Sent::post("/api/v1/nodes", body)]
+        vec![CostRequest::post("/api/v1/nodes", body)]
     }),
     ("the tolerations of a RuntimeClass", 201, |length| {
         let all = list(length, |i| format!(r#"{{"key":"k{i}","operator":"Exists"}}"#));
         let body = format!(r#"{{"metadata":{{"name":"r"}},"handler":"h","scheduling":{{"tolerations":[{all}]}}}}"#);
-        vec![Sent::post("/apis/node.k8s.io/v1/runtimeclasses", body)]
+        vec![CostRequest::post("/apis/node.k8s.io/v1/runtimeclasses", body)]
     }),
     ("the versions of a webhook's reviews", 201, |length| {
         let versions = list(length, |i| format!(r#""v{i}""#));
         let body = format!(
             r#"{{"metadata":{{"name":"w"}},"webhooks":[{{"name":"a.b.c","sideEffects":"None","clientConfig":{{"url":"https://a"}},"admissionReviewVersions":[{versions}]}}]}}"#
         );
-        vec![Sent::post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body)]
+        vec![CostRequest::post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body)]
     }),
     ("the actions of a binding", 422, |length| {
         let actions = list(length, |i| format!(r#""A{i}""#));
         let body =
             format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"policyName":"p","validationActions":[{actions}]}}}}"#);
-        vec![Sent::post("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", body)]
+        vec![CostRequest::post("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", body)]
     }),
     ("volumes and claims of a StatefulSet", 422, |length| {
         let volumes = list(length / 2, |i| format!(r#"{{"name":"v{i}"}}"#));
@@ -129,17 +127,17 @@ pub(super) const OBJECTS: &[(&str, u16, Requests)] = &[
         let body = format!(
             r#"{{"metadata":{{"name":"s"}},"spec":{{"template":{{"spec":{{"volumes":[{volumes}]}}}},"volumeClaimTemplates":[{claims}]}}}}"#
         );
-        vec![Sent::post("/apis/apps/v1/namespaces/default/statefulsets", body)]
+        vec![CostRequest::post("/apis/apps/v1/namespaces/default/statefulsets", body)]
     }),
     ("the rules of a Role", 201, |length| {
         let rules = list(length, |i| format!(r#"{{"apiGroups":[""],"resources":["r{i}"],"verbs":["get"]}}"#));
         let body = format!(r#"{{"metadata":{{"name":"r"}},"rules":[{rules}]}}"#);
-        vec![Sent::post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", body)]
+        vec![CostRequest::post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", body)]
     }),
 ];
 
-fn definition(spec: &str) -> Sent {
-    Sent::post(
+fn definition(spec: &str) -> CostRequest {
+    CostRequest::post(
         DEFINED,
         format!(
             r#"{{"metadata":{{"name":"as.x.io"}},"spec":{{"group":"x.io","scope":"Namespaced","names":{{"plural":"as","kind":"A"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object",{spec}}}}}}}}}}}]}}}}"#
@@ -159,39 +157,39 @@ pub(super) const DEFINITIONS: &[(&str, u16, Requests)] = &[
     ("a wide schema", 201, |length| {
         vec![definition(&format!(r#""properties":{{{}}}"#, list(length, |i| format!(r#""p{i}":{{"type":"string"}}"#))))]
     }),
-    ("a wide schema that is wrong", 422, |length| {
+    ("a wide invalid schema", 422, |length| {
         vec![definition(&format!(r#""properties":{{{}}}"#, list(length, |i| format!(r#""p{i}":{{"type":"null"}}"#))))]
     }),
-    ("keys of a list that stand twice", 422, |length| {
+    ("duplicate keys of a list", 422, |length| {
         let keys = list(length, |_| r#""k""#.to_owned());
         vec![definition(&format!(
             r#""properties":{{"l":{{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":[{keys}],"items":{{"type":"object","properties":{{"k":{{"type":"string"}}}}}}}}}}"#
         ))]
     }),
-    ("rules with the path of a field", 201, |length| {
+    ("rules with a field path", 201, |length| {
         let properties = list(length / 2, |i| format!(r#""p{i}":{{"type":"string"}}"#));
         let rules = list(length / 2, |_| r#"{"rule":"true","fieldPath":".p0"}"#.to_owned());
         vec![definition(&format!(r#""properties":{{{properties}}},"x-kubernetes-validations":[{rules}]"#))]
     }),
-    ("an object with a list by key", 201, |length| {
+    ("an object with a map list", 201, |length| {
         let items = list(length, |i| format!(r#"{{"k":{i}}}"#));
-        vec![definition(ITEMS), Sent::post(AS, custom(&format!(r#""l":[{items}]"#)))]
+        vec![definition(ITEMS), CostRequest::post(AS, custom(&format!(r#""l":[{items}]"#)))]
     }),
-    ("a list by key whose items come again", 422, |length| {
+    ("a map list with duplicate items", 422, |length| {
         let items = list(length, |i| format!(r#"{{"k":{}}}"#, i / 2));
-        vec![definition(ITEMS), Sent::post(AS, custom(&format!(r#""l":[{items}]"#)))]
+        vec![definition(ITEMS), CostRequest::post(AS, custom(&format!(r#""l":[{items}]"#)))]
     }),
-    ("a list by key in another order", 200, |length| {
+    ("a map list in another order", 200, |length| {
         let old = list(length / 3, |i| format!(r#"{{"k":{}}}"#, 1_000_000 + i));
         let new = list(length / 3, |i| format!(r#"{{"k":{},"v":"x"}}"#, 2_000_000 - i));
         let patch = format!(r#"{{"spec":{{"l":[{new}]}}}}"#);
         vec![
             definition(ITEMS),
-            Sent::post(AS, custom(&format!(r#""l":[{old}]"#))),
-            Sent::new("PATCH", &format!("{AS}/a"), "application/merge-patch+json", patch),
+            CostRequest::post(AS, custom(&format!(r#""l":[{old}]"#))),
+            CostRequest::new("PATCH", &format!("{AS}/a"), "application/merge-patch+json", patch),
         ]
     }),
-    ("fields that are not declared", 201, |length| {
-        vec![definition(ITEMS), Sent::post(AS, custom(&list(length, |i| format!(r#""x{i}":1"#))))]
+    ("undeclared fields", 201, |length| {
+        vec![definition(ITEMS), CostRequest::post(AS, custom(&list(length, |i| format!(r#""x{i}":1"#))))]
     }),
 ];

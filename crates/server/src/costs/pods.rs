@@ -1,38 +1,34 @@
 //! Pods with long lists.
 
-use super::{Requests, Sent, list};
+use super::{CostRequest, Requests, list};
 
 const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
-const SECRET_OF: &str = r#"{"name":"a","image":"i""#;
+const CONTAINER: &str = r#"{"name":"a","image":"i""#;
 
-/// A Pod whose container and spec say this too.
-fn pod(container: &str, spec: &str) -> Vec<Sent> {
+/// Returns a Pod with additional fields of its container and spec.
+fn pod(container: &str, spec: &str) -> Vec<CostRequest> {
     let body = format!(
-        r#"{{"metadata":{{"name":"p"}},"spec":{{"automountServiceAccountToken":false,"containers":[{SECRET_OF}{container}}}]{spec}}}}}"#
+        r#"{{"metadata":{{"name":"p"}},"spec":{{"automountServiceAccountToken":false,"containers":[{CONTAINER}{container}}}]{spec}}}}}"#
     );
     let account = r#"{"metadata":{"name":"default"}}"#.to_owned();
-    vec![Sent::post("/api/v1/namespaces/default/serviceaccounts", account), Sent::post(PODS_PATH, body)]
+    vec![CostRequest::post("/api/v1/namespaces/default/serviceaccounts", account), CostRequest::post(PODS_PATH, body)]
 }
 
-/// A Pod with a list in its container.
-fn in_container(field: &str, items: &str) -> Vec<Sent> {
+/// Returns a Pod with a list in its container.
+fn in_container(field: &str, items: &str) -> Vec<CostRequest> {
     pod(&format!(r#","{field}":[{items}]"#), "")
 }
 
-/// A Pod with a list in its spec.
-fn in_spec(field: &str, items: &str) -> Vec<Sent> {
+/// Returns a Pod with a list in its spec.
+fn in_spec(field: &str, items: &str) -> Vec<CostRequest> {
     pod("", &format!(r#","{field}":[{items}]"#))
 }
 
 pub(super) const PODS: &[(&str, u16, Requests)] = &[
     ("variables", 201, |length| in_container("env", &list(length, |i| format!(r#"{{"name":"V{i}"}}"#)))),
-    ("one variable again and again", 201, |length| {
-        in_container("env", &list(length, |_| r#"{"name":"V"}"#.to_owned()))
-    }),
-    ("one port again and again", 201, |length| {
-        in_container("ports", &list(length, |_| r#"{"containerPort":1}"#.to_owned()))
-    }),
-    ("ports of the host", 201, |length| {
+    ("duplicate variables", 201, |length| in_container("env", &list(length, |_| r#"{"name":"V"}"#.to_owned()))),
+    ("duplicate ports", 201, |length| in_container("ports", &list(length, |_| r#"{"containerPort":1}"#.to_owned()))),
+    ("host ports", 201, |length| {
         let port = |i| format!(r#"{{"containerPort":1,"hostPort":{}}}"#, i % 65_000 + 1);
         in_container("ports", &list(length, port))
     }),
@@ -58,35 +54,35 @@ pub(super) const PODS: &[(&str, u16, Requests)] = &[
             list(length / 2, |i| format!(r#"{{"name":"u{i}","persistentVolumeClaim":{{"claimName":"p-x{i}"}}}}"#));
         in_spec("volumes", &format!("{made},{used}"))
     }),
-    ("files of a volume in each other's way", 422, |length| {
+    ("conflicting files of a volume", 422, |length| {
         let files = list(length, |_| r#"{"key":"k","path":"a"}"#.to_owned());
         in_spec(
             "volumes",
             &format!(r#"{{"name":"v","projected":{{"sources":[{{"secret":{{"name":"s","items":[{files}]}}}}]}}}}"#),
         )
     }),
-    ("files of a ConfigMap in each other's way", 201, |length| {
+    ("conflicting files of a ConfigMap", 201, |length| {
         let files = list(length, |_| r#"{"key":"k","path":"a"}"#.to_owned());
         in_spec("volumes", &format!(r#"{{"name":"v","configMap":{{"name":"s","items":[{files}]}}}}"#))
     }),
     ("tolerations", 201, |length| {
         in_spec("tolerations", &list(length, |i| format!(r#"{{"key":"k{i}","operator":"Exists"}}"#)))
     }),
-    ("constraints of spreading", 422, |length| {
+    ("topology spread constraints", 422, |length| {
         let one = |i| {
             format!(r#"{{"maxSkew":1,"topologyKey":"k{i}","whenUnsatisfiable":"DoNotSchedule","labelSelector":{{}}}}"#)
         };
         let bad = |i: usize| if i == 0 { r#"{"maxSkew":0}"#.to_owned() } else { one(i) };
         in_spec("topologySpreadConstraints", &list(length, bad))
     }),
-    ("gates of scheduling", 201, |length| {
+    ("scheduling gates", 201, |length| {
         in_spec("schedulingGates", &list(length, |i| format!(r#"{{"name":"a/g{i}"}}"#)))
     }),
-    ("aliases of the host", 201, |length| in_spec("hostAliases", &list(length, |_| r#"{"ip":"1.1.1.1"}"#.to_owned()))),
-    ("secrets to pull images with", 201, |length| {
+    ("host aliases", 201, |length| in_spec("hostAliases", &list(length, |_| r#"{"ip":"1.1.1.1"}"#.to_owned()))),
+    ("image pull secrets", 201, |length| {
         in_spec("imagePullSecrets", &list(length, |i| format!(r#"{{"name":"s{i}"}}"#)))
     }),
-    ("keys of an affinity", 422, |length| {
+    ("label keys of an affinity", 422, |length| {
         let keys = |prefix: &str| list(length / 2, |i| format!(r#""{prefix}{i}""#));
         let term = format!(
             r#"{{"topologyKey":"k","labelSelector":{{}},"matchLabelKeys":[{}],"mismatchLabelKeys":[{}]}}"#,
@@ -97,13 +93,13 @@ pub(super) const PODS: &[(&str, u16, Requests)] = &[
             format!(r#","affinity":{{"podAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}}}"#);
         pod("", &affinity)
     }),
-    ("annotations of AppArmor", 422, |length| {
+    ("AppArmor annotations", 422, |length| {
         let annotations =
             list(length / 2, |i| format!(r#""container.apparmor.security.beta.kubernetes.io/c{i}":"unconfined""#));
         let containers = list(length / 2, |i| format!(r#"{{"name":"d{i}","image":"i"}}"#));
         let body = format!(
             r#"{{"metadata":{{"name":"p","annotations":{{{annotations}}}}},"spec":{{"containers":[{containers}]}}}}"#
         );
-        vec![Sent::post(PODS_PATH, body)]
+        vec![CostRequest::post(PODS_PATH, body)]
     }),
 ];

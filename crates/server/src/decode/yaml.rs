@@ -18,7 +18,7 @@ const MAX_ALIAS_NODES: usize = 50_000;
 const UNMARSHAL_ERRORS: &str = "yaml: unmarshal errors:";
 
 /// Decodes a document.
-pub(super) fn read(text: &str) -> Result<DecodedBody, String> {
+pub(super) fn decode(text: &str) -> Result<DecodedBody, String> {
     match serde_saphyr::from_str_with_options::<Document>(text, options(DuplicateKeyPolicy::Error)) {
         Ok(Document(value)) => check_paths(&value).map(|()| DecodedBody { value, duplicates: Vec::new() }),
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
@@ -148,7 +148,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &Value, lines: &[&str]) {
-        let DecodedBody { value, duplicates } = read(text).unwrap();
+        let DecodedBody { value, duplicates } = decode(text).unwrap();
         let warnings: Vec<String> = duplicates.iter().flat_map(|message| split_warnings(message)).collect();
         assert_eq!((&value, warnings.iter().map(String::as_str).collect::<Vec<_>>()), (expected, lines.to_vec()));
     }
@@ -173,24 +173,24 @@ mod tests {
             ("a: 2026-01-02\nb: 10.0.0.1\nc: 1.2.3\n", json!({"a": "2026-01-02", "b": "10.0.0.1", "c": "1.2.3"})),
             ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", json!({"a": {"b": 1}, "c": {"b": 1, "d": 2}})),
         ] {
-            assert_eq!(read(text).map(|parsed| parsed.value), Ok(expected), "{text}");
+            assert_eq!(decode(text).map(|parsed| parsed.value), Ok(expected), "{text}");
         }
-        assert!(read("~: a\n").is_err() && read("[a]: b\n").is_err());
+        assert!(decode("~: a\n").is_err() && decode("[a]: b\n").is_err());
     }
 
     #[test]
     fn duplicate_yaml_keys_are_reported_with_lines() {
         check("a: 1\nb: {c: 2}\n", &json!({"a": 1, "b": {"c": 2}}), &[]);
-        let twice = "a: 1\nb:\n- {c: 2, c: 3}\n- d: x\n  d: [true]\n1: 2\na: ~\n";
+        let duplicates = "a: 1\nb:\n- {c: 2, c: 3}\n- d: x\n  d: [true]\n1: 2\na: ~\n";
         let lines = [
             "line 3: key \"c\" already set in map",
             "line 5: key \"d\" already set in map",
             "line 7: key \"a\" already set in map",
         ];
-        check(twice, &json!({"a": null, "b": [{"c": 3}, {"d": [true]}], "1": 2}), &lines);
+        check(duplicates, &json!({"a": null, "b": [{"c": 3}, {"d": [true]}], "1": 2}), &lines);
         let huge = "a: 1\na: 123456789012345678901234567890123456789012345\n";
-        check(huge, &read(&huge["a: 1\n".len()..]).unwrap().value, &["line 2: key \"a\" already set in map"]);
-        let whole = read("a: 1\na: 1\na: 2\n").unwrap().duplicates;
+        check(huge, &decode(&huge["a: 1\n".len()..]).unwrap().value, &["line 2: key \"a\" already set in map"]);
+        let whole = decode("a: 1\na: 1\na: 2\n").unwrap().duplicates;
         let lines = "  line 2: key \"a\" already set in map\n  line 3: key \"a\" already set in map";
         assert_eq!(whole, [format!("{UNMARSHAL_ERRORS}\n{lines}")]);
     }

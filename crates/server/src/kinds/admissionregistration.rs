@@ -1,4 +1,4 @@
-//! Kinds of `admissionregistration.k8s.io`. `admit` calls the webhooks and evaluates the policies.
+//! Kinds of `admissionregistration.k8s.io`. `crate::admission` calls the webhooks and evaluates the policies.
 
 mod mutating;
 mod rules;
@@ -17,7 +17,7 @@ use super::{
     selector, text, validate_path_segment_name,
     webhook_client::{self, validate_review_versions},
 };
-use admission::{conditions, policy, webhook};
+use ::admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
 

@@ -9,7 +9,7 @@ mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use crate::{conversion::Conversion, scale::ScalePaths, typed};
-use admission::policy::ResourceType;
+use ::admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;
 use printer_columns::PrinterColumn;
@@ -190,7 +190,7 @@ impl Kind for Custom {
     }
 
     fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        let mut unknown = typed::metadata(&mut object["metadata"], "metadata")?;
+        let mut unknown = typed::decode_metadata(&mut object["metadata"], "metadata")?;
         object["apiVersion"] = json!(self.info.api_version());
         object["kind"] = json!(self.info.kind);
         unknown.extend(self.schema.prune(object).into_iter().map(|path| format!("unknown field {path:?}")));

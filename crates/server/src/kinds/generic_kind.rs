@@ -79,7 +79,7 @@ impl Kind for GenericKind {
 
     fn prepare_create(&self, object: &mut Value, ctx: &WriteContext) {
         if self.info.status {
-            match typed::empty(&self.info.api_version(), self.info.kind).remove("status") {
+            match typed::empty_object(&self.info.api_version(), self.info.kind).remove("status") {
                 Some(status) => object["status"] = status,
                 None => drop(object.as_object_mut().map(|o| o.remove("status"))),
             }

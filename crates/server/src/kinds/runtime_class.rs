@@ -1,9 +1,5 @@
 //! RuntimeClass (`node.k8s.io/v1`).
 
-mod admit;
-
-pub(crate) use admit::admit;
-
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
     field_validation::{duplicates, items},

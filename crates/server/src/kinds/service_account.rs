@@ -1,7 +1,7 @@
 //! ServiceAccount.
 
 use super::{AGE, Column, Kind, KindInfo, NAME, Subresource};
-use crate::admit::MOUNTABLE;
+use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use serde_json::Value;
 
 pub(super) struct ServiceAccount;
@@ -26,10 +26,10 @@ impl Kind for ServiceAccount {
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let annotated = |object: &Value| !object["metadata"]["annotations"][MOUNTABLE].is_null();
+        let annotated = |object: &Value| !object["metadata"]["annotations"][ENFORCE_MOUNTABLE_SECRETS].is_null();
         let is_new = annotated(object) && !old.is_some_and(annotated);
         let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
-        is_new.then(|| format!("metadata.annotations[{MOUNTABLE}]: {why}")).into_iter().collect()
+        is_new.then(|| format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: {why}")).into_iter().collect()
     }
 
     fn columns(&self) -> &'static [Column] {

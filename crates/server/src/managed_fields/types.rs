@@ -1,12 +1,12 @@
-//! Schemas of built-in kinds for server-side apply, built from the [`table`](crate::protobuf::table) of types.
+//! Schemas of built-in kinds for server-side apply, built from the [message table](crate::protobuf::message_table) of types.
 
 use crate::{
     kinds::ALL,
     protobuf::{
-        merging,
-        table::{Field as Fact, Kind, Message, Shape, TABLE},
+        merge_strategies,
+        message_table::{Cardinality, Field as MessageField, Message, TABLE, ValueType},
     },
-    typed::WITH_TYPE,
+    typed::EMBEDDED_WITH_TYPE_META,
 };
 use apply::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ impl Builder {
         // Messages can be recursive.
         let id = self.schema.declare();
         self.messages.insert(&message.name, id);
-        let nested = WITH_TYPE.contains(&message.name.as_str());
+        let nested = EMBEDDED_WITH_TYPE_META.contains(&message.name.as_str());
         let fields = if nested { self.with_type(message) } else { self.fields(message) };
         self.schema.define(id, Type::Map(Map { fields, element: None, atomic: message.atomic }));
         id
@@ -95,36 +95,38 @@ impl Builder {
 
     fn fields(&mut self, message: &'static Message) -> Vec<Field> {
         let mut fields = Vec::with_capacity(message.fields.len());
-        for fact in &message.fields {
-            match (fact.shape, fact.kind) {
-                (Shape::Inline, Kind::Message(place)) => fields.extend(self.fields(&TABLE.messages[place])),
+        for field in &message.fields {
+            match (field.cardinality, field.value_type) {
+                (Cardinality::Inline, ValueType::Message(index)) => fields.extend(self.fields(&TABLE.messages[index])),
                 _ => {
-                    let of = self.field(fact);
-                    let (default, implied) = (default(message, fact), implied(fact));
-                    fields.push(Field { name: fact.name.into(), type_id: of, default, implied });
+                    let of = self.field(field);
+                    let (default, implied) = (default(message, field), implied(field));
+                    fields.push(Field { name: field.name.into(), type_id: of, default, implied });
                 }
             }
         }
         fields
     }
 
-    fn field(&mut self, fact: &'static Fact) -> TypeId {
-        let apply = merging::apply(fact);
+    fn field(&mut self, field: &'static MessageField) -> TypeId {
+        let apply = merge_strategies::apply(field);
         let atomic = matches!(apply, Some(("atomic", _)));
-        let element = match fact.kind {
-            Kind::String | Kind::Bytes | Kind::Time | Kind::MicroTime | Kind::Duration => self.scalar(Scalar::String),
-            Kind::Bool => self.scalar(Scalar::Boolean),
-            Kind::Int32 | Kind::Int64 | Kind::Double => self.scalar(Scalar::Numeric),
-            Kind::Quantity | Kind::IntOrString => self.scalar(Scalar::Any),
-            Kind::Raw | Kind::Json | Kind::BoolOr(_) | Kind::ListOr(_) => Schema::UNTYPED,
-            Kind::Strings => {
+        let element = match field.value_type {
+            ValueType::String | ValueType::Bytes | ValueType::Time | ValueType::MicroTime | ValueType::Duration => {
+                self.scalar(Scalar::String)
+            }
+            ValueType::Bool => self.scalar(Scalar::Boolean),
+            ValueType::Int32 | ValueType::Int64 | ValueType::Double => self.scalar(Scalar::Numeric),
+            ValueType::Quantity | ValueType::IntOrString => self.scalar(Scalar::Any),
+            ValueType::Raw | ValueType::Json | ValueType::BoolOr(_) | ValueType::ListOr(_) => Schema::UNTYPED,
+            ValueType::Strings => {
                 let element = self.scalar(Scalar::String);
                 self.schema.add(Type::List(List { element, list_type: ListType::Atomic }))
             }
-            Kind::Message(place) => self.message(&TABLE.messages[place]),
+            ValueType::Message(index) => self.message(&TABLE.messages[index]),
         };
-        match (fact.shape, fact.kind) {
-            (Shape::List, _) => {
+        match (field.cardinality, field.value_type) {
+            (Cardinality::List, _) => {
                 let list_type = match apply {
                     Some(("set", _)) => ListType::Set,
                     Some(("map", keys)) => ListType::Map(keys.into_iter().map(Into::into).collect()),
@@ -132,10 +134,12 @@ impl Builder {
                 };
                 self.schema.add(Type::List(List { element, list_type }))
             }
-            (Shape::Map, _) => self.schema.add(Type::Map(Map { fields: Vec::new(), element: Some(element), atomic })),
+            (Cardinality::Map, _) => {
+                self.schema.add(Type::Map(Map { fields: Vec::new(), element: Some(element), atomic }))
+            }
             // A field can be atomic although its type is not.
-            (_, Kind::Message(place)) if atomic => {
-                let fields = self.fields(&TABLE.messages[place]);
+            (_, ValueType::Message(index)) if atomic => {
+                let fields = self.fields(&TABLE.messages[index]);
                 self.schema.add(Type::Map(Map { fields, element: None, atomic }))
             }
             _ => element,
@@ -154,26 +158,26 @@ impl Builder {
 }
 
 /// Returns the default of a list item's key.
-fn default(message: &Message, fact: &Fact) -> Option<Value> {
-    let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == fact.name);
-    own.map(|(_, _, value)| json!(value)).or_else(|| zero(fact))
+fn default(message: &Message, field: &MessageField) -> Option<Value> {
+    let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
+    own.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
 }
 
 /// Returns the value that Go's struct has when a field is absent.
-fn implied(fact: &Fact) -> Option<Value> {
-    match (fact.shape, fact.kind) {
-        (Shape::Plain, Kind::Message(_)) => Some(json!({})),
-        (Shape::List | Shape::Map, _) if fact.always => Some(Value::Null),
-        _ => zero(fact),
+fn implied(field: &MessageField) -> Option<Value> {
+    match (field.cardinality, field.value_type) {
+        (Cardinality::Plain, ValueType::Message(_)) => Some(json!({})),
+        (Cardinality::List | Cardinality::Map, _) if field.always_encoded => Some(Value::Null),
+        _ => zero(field),
     }
 }
 
 /// Returns the zero value of a plain field without `omitempty`.
-fn zero(fact: &Fact) -> Option<Value> {
-    match (fact.shape, fact.kind) {
-        (Shape::Plain, Kind::String) if fact.always => Some(json!("")),
-        (Shape::Plain, Kind::Int32 | Kind::Int64) if fact.always => Some(json!(0)),
-        (Shape::Plain, Kind::Bool) if fact.always => Some(json!(false)),
+fn zero(field: &MessageField) -> Option<Value> {
+    match (field.cardinality, field.value_type) {
+        (Cardinality::Plain, ValueType::String) if field.always_encoded => Some(json!("")),
+        (Cardinality::Plain, ValueType::Int32 | ValueType::Int64) if field.always_encoded => Some(json!(0)),
+        (Cardinality::Plain, ValueType::Bool) if field.always_encoded => Some(json!(false)),
         _ => None,
     }
 }
@@ -230,10 +234,10 @@ mod tests {
                         ListType::Atomic => "atomic",
                         ListType::Set => "set",
                     };
-                    let told = property["x-kubernetes-list-type"].as_str().unwrap_or("atomic");
-                    self.check(name, (how, told));
-                    let told = property["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
-                    self.check(name, (keys, told));
+                    let published = property["x-kubernetes-list-type"].as_str().unwrap_or("atomic");
+                    self.check(name, (how, published));
+                    let published = property["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+                    self.check(name, (keys, published));
                     if let Some(target) = reference(&property["items"]) {
                         self.message(&target, TypeRef { id: list.element, ..of });
                     }
@@ -241,9 +245,10 @@ mod tests {
                 Type::Map(map) => {
                     let target = reference(property);
                     let whole = target.as_ref().and_then(|t| self.published.get(t));
-                    let told = [Some(property), whole].into_iter().flatten();
-                    let told = told.map(|p| &p["x-kubernetes-map-type"]).any(|told| told == "atomic");
-                    self.check(name, (map.atomic, told));
+                    let published = [Some(property), whole].into_iter().flatten();
+                    let published =
+                        published.map(|p| &p["x-kubernetes-map-type"]).any(|published| published == "atomic");
+                    self.check(name, (map.atomic, published));
                     if let Some(target) = target {
                         self.message(&target, of);
                     }
@@ -252,9 +257,9 @@ mod tests {
             }
         }
 
-        fn check<T: PartialEq + std::fmt::Debug>(&mut self, name: &str, (own, told): (T, T)) {
-            if own != told {
-                self.wrong.push(format!("{name} is {own:?}, published as {told:?}"));
+        fn check<T: PartialEq + std::fmt::Debug>(&mut self, name: &str, (own, published): (T, T)) {
+            if own != published {
+                self.wrong.push(format!("{name} is {own:?}, published as {published:?}"));
             }
         }
     }

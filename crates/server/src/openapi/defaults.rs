@@ -1,17 +1,17 @@
-//! The `default` of fields in version 3, as upstream's generator (`kube-openapi`, `mustEnforceDefault`) writes it: the zero of
-//! what Go always writes, and what a type says itself (`+default`).
+//! The `default` of fields in version 3, as upstream's generator (`kube-openapi`, `mustEnforceDefault`): the zero value of fields
+//! without `omitempty`, and declared defaults (`+default`).
 
-use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
+use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use serde_json::{Value, json};
 
-/// A value that a type says itself.
-enum Said {
+/// Declared default of a field.
+enum DefaultValue {
     Text(&'static str),
     Number(i32),
     False,
 }
 
-impl Said {
+impl DefaultValue {
     fn value(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
@@ -21,37 +21,37 @@ impl Said {
     }
 }
 
-/// What types say themselves: message, field, value.
-const SAID: [(&str, &str, Said); 25] = [
-    ("autoscaling/v1.ScaleSpec", "replicas", Said::Number(0)),
-    ("core/v1.AzureDiskVolumeSource", "cachingMode", Said::Text("ReadWrite")),
-    ("core/v1.AzureDiskVolumeSource", "fsType", Said::Text("ext4")),
-    ("core/v1.AzureDiskVolumeSource", "kind", Said::Text("Shared")),
-    ("core/v1.AzureDiskVolumeSource", "readOnly", Said::False),
-    ("core/v1.ContainerPort", "protocol", Said::Text("TCP")),
-    ("core/v1.FileKeySelector", "optional", Said::False),
-    ("core/v1.GRPCAction", "service", Said::Text("")),
-    ("core/v1.ISCSIPersistentVolumeSource", "iscsiInterface", Said::Text("default")),
-    ("core/v1.ISCSIVolumeSource", "iscsiInterface", Said::Text("default")),
-    ("core/v1.LocalObjectReference", "name", Said::Text("")),
-    ("core/v1.RBDPersistentVolumeSource", "keyring", Said::Text("/etc/ceph/keyring")),
-    ("core/v1.RBDPersistentVolumeSource", "pool", Said::Text("rbd")),
-    ("core/v1.RBDPersistentVolumeSource", "user", Said::Text("admin")),
-    ("core/v1.RBDVolumeSource", "keyring", Said::Text("/etc/ceph/keyring")),
-    ("core/v1.RBDVolumeSource", "pool", Said::Text("rbd")),
-    ("core/v1.RBDVolumeSource", "user", Said::Text("admin")),
-    ("core/v1.ReplicationControllerSpec", "minReadySeconds", Said::Number(0)),
-    ("core/v1.ReplicationControllerSpec", "replicas", Said::Number(1)),
-    ("core/v1.ScaleIOPersistentVolumeSource", "fsType", Said::Text("xfs")),
-    ("core/v1.ScaleIOPersistentVolumeSource", "storageMode", Said::Text("ThinProvisioned")),
-    ("core/v1.ScaleIOVolumeSource", "fsType", Said::Text("xfs")),
-    ("core/v1.ScaleIOVolumeSource", "storageMode", Said::Text("ThinProvisioned")),
-    ("core/v1.ServicePort", "protocol", Said::Text("TCP")),
-    ("resource/v1.DeviceToleration", "operator", Said::Text("Equal")),
+/// Declared defaults: message, field, value.
+const DECLARED_DEFAULTS: [(&str, &str, DefaultValue); 25] = [
+    ("autoscaling/v1.ScaleSpec", "replicas", DefaultValue::Number(0)),
+    ("core/v1.AzureDiskVolumeSource", "cachingMode", DefaultValue::Text("ReadWrite")),
+    ("core/v1.AzureDiskVolumeSource", "fsType", DefaultValue::Text("ext4")),
+    ("core/v1.AzureDiskVolumeSource", "kind", DefaultValue::Text("Shared")),
+    ("core/v1.AzureDiskVolumeSource", "readOnly", DefaultValue::False),
+    ("core/v1.ContainerPort", "protocol", DefaultValue::Text("TCP")),
+    ("core/v1.FileKeySelector", "optional", DefaultValue::False),
+    ("core/v1.GRPCAction", "service", DefaultValue::Text("")),
+    ("core/v1.ISCSIPersistentVolumeSource", "iscsiInterface", DefaultValue::Text("default")),
+    ("core/v1.ISCSIVolumeSource", "iscsiInterface", DefaultValue::Text("default")),
+    ("core/v1.LocalObjectReference", "name", DefaultValue::Text("")),
+    ("core/v1.RBDPersistentVolumeSource", "keyring", DefaultValue::Text("/etc/ceph/keyring")),
+    ("core/v1.RBDPersistentVolumeSource", "pool", DefaultValue::Text("rbd")),
+    ("core/v1.RBDPersistentVolumeSource", "user", DefaultValue::Text("admin")),
+    ("core/v1.RBDVolumeSource", "keyring", DefaultValue::Text("/etc/ceph/keyring")),
+    ("core/v1.RBDVolumeSource", "pool", DefaultValue::Text("rbd")),
+    ("core/v1.RBDVolumeSource", "user", DefaultValue::Text("admin")),
+    ("core/v1.ReplicationControllerSpec", "minReadySeconds", DefaultValue::Number(0)),
+    ("core/v1.ReplicationControllerSpec", "replicas", DefaultValue::Number(1)),
+    ("core/v1.ScaleIOPersistentVolumeSource", "fsType", DefaultValue::Text("xfs")),
+    ("core/v1.ScaleIOPersistentVolumeSource", "storageMode", DefaultValue::Text("ThinProvisioned")),
+    ("core/v1.ScaleIOVolumeSource", "fsType", DefaultValue::Text("xfs")),
+    ("core/v1.ScaleIOVolumeSource", "storageMode", DefaultValue::Text("ThinProvisioned")),
+    ("core/v1.ServicePort", "protocol", DefaultValue::Text("TCP")),
+    ("resource/v1.DeviceToleration", "operator", DefaultValue::Text("Equal")),
 ];
 
-/// Adds them to a schema such as `io.k8s.api.core.v1.PodSpec`.
-pub(super) fn tell(name: &str, schema: &mut Value) {
+/// Adds the defaults to a schema such as `io.k8s.api.core.v1.PodSpec`.
+pub(super) fn add(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
     let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
     if let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) {
@@ -61,40 +61,41 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
 
 fn fill(message: &Message, schema: &mut Value) {
     for field in &message.fields {
-        if let (Shape::Inline, Kind::Message(place)) = (field.shape, field.kind) {
-            fill(&TABLE.messages[place], schema);
+        if let (Cardinality::Inline, ValueType::Message(index)) = (field.cardinality, field.value_type) {
+            fill(&TABLE.messages[index], schema);
         }
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
-        let said = SAID.iter().find(|(of, name, _)| (*of, *name) == (message.name.as_str(), field.name));
-        let (at, default) = match (field.shape, said) {
-            (_, Some((_, _, said))) => ("", Some(said.value())),
-            (Shape::Plain, None) => ("", plain(field)),
-            (Shape::List, None) => ("/items", zero(field.kind)),
-            (Shape::Map, None) => ("/additionalProperties", zero(field.kind)),
+        let declared =
+            DECLARED_DEFAULTS.iter().find(|(of, name, _)| (*of, *name) == (message.name.as_str(), field.name));
+        let (at, default) = match (field.cardinality, declared) {
+            (_, Some((_, _, default))) => ("", Some(default.value())),
+            (Cardinality::Plain, None) => ("", plain(field)),
+            (Cardinality::List, None) => ("/items", zero(field.value_type)),
+            (Cardinality::Map, None) => ("/additionalProperties", zero(field.value_type)),
             _ => continue,
         };
-        if let (Some(default), Some(place)) = (default, property.pointer_mut(at).filter(|p| p.is_object())) {
-            // Beside a reference nothing counts, so it stands inside, as upstream.
-            if let Some(reference) = place.as_object_mut().and_then(|p| p.remove("$ref")) {
-                place["allOf"] = json!([{"$ref": reference}]);
+        if let (Some(default), Some(target)) = (default, property.pointer_mut(at).filter(|p| p.is_object())) {
+            // Siblings of a `$ref` are ignored, so it is wrapped in `allOf`, as upstream.
+            if let Some(reference) = target.as_object_mut().and_then(|p| p.remove("$ref")) {
+                target["allOf"] = json!([{"$ref": reference}]);
             }
-            place["default"] = default;
+            target["default"] = default;
         }
     }
 }
 
-/// A struct is never left out, another value only where it may not be.
+/// Returns the default of a plain field: a struct is always encoded.
 fn plain(field: &Field) -> Option<Value> {
-    zero(field.kind).filter(|zero| field.always || zero.is_object())
+    zero(field.value_type).filter(|zero| field.always_encoded || zero.is_object())
 }
 
-/// Types with a form of their own, such as times and quantities, have none.
-fn zero(kind: Kind) -> Option<Value> {
-    match kind {
-        Kind::Message(_) => Some(json!({})),
-        Kind::String => Some(json!("")),
-        Kind::Bool => Some(json!(false)),
-        Kind::Int32 | Kind::Int64 => Some(json!(0)),
+/// Returns the zero value of a type; none for types with their own encoding, for example times and quantities.
+fn zero(value_type: ValueType) -> Option<Value> {
+    match value_type {
+        ValueType::Message(_) => Some(json!({})),
+        ValueType::String => Some(json!("")),
+        ValueType::Bool => Some(json!(false)),
+        ValueType::Int32 | ValueType::Int64 => Some(json!(0)),
         _ => None,
     }
 }

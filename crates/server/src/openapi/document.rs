@@ -1,6 +1,6 @@
-//! One group's document.
+//! Documents of a group and version.
 
-use super::{custom, general, paths, schemas};
+use super::{custom_resources, non_resource, paths, schemas};
 use crate::{
     kinds::Kind,
     registry::{self, ServedKinds},
@@ -12,24 +12,24 @@ pub(super) fn built_in(group: &str, version: &str) -> Value {
     let kinds: Vec<&'static dyn Kind> = registry::built_in_kinds(group, version).collect();
     let named = |k: &&'static dyn Kind| (k.info(), schemas::name(group, version, k.info().kind));
     let paths = kinds.iter().map(named).flat_map(|(info, name)| name.map(|n| paths::of(info, &n)).unwrap_or_default());
-    let resources = (format!("/{}/", paths::root(group, version)), general::resources(group, version));
-    of(paths.chain([resources]).collect(), schemas::of(&kinds))
+    let resources = (format!("/{}/", paths::root(group, version)), non_resource::api_resources(group, version));
+    build(paths.chain([resources]).collect(), schemas::of_kinds(&kinds))
 }
 
 pub(super) fn custom(served: &ServedKinds, group: &str, version: &str, definitions: &[Object]) -> Value {
-    let (mut all_paths, mut all_schemas) = (Map::new(), schemas::of_metadata());
+    let (mut all_paths, mut all_schemas) = (Map::new(), schemas::of_custom_resources());
     for kind in served.kinds(group, version) {
-        let name = custom::name(kind.info());
+        let name = custom_resources::schema_name(kind.info());
         all_paths.extend(paths::of(kind.info(), &name));
-        let found = definitions.iter().find_map(|d| custom::schema(d, kind.info()));
+        let found = definitions.iter().find_map(|d| custom_resources::schema_of_version(d, kind.info()));
         let schema = found.unwrap_or_else(|| json!({"type": "object"}));
-        all_schemas.extend(custom::schemas(kind, &name, schema));
+        all_schemas.extend(custom_resources::schemas(kind, &name, schema));
     }
-    of(all_paths, all_schemas)
+    build(all_paths, all_schemas)
 }
 
-/// A document with these paths, and of these schemas those that the paths need.
-pub(super) fn of(paths: Map<String, Value>, mut schemas: Map<String, Value>) -> Value {
+/// Builds a document of paths, with the schemas that they reference.
+pub(super) fn build(paths: Map<String, Value>, mut schemas: Map<String, Value>) -> Value {
     let title = json!({"title": "Kubernetes", "version": api::KUBERNETES_VERSION});
     let (mut needed, mut new) = (Map::new(), Vec::new());
     paths.values().for_each(|path| references(path, &mut new));
@@ -42,7 +42,7 @@ pub(super) fn of(paths: Map<String, Value>, mut schemas: Map<String, Value>) -> 
     json!({"openapi": "3.0.0", "info": title, "paths": paths, "components": {"schemas": needed}})
 }
 
-/// The names of the schemas to which a value refers.
+/// Adds the names of the schemas that a value references.
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {

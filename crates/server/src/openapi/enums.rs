@@ -1,17 +1,17 @@
-//! The values of fields that have one of a few, as upstream's types say it (`+enum`).
+//! Values of enum fields (`+enum`).
 
 use serde_json::{Value, json};
 use std::{collections::HashMap, fmt::Write, sync::LazyLock};
 
 const TEXT: &str = include_str!("enums.txt");
-/// The one enum of apiextensions-apiserver, which is no part of `kubernetes/api`.
+/// The enum of apiextensions-apiserver, which is not in `kubernetes/api`.
 const APIEXTENSIONS: &str = "[apiextensions/v1]
 ValidationRule reason FieldValueDuplicate|FieldValueForbidden|FieldValueInvalid|FieldValueRequired";
 
 type Fields = Vec<(&'static str, Vec<&'static str>)>;
 
 /// By `core/v1.Container`.
-static FACTS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
+static ENUMS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
     let (mut all, mut package) = (HashMap::<String, Fields>::new(), "");
     for line in TEXT.lines().chain(APIEXTENSIONS.lines()).filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
@@ -25,13 +25,13 @@ static FACTS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
     all
 });
 
-/// Adds them to a schema such as `io.k8s.api.core.v1.PodSpec`.
-pub(super) fn tell(name: &str, schema: &mut Value) {
+/// Adds the values to a schema such as `io.k8s.api.core.v1.PodSpec`.
+pub(super) fn add(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
     let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
-    for (field, values) in FACTS.get(&format!("{package}/{version}.{message}")).into_iter().flatten() {
+    for (field, values) in ENUMS.get(&format!("{package}/{version}.{message}")).into_iter().flatten() {
         let Some(property) = schema.pointer_mut(&format!("/properties/{field}")) else { continue };
-        // Of a list or a map it is what it holds that has one of them.
+        // The items of a list or a map have the values.
         let inner = ["items", "additionalProperties"].into_iter().find(|inner| property[*inner].is_object());
         match inner {
             Some(inner) => property[inner]["enum"] = json!(values),
@@ -43,7 +43,7 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
     }
 }
 
-/// As upstream, but without what each value means.
+/// Adds the values to the description, as upstream, but without their explanations.
 fn describe(property: &mut Value, values: &[&str]) {
     let mut text = property["description"].as_str().unwrap_or("").to_owned();
     text.push_str("\n\nPossible enum values:");

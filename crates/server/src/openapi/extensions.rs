@@ -1,4 +1,4 @@
-//! What upstream's generator says of types by markers that stand in no `.proto` file, and of types that all groups share.
+//! Extensions of schemas from markers that are not in `.proto` files, and the kinds of types that all groups share.
 
 use super::schemas::reference;
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const VERSION: &str = "io.k8s.apimachinery.pkg.version.Info";
 
-/// A type, its discriminator, and its other fields with their names there.
+/// A type, its discriminator, and its other fields with their discriminator values.
 type Union = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// Types of which one field says which other one may be there (`+union`, `+unionDiscriminator`).
+/// Unions (`+union`, `+unionDiscriminator`).
 const UNIONS: [Union; 5] = [
     ("core.v1.AppArmorProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
     ("core.v1.SeccompProfile", "type", &[("localhostProfile", "LocalhostProfile")]),
@@ -18,20 +18,20 @@ const UNIONS: [Union; 5] = [
     ("flowcontrol.v1.Subject", "kind", &[("group", "Group"), ("serviceAccount", "ServiceAccount"), ("user", "User")]),
 ];
 
-/// Fields whose merging is marked though it is what every other field has, or though apply never looks at it.
-const MARKED: [(&str, &str, &str, &str); 3] = [
+/// Redundant or unused merge markers: type, field, marker, value.
+const MERGE_MARKERS: [(&str, &str, &str, &str); 3] = [
     ("api.core.v1.PersistentVolumeClaimStatus", "allocatedResourceStatuses", "map-type", "granular"),
     ("api.core.v1.PersistentVolumeSpec", "claimRef", "map-type", "granular"),
     ("kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec", "caBundle", "list-type", "atomic"),
 ];
 
-/// Types of `meta/v1` that are kinds of the core group alone (`Unversioned`).
+/// Types of `meta/v1` that are kinds only of the core group (`Unversioned`).
 const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-/// Types of `meta/v1` that are kinds of every group and version in upstream's scheme (`AddToGroupVersion`).
-const EVERYWHERE: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+/// Types of `meta/v1` that are kinds of every group and version of upstream's scheme (`AddToGroupVersion`).
+const IN_ALL_GROUP_VERSIONS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
-/// Groups and versions of upstream's scheme, which knows more than is served.
+/// Groups and versions of upstream's scheme, of which not all are served.
 const GROUP_VERSIONS: &str = "/v1 admission.k8s.io/v1 admission.k8s.io/v1beta1 admissionregistration.k8s.io/v1 \
     admissionregistration.k8s.io/v1alpha1 admissionregistration.k8s.io/v1beta1 apiextensions.k8s.io/v1 \
     apiextensions.k8s.io/v1beta1 apiregistration.k8s.io/v1 apiregistration.k8s.io/v1beta1 apps/v1 apps/v1beta1 \
@@ -48,23 +48,23 @@ const GROUP_VERSIONS: &str = "/v1 admission.k8s.io/v1 admission.k8s.io/v1beta1 a
     scheduling.k8s.io/v1alpha1 scheduling.k8s.io/v1beta1 storage.k8s.io/v1 storage.k8s.io/v1alpha1 \
     storage.k8s.io/v1beta1 storagemigration.k8s.io/v1beta1";
 
-/// What a watch sends with its type (`WatchEvent`).
-const OBJECT: &str = "Object is:\n * If Type is Added or Modified: the new state of the object.\n * If Type is Deleted: the state of the object immediately before deletion.\n * If Type is Error: *Status is recommended; other types may make sense\n   depending on context.";
+/// Description of `object` in `WatchEvent`.
+const OBJECT_DESCRIPTION: &str = "Object is:\n * If Type is Added or Modified: the new state of the object.\n * If Type is Deleted: the state of the object immediately before deletion.\n * If Type is Error: *Status is recommended; other types may make sense\n   depending on context.";
 
-/// Adds it to a schema.
-pub(super) fn tell(name: &str, schema: &mut Value) {
+/// Adds the extensions to a schema.
+pub(super) fn add(name: &str, schema: &mut Value) {
     let api = name.strip_prefix("io.k8s.api.").unwrap_or_default();
     if let Some((_, discriminator, fields)) = UNIONS.iter().find(|(of, _, _)| *of == api) {
         let fields: Value = fields.iter().map(|(field, value)| (*field, json!(value))).collect();
         schema["x-kubernetes-unions"] = json!([{"discriminator": discriminator, "fields-to-discriminateBy": fields}]);
     }
-    for (_, field, key, value) in MARKED.iter().filter(|(of, ..)| name.strip_prefix("io.k8s.") == Some(*of)) {
+    for (_, field, key, value) in MERGE_MARKERS.iter().filter(|(of, ..)| name.strip_prefix("io.k8s.") == Some(*of)) {
         if let Some(property) = schema.pointer_mut(&format!("/properties/{field}")) {
             property[format!("x-kubernetes-{key}")] = json!(value);
         }
     }
     if name == VERSION {
-        begin_empty(schema);
+        default_to_empty_strings(schema);
     }
     let Some(kind) = name.strip_prefix(META) else { return };
     if kind == "WatchEvent" {
@@ -72,7 +72,7 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
     }
     if UNVERSIONED.contains(&kind) {
         schema["x-kubernetes-group-version-kind"] = json!([{"group": "", "kind": kind, "version": "v1"}]);
-    } else if EVERYWHERE.contains(&kind) {
+    } else if IN_ALL_GROUP_VERSIONS.contains(&kind) {
         let all = GROUP_VERSIONS.split_whitespace().filter_map(|each| each.split_once('/'));
         let all = all.map(|(group, version)| json!({"group": group, "kind": kind, "version": version}));
         schema["x-kubernetes-group-version-kind"] = all.collect();
@@ -80,7 +80,7 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
 }
 
 fn watch_event() -> Value {
-    let object = json!({"description": OBJECT, "allOf": [reference("io.k8s.apimachinery.pkg.runtime.RawExtension")]});
+    let object = json!({"description": OBJECT_DESCRIPTION, "allOf": [reference("io.k8s.apimachinery.pkg.runtime.RawExtension")]});
     json!({
         "description": "Event represents a single event to a watched resource.",
         "type": "object",
@@ -89,8 +89,8 @@ fn watch_event() -> Value {
     })
 }
 
-/// The version is in no `.proto` file, from which other defaults come.
-fn begin_empty(schema: &mut Value) {
+/// Adds defaults to `version.Info`, which is in no `.proto` file.
+fn default_to_empty_strings(schema: &mut Value) {
     for field in schema["required"].as_array().cloned().unwrap_or_default() {
         if let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.as_str().unwrap_or_default())) {
             property["default"] = json!("");

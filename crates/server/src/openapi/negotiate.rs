@@ -1,4 +1,4 @@
-//! In which form a client has documents: JSON, or the messages of gnostic.
+//! Content negotiation of documents: JSON, or protobuf messages of gnostic.
 
 use crate::{
     accept::{MediaRange, parse_accept},
@@ -8,74 +8,75 @@ use http::{HeaderMap, header};
 
 pub(super) const JSON: &str = "application/json";
 
-/// How the binary form of a version is called.
-pub(super) struct Names {
-    pub(super) binary: &'static str,
-    /// An `@` is not allowed in media types, but was there first; answers never have it.
-    old: &'static str,
+/// Names of the protobuf media type of a version.
+pub(super) struct ProtobufMediaType {
+    pub(super) name: &'static str,
+    /// Deprecated name with an `@`, which media types must not contain; only accepted in requests.
+    deprecated: &'static str,
 }
 
-pub(super) const V2: Names = Names {
-    binary: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-    old: "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+pub(super) const V2: ProtobufMediaType = ProtobufMediaType {
+    name: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    deprecated: "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 };
-pub(super) const V3: Names = Names {
-    binary: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
-    old: "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+pub(super) const V3: ProtobufMediaType = ProtobufMediaType {
+    name: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+    deprecated: "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum MediaType {
     Json,
-    Binary,
+    Protobuf,
 }
 
-/// The form that a client would rather have.
+/// Returns the media type that the client prefers.
 ///
 /// # Errors
-/// When it takes none that there is: 406.
-pub(super) fn form(headers: &HeaderMap, names: &Names) -> Result<Form, ApiError> {
+/// 406, if the client accepts neither.
+pub(super) fn negotiate(headers: &HeaderMap, protobuf: &ProtobufMediaType) -> Result<MediaType, ApiError> {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
     if accept.is_empty() {
-        return Ok(Form::Json);
+        return Ok(MediaType::Json);
     }
-    let known = |choice: &MediaRange<'_>| match choice.media {
-        JSON | "application/*" | "*/*" => Some(Form::Json),
-        media => (media == names.binary || media == names.old).then_some(Form::Binary),
+    let supported = |choice: &MediaRange<'_>| match choice.media {
+        JSON | "application/*" | "*/*" => Some(MediaType::Json),
+        media => (media == protobuf.name || media == protobuf.deprecated).then_some(MediaType::Protobuf),
     };
-    parse_accept(accept).iter().find_map(known).ok_or_else(|| {
-        let message = format!("only the following media types are accepted: {JSON}, {}, {}", names.old, names.binary);
+    parse_accept(accept).iter().find_map(supported).ok_or_else(|| {
+        let ProtobufMediaType { name, deprecated } = protobuf;
+        let message = format!("only the following media types are accepted: {JSON}, {deprecated}, {name}");
         ApiError::new(406, "NotAcceptable", message)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, V3, form};
+    use super::{MediaType, V3, negotiate};
     use http::{HeaderMap, header};
 
     #[test]
-    fn the_form_that_is_wanted_most_is_had() {
-        let (new, old) = (V3.binary, V3.old);
+    fn preferred_media_type_is_negotiated() {
+        let (new, old) = (V3.name, V3.deprecated);
         for (accept, expected) in [
-            (String::new(), Some(Form::Json)),
-            ("*/*".to_owned(), Some(Form::Json)),
-            ("application/*".to_owned(), Some(Form::Json)),
-            ("application/test, */*".to_owned(), Some(Form::Json)),
-            (new.to_owned(), Some(Form::Binary)),
-            (old.to_owned(), Some(Form::Binary)),
-            (format!("{new}, application/json"), Some(Form::Binary)),
-            (format!("application/json, {new}"), Some(Form::Json)),
-            (format!("{new}; q=0.5, application/json"), Some(Form::Json)),
-            (format!("application/json;q=0.4,{old};q=0.5"), Some(Form::Binary)),
+            (String::new(), Some(MediaType::Json)),
+            ("*/*".to_owned(), Some(MediaType::Json)),
+            ("application/*".to_owned(), Some(MediaType::Json)),
+            ("application/test, */*".to_owned(), Some(MediaType::Json)),
+            (new.to_owned(), Some(MediaType::Protobuf)),
+            (old.to_owned(), Some(MediaType::Protobuf)),
+            (format!("{new}, application/json"), Some(MediaType::Protobuf)),
+            (format!("application/json, {new}"), Some(MediaType::Json)),
+            (format!("{new}; q=0.5, application/json"), Some(MediaType::Json)),
+            (format!("application/json;q=0.4,{old};q=0.5"), Some(MediaType::Protobuf)),
             ("test/test".to_owned(), None),
             (new.replace("v3", "v2"), None),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
-            assert_eq!(form(&headers, &V3).ok(), expected, "{accept}");
+            assert_eq!(negotiate(&headers, &V3).ok(), expected, "{accept}");
         }
-        assert_eq!(form(&HeaderMap::new(), &V3).ok(), Some(Form::Json));
+        assert_eq!(negotiate(&HeaderMap::new(), &V3).ok(), Some(MediaType::Json));
         let headers = HeaderMap::from_iter([(header::ACCEPT, "text/html".parse().expect("a header"))]);
-        assert_eq!(form(&headers, &V3).expect_err("none").code, 406);
+        assert_eq!(negotiate(&headers, &V3).expect_err("none").code, 406);
     }
 }

@@ -1,12 +1,13 @@
-//! The parameters of queries: their types, and what upstream says of them.
+//! Parameters of operations, with upstream's types and descriptions.
 
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::LazyLock};
 
 const TEXT: &str = include_str!("parameters.txt");
 
-/// By `limit`, or by `container@PodExecOptions` where it depends on the operation: type and description.
-static FACTS: LazyLock<HashMap<&str, (&str, String)>> = LazyLock::new(|| {
+/// Type and description of query parameters by name, for example `limit`, or `container@PodExecOptions` if they depend on the
+/// operation.
+static PARAMETERS: LazyLock<HashMap<&str, (&str, String)>> = LazyLock::new(|| {
     let lines = TEXT.lines().filter(|line| !line.starts_with('#'));
     let parsed = lines.filter_map(|line| {
         let (name, rest) = line.split_once(' ')?;
@@ -16,21 +17,21 @@ static FACTS: LazyLock<HashMap<&str, (&str, String)>> = LazyLock::new(|| {
     parsed.collect()
 });
 
-/// A parameter of a query of an operation with this action, or to what it connects.
+/// Returns a query parameter. `owner` is the action of the operation, or the kind of the connect options.
 pub(super) fn query(name: &str, owner: &str) -> Value {
-    let fact = FACTS.get(format!("{name}@{owner}").as_str()).or_else(|| FACTS.get(name));
-    let (kind, text) = fact.map_or(("string", ""), |(kind, text)| (*kind, text.as_str()));
+    let found = PARAMETERS.get(format!("{name}@{owner}").as_str()).or_else(|| PARAMETERS.get(name));
+    let (kind, text) = found.map_or(("string", ""), |(kind, text)| (*kind, text.as_str()));
     json!({"name": name, "in": "query", "description": text, "schema": {"type": kind, "uniqueItems": true}})
 }
 
-/// A part of a path.
+/// Returns a path parameter.
 pub(super) fn path(name: &str, text: &str) -> Value {
     let schema = json!({"type": "string", "uniqueItems": true});
     json!({"name": name, "in": "path", "required": true, "description": text, "schema": schema})
 }
 
-/// Moves parameters that all operations have to their path (`collectSharedParameters`).
-pub(super) fn share(mut item: Value) -> Value {
+/// Moves the parameters that all operations of a path share to the path (`collectSharedParameters`).
+pub(super) fn collect_shared(mut item: Value) -> Value {
     let Some(fields) = item.as_object_mut() else { return item };
     let mut shared = fields.remove("parameters").and_then(|all| all.as_array().cloned()).unwrap_or_default();
     let of = |operation: &Value| operation["parameters"].as_array().cloned().unwrap_or_default();
@@ -38,7 +39,7 @@ pub(super) fn share(mut item: Value) -> Value {
     for operation in fields.values() {
         let own = of(operation);
         common = Some(match common {
-            Some(known) => known.into_iter().filter(|parameter| own.contains(parameter)).collect(),
+            Some(common) => common.into_iter().filter(|parameter| own.contains(parameter)).collect(),
             None => own,
         });
     }

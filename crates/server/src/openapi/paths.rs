@@ -1,11 +1,11 @@
-//! The paths of a kind, and what may be done there.
+//! Paths and operations of a kind.
 
+mod connect;
 mod operation;
-mod streams;
-mod watches;
+mod watch;
 
 use super::{
-    parameters::{self, share},
+    parameters::{self, collect_shared},
     schemas::{name, reference},
 };
 use crate::{
@@ -21,7 +21,7 @@ pub(super) fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// All paths of a kind.
+/// Returns all paths of a kind.
 pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let built_in = name(info.group, info.version, info.kind).is_some();
     let root = root(info.group, info.version);
@@ -34,17 +34,18 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let (object, all) = (reference(schema), reference(&format!("{schema}List")));
     let status = reference("io.k8s.apimachinery.pkg.apis.meta.v1.Status");
     let options = reference("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    let swept: Vec<&str> = LIST.into_iter().filter(|p| !p.to_lowercase().contains("watch")).chain(DELETE).collect();
-    let of = |subresource, action, parameters, body, answer: &Value, id: String| {
-        let about = (info.group, info.version, info.kind);
-        let answer = answer.clone();
-        Operation { info, built_in, action, parameters, subresource, body, answer, about, id }.value()
+    let delete_collection_parameters: Vec<&str> =
+        LIST.into_iter().filter(|p| !p.to_lowercase().contains("watch")).chain(DELETE).collect();
+    let of = |subresource, action, parameters, body, response: &Value, id: String| {
+        let gvk = (info.group, info.version, info.kind);
+        let response = response.clone();
+        Operation { info, built_in, action, parameters, subresource, body, response, gvk, id }.value()
     };
-    let at = |action, parameters, body, answer: &Value, id| of("", action, parameters, body, answer, id);
+    let at = |action, parameters, body, response: &Value, id| of("", action, parameters, body, response, id);
     let create = |id: String| at("create", &WRITE, Some(object.clone()), &object, id);
     if info.create_only {
         let path = json!({"parameters": path_parameters(info, ""), "post": create(format!("{scope}{}", info.kind))});
-        return vec![(base, share(path))];
+        return vec![(base, collect_shared(path))];
     }
     let one = |sub: &'static str| {
         let id = format!("{scope}{}{}", info.kind, capitalized(sub));
@@ -62,11 +63,16 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
         "post": create(id.clone()),
     });
     if discovery::verbs(info).contains(&"deletecollection") {
-        collection["delete"] =
-            at("deletecollection", &swept, Some(options.clone()), &status, format!("Collection{id}"));
+        collection["delete"] = at(
+            "deletecollection",
+            &delete_collection_parameters,
+            Some(options.clone()),
+            &status,
+            format!("Collection{id}"),
+        );
     }
     let mut named = one("");
-    // That of Namespaces is wrapped, and documented with a Status all the same.
+    // The deletion of a Namespace returns the object, but upstream documents a Status.
     let deleted = if info.returns_deleted_object() && info.kind != "Namespace" { &object } else { &status };
     named["delete"] = at("delete", &DELETE, Some(options), deleted, id);
     let mut paths = vec![(base.clone(), collection), (format!("{base}/{{name}}"), named)];
@@ -81,12 +87,12 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     if info.status {
         paths.push((format!("{base}/{{name}}/status"), one("status")));
     }
-    let mut paths: Vec<_> = paths.into_iter().map(|(path, item)| (path, share(item))).collect();
+    let mut paths: Vec<_> = paths.into_iter().map(|(path, item)| (path, collect_shared(item))).collect();
     if built_in && discovery::verbs(info).contains(&"watch") {
-        paths.extend(watches::of(info, &root, scope));
+        paths.extend(watch::of(info, &root, scope));
     }
     for sub in info.subresources {
-        paths.extend(streams::of(info, sub, &base, scope));
+        paths.extend(connect::of(info, sub, &base, scope));
         paths.extend(subresource(info, sub, built_in, &base, scope));
     }
     paths
@@ -95,7 +101,7 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
 /// The schema of a patch's body.
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// What stands in the paths of a kind; of `named`, if that is not empty.
+/// Returns the path parameters of a kind; `named` is the kind of `{name}`, empty for collections.
 fn path_parameters(info: &KindInfo, named: &str) -> Value {
     let mut all = Vec::new();
     if !named.is_empty() {
@@ -107,7 +113,7 @@ fn path_parameters(info: &KindInfo, named: &str) -> Value {
     json!(all)
 }
 
-/// A subresource with a body of a kind that has a schema.
+/// Returns the path of a subresource whose body is an object with a schema.
 fn subresource(info: &KindInfo, sub: &Subresource, built_in: bool, base: &str, scope: &str) -> Option<(String, Value)> {
     let schema = name(sub.group, sub.version, sub.kind).filter(|_| sub.name != "log").map(|n| reference(&n))?;
     let mut value = json!({"parameters": path_parameters(info, sub.kind)});
@@ -125,10 +131,10 @@ fn subresource(info: &KindInfo, sub: &Subresource, built_in: bool, base: &str, s
             _ => (&WRITE, Some(schema.clone())),
         };
         let id = format!("{scope}{}{}", info.kind, capitalized(sub.name));
-        let about = (sub.group, sub.version, sub.kind);
-        let (answer, subresource) = (schema.clone(), sub.name);
-        let operation = Operation { info, built_in, action, parameters, subresource, body, answer, about, id };
+        let gvk = (sub.group, sub.version, sub.kind);
+        let (response, subresource) = (schema.clone(), sub.name);
+        let operation = Operation { info, built_in, action, parameters, subresource, body, response, gvk, id };
         value[method] = operation.value();
     }
-    Some((format!("{base}/{{name}}/{}", sub.name), share(value)))
+    Some((format!("{base}/{{name}}/{}", sub.name), collect_shared(value)))
 }

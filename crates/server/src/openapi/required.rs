@@ -1,10 +1,10 @@
-//! The `required` fields of a schema: the typed form insists on some that may be left out.
+//! The `required` fields of a schema. The typed schemas of k8s-openapi require some optional fields.
 
-use crate::protobuf::table::TABLE;
+use crate::protobuf::message_table::TABLE;
 use serde_json::{Value, json};
 
-/// Fields that Go leaves out when they are empty, and that must be there all the same (`+required`).
-const NEEDED: [(&str, &str); 10] = [
+/// Required fields with `omitempty` (`+required`).
+const REQUIRED_OMITEMPTY: [(&str, &str); 10] = [
     ("core/v1.ContainerRestartRule", "action"),
     ("core/v1.ContainerRestartRuleOnExitCodes", "operator"),
     ("core/v1.PodCertificateProjection", "keyType"),
@@ -17,15 +17,15 @@ const NEEDED: [(&str, &str); 10] = [
     ("resource/v1.DeviceCounterConsumption", "counters"),
 ];
 
-/// Fields that must be there where the typed form lets them be left out.
-const FORGOTTEN: [(&str, &str); 1] = [("events/v1.Event", "eventTime")];
+/// Required fields that are optional in k8s-openapi.
+const MISSING_REQUIRED: [(&str, &str); 1] = [("events/v1.Event", "eventTime")];
 
-/// Leaves those that upstream's generator names (`hasOptionalTag`).
-pub(super) fn tell(name: &str, schema: &mut Value) {
+/// Corrects the required fields as upstream's generator (`hasOptionalTag`).
+pub(super) fn correct(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
     let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
     let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) else { return };
-    for (_, field) in FORGOTTEN.iter().filter(|(of, _)| *of == message.name) {
+    for (_, field) in MISSING_REQUIRED.iter().filter(|(of, _)| *of == message.name) {
         match schema.get_mut("required").and_then(Value::as_array_mut) {
             Some(required) => required.push(json!(field)),
             None => schema["required"] = json!([field]),
@@ -34,7 +34,8 @@ pub(super) fn tell(name: &str, schema: &mut Value) {
     let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else { return };
     required.retain(|field| {
         let field = field.as_str().unwrap_or_default();
-        NEEDED.contains(&(message.name.as_str(), field)) || message.named(field).is_none_or(|fact| fact.always)
+        REQUIRED_OMITEMPTY.contains(&(message.name.as_str(), field))
+            || message.field_named(field).is_none_or(|field| field.always_encoded)
     });
     if required.is_empty() {
         schema.as_object_mut().map(|schema| schema.remove("required"));

@@ -1,4 +1,4 @@
-//! The schemas of `metrics.k8s.io/v1beta1` (`k8s.io/metrics`), which k8s-openapi has not.
+//! Schemas of `metrics.k8s.io/v1beta1` (`k8s.io/metrics`), which k8s-openapi does not contain.
 
 use super::schemas::{API_VERSION, KIND, METADATA};
 use k8s_openapi::apimachinery::pkg::{
@@ -81,7 +81,7 @@ fn usage(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What both kinds have, and what one has of its own.
+/// Returns the schema of a kind with the common properties and its own one.
 fn object(generator: &mut SchemaGenerator, description: &str, own: &str, schema: Schema) -> Schema {
     let described = |mut schema: Schema, description: &str| {
         schema.ensure_object().insert("description".to_owned(), json!(description));

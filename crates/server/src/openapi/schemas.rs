@@ -1,19 +1,19 @@
-//! The schemas of kinds and of everything that they are made of, in upstream's form.
+//! Schemas of kinds and of the types that they contain, corrected to upstream's.
 
 use super::{
     defaults, enums, extensions, required,
-    types::{TYPES, Type, find},
+    types::{SchemaType, TYPES, find},
 };
 use crate::{
     kinds::{Kind, KindInfo},
-    protobuf::merging,
+    protobuf::merge_strategies,
 };
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtension};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-// What upstream says of what all objects and lists have (`types_swagger_doc_generated.go`); `kubectl explain` shows it, and
-// clients look for it.
+// Upstream's descriptions of the common fields of objects and lists (`types_swagger_doc_generated.go`), which `kubectl explain`
+// prints.
 pub(super) const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 pub(super) const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
@@ -27,13 +27,13 @@ fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<T>();
 }
 
-/// The name of a kind's schema, for example `io.k8s.api.core.v1.Pod`; `None` when it has none.
+/// Returns the name of a kind's schema, for example `io.k8s.api.core.v1.Pod`.
 pub(super) fn name(group: &str, version: &str, kind: &str) -> Option<String> {
     find(group, version, kind).map(|t| (t.name)().into_owned())
 }
 
-/// The schemas that these kinds, their lists and their subresources need.
-pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
+/// Returns the schemas of kinds, their lists and their subresources.
+pub(super) fn of_kinds(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     add::<meta::Status>(&mut generator);
     add::<meta::DeleteOptions>(&mut generator);
@@ -50,10 +50,10 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
         }
     }
     let mut all = generator.take_definitions(true);
-    // Kinds that stand in others too, such as the claims of a StatefulSet.
+    // Also kinds that others contain, for example the claims of a StatefulSet.
     for kind in TYPES {
         if let Some(schema) = all.get_mut((kind.name)().as_ref()) {
-            name_kind(kind, schema);
+            add_gvk(kind, schema);
         }
     }
     for info in kinds.iter().map(|k| k.info()).filter(|info| !info.create_only) {
@@ -63,8 +63,8 @@ pub(super) fn of(kinds: &[&'static dyn Kind]) -> Map<String, Value> {
     all
 }
 
-/// The schemas of what is served beside resources: the groups, their versions, and the version of the server.
-pub(super) fn of_general() -> Map<String, Value> {
+/// Returns the schemas of discovery and of the server's version.
+pub(super) fn of_discovery() -> Map<String, Value> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     add::<meta::APIGroup>(&mut generator);
     add::<meta::APIGroupList>(&mut generator);
@@ -75,8 +75,8 @@ pub(super) fn of_general() -> Map<String, Value> {
     all
 }
 
-/// Names the kind of a schema. The typed form insists on metadata; the API does so for the core group's Events only.
-fn name_kind(kind: &Type, schema: &mut Value) {
+/// Adds group, version and kind to a schema. k8s-openapi requires `metadata`; upstream only for Events of the core group.
+fn add_gvk(kind: &SchemaType, schema: &mut Value) {
     let (group, version, kind) = kind.gvk();
     schema["x-kubernetes-group-version-kind"] = json!([{"group": group, "kind": kind, "version": version}]);
     if (group, kind) != ("", "Event")
@@ -89,19 +89,19 @@ fn name_kind(kind: &Type, schema: &mut Value) {
     }
 }
 
-/// Adds what upstream says and the typed form does not.
+/// Completes a schema of k8s-openapi to upstream's.
 fn complete(name: &str, schema: &mut Value) {
-    as_upstream(name, schema);
-    required::tell(name, schema);
-    tell_merging(name, schema);
-    extensions::tell(name, schema);
-    defaults::tell(name, schema);
-    enums::tell(name, schema);
+    correct_special_types(name, schema);
+    required::correct(name, schema);
+    add_merge_extensions(name, schema);
+    extensions::add(name, schema);
+    defaults::add(name, schema);
+    enums::add(name, schema);
 }
 
-/// The schemas that kinds need whose own are not built in.
-pub(super) fn of_metadata() -> Map<String, Value> {
-    let mut all = of(&[]);
+/// Returns the built-in schemas that custom resources need.
+pub(super) fn of_custom_resources() -> Map<String, Value> {
+    let mut all = of_kinds(&[]);
     let mut generator = SchemaSettings::openapi3().into_generator();
     add::<meta::ObjectMeta>(&mut generator);
     add::<k8s_openapi::api::autoscaling::v1::Scale>(&mut generator);
@@ -111,14 +111,14 @@ pub(super) fn of_metadata() -> Map<String, Value> {
     all
 }
 
-/// Types whose schemas are of no type, for they may hold several (`OpenAPISchemaType` of each).
-const OF_ANY_TYPE: [&str; 4] =
+/// Types whose schemas have no `type`, because they can have several (`OpenAPISchemaType`).
+const WITHOUT_TYPE: [&str; 4] =
     ["JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"];
 
-/// What the typed form describes otherwise.
-fn as_upstream(name: &str, schema: &mut Value) {
+/// Corrects types that k8s-openapi describes differently.
+fn correct_special_types(name: &str, schema: &mut Value) {
     let last = name.rsplit('.').next();
-    if last.is_some_and(|last| OF_ANY_TYPE.contains(&last))
+    if last.is_some_and(|last| WITHOUT_TYPE.contains(&last))
         && let Some(schema) = schema.as_object_mut()
     {
         schema.retain(|key, _| key == "description");
@@ -135,19 +135,19 @@ fn as_upstream(name: &str, schema: &mut Value) {
     schema["oneOf"] = one_of;
 }
 
-/// Says how apply and strategic merge patches take each field, in upstream's words.
-fn tell_merging(name: &str, schema: &mut Value) {
-    let Some(message) = merging::of(name) else { return };
+/// Adds the extensions of server-side apply and strategic merge patches.
+fn add_merge_extensions(name: &str, schema: &mut Value) {
+    let Some(message) = merge_strategies::of_schema(name) else { return };
     if message.atomic {
         schema["x-kubernetes-map-type"] = json!("atomic");
     }
     for field in message.fields {
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
-        if let Some((how, keys)) = field.apply {
+        if let Some((list_type, keys)) = field.apply {
             if property["type"] == "array" {
-                property["x-kubernetes-list-type"] = json!(how);
+                property["x-kubernetes-list-type"] = json!(list_type);
             } else {
-                property["x-kubernetes-map-type"] = json!(how);
+                property["x-kubernetes-map-type"] = json!(list_type);
             }
             if !keys.is_empty() {
                 property["x-kubernetes-list-map-keys"] = json!(keys);
@@ -170,7 +170,7 @@ pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// The schema of a kind's list.
+/// Returns the schema of a kind's list.
 fn list(info: &KindInfo) -> Option<(String, Value)> {
     let item = name(info.group, info.version, info.kind)?;
     let schema = json!({

@@ -1,7 +1,7 @@
-//! Over HTTP: every kind served is explained, down to its last reference.
+//! Tests of OpenAPI documents over HTTP.
 
-mod binary;
 mod gnostic;
+mod protobuf;
 mod published;
 mod swagger;
 mod upstream;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::{collections::BTreeMap, io::Read};
 
 async fn get(path: &str, headers: &[(&str, &str)]) -> Answer {
-    // With everything that can be served.
+    // All kinds are served.
     let gates = FeatureGates::parse("MutatingAdmissionPolicy=true").unwrap();
     send(&server().await.with_gates(gates), "GET", path, headers, &[]).await
 }
@@ -44,7 +44,7 @@ fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 #[tokio::test]
-async fn every_kind_has_a_schema_and_every_reference_a_target() {
+async fn kinds_have_schemas_and_references_resolve() {
     let all = documents().await;
     for document in &all {
         let mut found = Vec::new();
@@ -54,12 +54,12 @@ async fn every_kind_has_a_schema_and_every_reference_a_target() {
         }
     }
     for info in ALL.iter().map(|k| k.info()) {
-        // Questions are not listed.
+        // Reviews have no lists.
         let list = (!info.create_only).then(|| format!("{}List", info.kind));
         for kind in std::iter::once(info.kind.to_owned()).chain(list) {
             let gvk = json!([{"group": info.group, "kind": kind, "version": info.version}]);
             let schemas = all.iter().flat_map(|d| d["components"]["schemas"].as_object().unwrap());
-            // One may be in several documents.
+            // Several documents may contain a schema.
             let found: BTreeMap<&String, &Value> =
                 schemas.filter(|(_, s)| s["x-kubernetes-group-version-kind"] == gvk).collect();
             assert_eq!(found.len(), 1, "{kind} has {} schemas", found.len());
@@ -92,7 +92,7 @@ async fn fields_have_their_types_and_descriptions() {
 }
 
 #[tokio::test]
-async fn what_is_always_there_has_a_default() {
+async fn fields_without_omitempty_have_a_default() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     let default = |name: &str, field: &str| {
         core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"]
@@ -120,31 +120,31 @@ async fn what_is_always_there_has_a_default() {
 }
 
 #[tokio::test]
-async fn fields_with_few_values_name_them() {
+async fn enum_fields_list_their_values() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     let of = |name: &str, at: &str| {
         core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"].pointer(at).cloned()
     };
     let pulls = Some(json!(["Always", "IfNotPresent", "Never"]));
     assert_eq!(of("Container", "/imagePullPolicy/enum"), pulls);
-    // Where a struct's fields stand in another's place, too.
+    // Also in inlined structs.
     assert_eq!(of("EphemeralContainer", "/imagePullPolicy/enum"), pulls);
     let modes = Some(json!(["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]));
     assert_eq!(of("PersistentVolumeSpec", "/accessModes/items/enum"), modes);
     assert_eq!(of("PersistentVolumeSpec", "/accessModes/enum"), None);
     assert_eq!(of("Container", "/image/enum"), None);
-    let told = of("ServicePort", "/protocol/description").unwrap();
+    let description = of("ServicePort", "/protocol/description").unwrap();
     let values = "\n\nPossible enum values:\n - `\"SCTP\"`\n - `\"TCP\"`\n - `\"UDP\"`";
-    assert!(told.as_str().unwrap().ends_with(values), "{told}");
+    assert!(description.as_str().unwrap().ends_with(values), "{description}");
     let two = get("/openapi/v2", &[]).await.json();
     let old = &two["definitions"]["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"]["enum"];
     assert_eq!(Some(old.clone()), pulls);
 }
 
 #[tokio::test]
-async fn lists_and_maps_say_how_they_are_merged() {
+async fn lists_and_maps_have_merge_extensions() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
-    let facts = |name: &str, field: &str| {
+    let extensions = |name: &str, field: &str| {
         let property = &core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"][field];
         let all = property.as_object().unwrap().iter();
         Value::Object(all.filter_map(|(k, v)| Some((k.strip_prefix("x-kubernetes-")?.to_owned(), v.clone()))).collect())
@@ -175,7 +175,7 @@ async fn lists_and_maps_say_how_they_are_merged() {
         ("NodeSpec", "podCIDRs", json!({"list-type": "set", "patch-strategy": "merge"})),
         ("PodSpec", "hostname", json!({})),
     ] {
-        assert_eq!(facts(name, field), expected, "{name}.{field}");
+        assert_eq!(extensions(name, field), expected, "{name}.{field}");
     }
     assert_eq!(
         core["components"]["schemas"]["io.k8s.api.core.v1.LocalObjectReference"]["x-kubernetes-map-type"],
@@ -184,7 +184,7 @@ async fn lists_and_maps_say_how_they_are_merged() {
 }
 
 #[tokio::test]
-async fn what_a_client_has_is_not_sent_again() {
+async fn document_with_matching_etag_is_not_modified() {
     let plain = get("/openapi/v3/apis/policy/v1", &[]).await;
     assert_eq!((plain.code, plain.header("cache-control")), (200, "no-cache, private"));
     let tag = plain.header("etag");
@@ -204,12 +204,12 @@ async fn what_a_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_said_so() {
+async fn unknown_documents_and_media_types_are_rejected() {
     assert_eq!(get("/openapi/v3/apis/nothing/v1", &[]).await.code, 404);
     assert_eq!(get("/openapi/v3x", &[]).await.code, 404);
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", "text/html")]).await.code, 406);
     assert_eq!(get("/openapi/v3/api/v1", &[("accept", "text/html, application/json;q=0.5")]).await.code, 200);
-    // The index has one form.
+    // The index is always JSON.
     let index = get("/openapi/v3", &[("accept", "text/html")]).await;
     assert_eq!((index.code, index.header("content-type")), (200, "application/json"));
 }

@@ -1,4 +1,4 @@
-//! The typed forms behind the schemas: bodies of requests and answers.
+//! Types of request and response bodies, from which the schemas are generated.
 
 use super::resource_metrics::{NodeMetrics, PodMetrics};
 use k8s_openapi::api::{
@@ -28,36 +28,36 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistrat
 use schemars::{JsonSchema, SchemaGenerator};
 use std::borrow::Cow;
 
-/// The body of a request or an answer.
-pub(super) struct Type {
+/// Type of a request or response body.
+pub(super) struct SchemaType {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
-    /// Adds it, and what it refers to.
+    /// Adds the schema, and those that it references.
     pub(super) add: fn(&mut SchemaGenerator),
     pub(super) name: fn() -> Cow<'static, str>,
 }
 
-impl Type {
-    /// Group, version and kind.
+impl SchemaType {
+    /// Returns group, version and kind.
     pub(super) fn gvk(&self) -> (&'static str, &'static str, &'static str) {
         (self.group, self.version, self.kind)
     }
 }
 
-const fn of<T: JsonSchema>(group: &'static str, version: &'static str, kind: &'static str) -> Type {
+const fn of<T: JsonSchema>(group: &'static str, version: &'static str, kind: &'static str) -> SchemaType {
     let add = |generator: &mut SchemaGenerator| {
         let _ = generator.subschema_for::<T>();
     };
-    Type { group, version, kind, add, name: T::schema_name }
+    SchemaType { group, version, kind, add, name: T::schema_name }
 }
 
-/// The typed form of a kind.
-pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
+/// Returns the type of a kind.
+pub(super) fn find(group: &str, version: &str, kind: &str) -> Option<&'static SchemaType> {
     TYPES.iter().find(|t| (t.group, t.version, t.kind) == (group, version, kind))
 }
 
-pub(super) static TYPES: &[Type] = &[
+pub(super) static TYPES: &[SchemaType] = &[
     of::<admission::MutatingWebhookConfiguration>("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"),
     of::<admission::ValidatingAdmissionPolicy>("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"),
     of::<admission::ValidatingAdmissionPolicyBinding>(

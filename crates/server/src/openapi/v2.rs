@@ -1,14 +1,14 @@
-//! OpenAPI v2: everything in one document, for clients that ask for no other, in JSON and in protobuf.
+//! OpenAPI v2: one document of all groups, in JSON and in protobuf.
 //!
-//! It is made of the documents of version 3, so that the two cannot differ, when somebody asks for it; one path or schema is
-//! unpacked at a time, and only the compressed whole stays.
+//! It is converted on request from the documents of version 3, one at a time, so that the two agree; only the compressed result
+//! is cached.
 
 mod convert;
 
 use super::{
-    binary,
-    negotiate::{self, Form, JSON},
-    packed::Document,
+    compressed_document::CompressedDocument,
+    gnostic,
+    negotiate::{self, JSON, MediaType},
 };
 use crate::{response::Body, status::ApiError};
 use http::{HeaderMap, Response};
@@ -22,51 +22,55 @@ use std::{
 
 const TITLE: &str = "Kubernetes";
 
-/// The two forms, each with the hashes of what it was made of.
+/// Cache of the document in both media types.
 #[derive(Default)]
 pub(super) struct Swagger {
-    json: Mutex<Option<Made>>,
-    binary: Mutex<Option<Made>>,
+    json: Mutex<Option<CachedDocument>>,
+    protobuf: Mutex<Option<CachedDocument>>,
 }
 
-type Made = (Vec<String>, Arc<Document>);
+/// The document, with the hashes of the documents from which it was converted.
+type CachedDocument = (Vec<String>, Arc<CompressedDocument>);
 
-/// The answer to a request for version 2.
+/// Handles a request for version 2.
 pub(super) fn respond(
     swagger: &Swagger,
-    of: &[Arc<Document>],
+    documents: &[Arc<CompressedDocument>],
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    match negotiate::form(headers, &negotiate::V2)? {
-        Form::Json => current(&swagger.json, of, write_json)?.answer(headers, JSON),
-        Form::Binary => current(&swagger.binary, of, write_binary)?.answer(headers, negotiate::V2.binary),
+    match negotiate::negotiate(headers, &negotiate::V2)? {
+        MediaType::Json => cached_or_converted(&swagger.json, documents, write_json)?.respond(headers, JSON),
+        MediaType::Protobuf => {
+            cached_or_converted(&swagger.protobuf, documents, write_protobuf)?.respond(headers, negotiate::V2.name)
+        }
     }
 }
 
-/// What was made of these documents, or is now.
-fn current(
-    known: &Mutex<Option<Made>>,
-    of: &[Arc<Document>],
-    write: fn(&[Arc<Document>], &mut dyn Write) -> io::Result<()>,
-) -> Result<Arc<Document>, ApiError> {
-    let hashes: Vec<String> = of.iter().map(|d| d.hash.clone()).collect();
-    let mut known = known.lock();
-    if let Some((_, document)) = known.as_ref().filter(|(same, _)| *same == hashes) {
+/// Returns the cached document, or converts it.
+fn cached_or_converted(
+    cache: &Mutex<Option<CachedDocument>>,
+    documents: &[Arc<CompressedDocument>],
+    write: fn(&[Arc<CompressedDocument>], &mut dyn Write) -> io::Result<()>,
+) -> Result<Arc<CompressedDocument>, ApiError> {
+    let hashes: Vec<String> = documents.iter().map(|d| d.hash.clone()).collect();
+    let mut cache = cache.lock();
+    if let Some((_, document)) = cache.as_ref().filter(|(same, _)| *same == hashes) {
         return Ok(Arc::clone(document));
     }
-    let made = Document::new("v2".to_owned(), |out| write(of, out)).map(Arc::new).map_err(ApiError::internal)?;
-    *known = Some((hashes, Arc::clone(&made)));
-    Ok(made)
+    let document = CompressedDocument::new("v2".to_owned(), |out| write(documents, out));
+    let document = document.map(Arc::new).map_err(ApiError::internal)?;
+    *cache = Some((hashes, Arc::clone(&document)));
+    Ok(document)
 }
 
-/// What a document of version 3 adds: its paths, and the schemas that no other had before.
+/// Converted part of a document of version 3: its paths, and the schemas that preceding ones do not contain.
 struct Part {
     paths: Map<String, Value>,
     definitions: Vec<(String, Value)>,
 }
 
 impl Part {
-    fn of(document: &Document, seen: &mut HashSet<String>) -> io::Result<Self> {
+    fn convert(document: &CompressedDocument, seen: &mut HashSet<String>) -> io::Result<Self> {
         let mut value = document.value()?;
         let mut take = |pointer: &str| match value.pointer_mut(pointer).map(Value::take) {
             Some(Value::Object(map)) => map,
@@ -78,12 +82,12 @@ impl Part {
     }
 }
 
-fn write_json(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
+fn write_json(documents: &[Arc<CompressedDocument>], out: &mut dyn Write) -> io::Result<()> {
     let info = json!({"title": TITLE, "version": api::KUBERNETES_VERSION});
     write!(out, r#"{{"swagger":"2.0","info":{info},"paths":{{"#)?;
     let (mut seen, mut definitions, mut comma) = (HashSet::new(), Vec::new(), "");
-    for document in of {
-        let part = Part::of(document, &mut seen)?;
+    for document in documents {
+        let part = Part::convert(document, &mut seen)?;
         for (path, item) in part.paths {
             write!(out, "{comma}{}:{item}", Value::from(path))?;
             comma = ",";
@@ -98,15 +102,15 @@ fn write_json(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"}}")
 }
 
-fn write_binary(of: &[Arc<Document>], out: &mut dyn Write) -> io::Result<()> {
+fn write_protobuf(documents: &[Arc<CompressedDocument>], out: &mut dyn Write) -> io::Result<()> {
     let info = json!({"title": TITLE, "version": api::KUBERNETES_VERSION});
-    out.write_all(&binary::V2.document(&json!({"swagger": "2.0", "info": info})))?;
+    out.write_all(&gnostic::V2.encode_document(&json!({"swagger": "2.0", "info": info})))?;
     let mut seen = HashSet::new();
-    for document in of {
-        let part = Part::of(document, &mut seen)?;
+    for document in documents {
+        let part = Part::convert(document, &mut seen)?;
         let definitions = Value::Object(part.definitions.into_iter().collect());
         let part = Value::from_iter([("paths", Value::Object(part.paths)), ("definitions", definitions)]);
-        out.write_all(&binary::V2.document(&part))?;
+        out.write_all(&gnostic::V2.encode_document(&part))?;
     }
     Ok(())
 }

@@ -5,15 +5,15 @@
 //! is null (so it can be replaced, tested for null, and copied), and so is an absent value.
 
 mod budget;
-mod place;
+mod target;
 
 use crate::{
     decode::{self, DecodedBody},
     status::ApiError,
 };
 use budget::Budget;
-use place::Target;
 use serde_json::{Map, Value};
+use target::Target;
 
 /// Maximum operations of one patch, as upstream.
 const MAX_OPERATIONS: usize = 10_000;
@@ -79,11 +79,11 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<DecodedBody, Patch
     }
     // Upstream decodes `jsonPatchOp` strictly.
     let unknown = patch.iter().enumerate().flat_map(|(i, operation)| {
-        let strange = operation.keys().filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
-        strange.map(move |field| format!("unknown field \"[{i}].{field}\""))
+        let unknown_keys = operation.keys().filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
+        unknown_keys.map(move |field| format!("unknown field \"[{i}].{field}\""))
     });
     let found = duplicates.into_iter().chain(unknown);
-    Ok(DecodedBody { value, duplicates: found.map(|found| format!("json patch {found}")).collect() })
+    Ok(DecodedBody { value, duplicates: found.map(|message| format!("json patch {message}")).collect() })
 }
 
 fn rejected(why: &str) -> ApiError {
@@ -124,17 +124,17 @@ impl Operation<'_> {
     fn add(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "add")?;
         check_depth(path, self.value())?;
-        let place = Target::find(document, path)
+        let target = Target::find(document, path)
             .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))?;
-        place.add(self.value().clone(), budget).map_err(|why| format!("error in add for path: '{path}': {why}"))
+        target.add(self.value().clone(), budget).map_err(|why| format!("error in add for path: '{path}': {why}"))
     }
 
     fn remove(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let path = self.path("path", "remove")?;
-        let place = Target::find(document, path).ok_or_else(|| {
+        let target = Target::find(document, path).ok_or_else(|| {
             format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
         })?;
-        place.remove(budget).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+        target.remove(budget).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
     }
 
     fn replace(&self, document: &mut Value) -> Result<(), Refusal> {
@@ -147,28 +147,28 @@ impl Operation<'_> {
             *document = self.value().clone();
             return Ok(());
         }
-        let place = Target::find(document, path)
+        let target = Target::find(document, path)
             .ok_or_else(|| format!("replace operation does not apply: doc is missing path: {path}: missing value"))?;
         let missing = |_| format!("replace operation does not apply: doc is missing key: {path}: missing value");
-        place.set(self.value().clone()).map_err(missing)
+        target.set(self.value().clone()).map_err(missing)
     }
 
     fn move_(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "move")?;
-        let place = Target::find(document, from)
+        let target = Target::find(document, from)
             .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: missing value"))?;
-        let key = place.key().to_owned();
+        let key = target.key().to_owned();
         let failed = |why| format!("error in move for path: '{key}': {why}");
-        let value = place.remove(budget).map_err(failed)?;
+        let value = target.remove(budget).map_err(failed)?;
         let path = self.path("path", "move")?;
         // A move costs as much as a copy, although it does not grow the object.
         let mut nodes = 0;
         check_depth_of(path, measure(&value, MAX_DEPTH, &mut nodes))?;
         budget.copy(nodes)?;
-        let place = Target::find(document, path).ok_or_else(|| {
+        let target = Target::find(document, path).ok_or_else(|| {
             format!("move operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
-        place.add(value, budget).map_err(|why| format!("error in move for path: '{path}': {why}"))
+        target.add(value, budget).map_err(|why| format!("error in move for path: '{path}': {why}"))
     }
 
     fn test(&self, document: &mut Value) -> Result<(), OperationError> {
@@ -177,25 +177,25 @@ impl Operation<'_> {
         if path.is_empty() {
             return if document == self.value() { Ok(()) } else { Err(failed()) };
         }
-        let place = Target::find(document, path)
+        let target = Target::find(document, path)
             .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: missing value"))?;
-        let value = place.get().map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        let value = target.get().map_err(|why| format!("error in test for path: '{path}': {why}"))?;
         if value == self.value() { Ok(()) } else { Err(failed()) }
     }
 
     fn copy(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
         let from = self.path("from", "copy")?;
-        let place = Target::find(document, from)
+        let target = Target::find(document, from)
             .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
-        let value = place.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let value = target.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
         let path = self.path("path", "copy")?;
         check_depth(path, value)?;
         budget.copy(value.to_string().len())?;
         let value = value.clone();
-        let place = Target::find(document, path).ok_or_else(|| {
+        let target = Target::find(document, path).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
         })?;
-        place.add(value, budget).map_err(|why| format!("error while adding value during copy: {why}"))
+        target.add(value, budget).map_err(|why| format!("error while adding value during copy: {why}"))
     }
 }
 
@@ -241,8 +241,8 @@ mod tests {
         });
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{patch}"),
-            (Err((code, why)), Err((wanted, words))) => {
-                assert!(*code == wanted && (words.is_empty() || why == words), "{patch}: {code} {why}");
+            (Err((code, why)), Err((expected_code, message))) => {
+                assert!(*code == expected_code && (message.is_empty() || why == message), "{patch}: {code} {why}");
             }
             _ => panic!("{patch}: {got:?}"),
         }
@@ -250,7 +250,7 @@ mod tests {
 
     /// Applies one operation, and expects the object with these changed fields.
     #[track_caller]
-    fn becomes(operation: Value, change: Value) {
+    fn check_patched(operation: Value, change: Value) {
         let mut object = json!({"a": [1, 2], "b": {"c": "x"}, "n": null});
         for (field, value) in change.as_object().unwrap() {
             object[field] = value.clone();
@@ -259,40 +259,40 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(operation: Value, words: &str) {
-        check(&json!([operation]), Err((422, words)));
+    fn check_rejected(operation: Value, message: &str) {
+        check(&json!([operation]), Err((422, message)));
     }
 
     #[test]
     fn operations_follow_rfc_6902() {
-        becomes(json!({"op": "add", "path": "/a/1", "value": 9}), json!({"a": [1, 9, 2]}));
-        becomes(json!({"op": "add", "path": "/a/-", "value": 9}), json!({"a": [1, 2, 9]}));
-        becomes(json!({"op": "add", "path": "/b/d~1~0", "value": 9}), json!({"b": {"c": "x", "d/~": 9}}));
-        becomes(json!({"op": "remove", "path": "/b/c"}), json!({"b": {}}));
-        becomes(json!({"op": "replace", "path": "/b", "value": 1}), json!({"b": 1}));
-        becomes(json!({"op": "copy", "from": "/b/c", "path": "/d"}), json!({"d": "x"}));
-        becomes(json!({"op": "move", "from": "/b/c", "path": "/a/0"}), json!({"a": ["x", 1, 2], "b": {}}));
-        becomes(json!({"op": "test", "path": "/b", "value": {"c": "x"}}), json!({}));
+        check_patched(json!({"op": "add", "path": "/a/1", "value": 9}), json!({"a": [1, 9, 2]}));
+        check_patched(json!({"op": "add", "path": "/a/-", "value": 9}), json!({"a": [1, 2, 9]}));
+        check_patched(json!({"op": "add", "path": "/b/d~1~0", "value": 9}), json!({"b": {"c": "x", "d/~": 9}}));
+        check_patched(json!({"op": "remove", "path": "/b/c"}), json!({"b": {}}));
+        check_patched(json!({"op": "replace", "path": "/b", "value": 1}), json!({"b": 1}));
+        check_patched(json!({"op": "copy", "from": "/b/c", "path": "/d"}), json!({"d": "x"}));
+        check_patched(json!({"op": "move", "from": "/b/c", "path": "/a/0"}), json!({"a": ["x", 1, 2], "b": {}}));
+        check_patched(json!({"op": "test", "path": "/b", "value": {"c": "x"}}), json!({}));
         check(&json!([{"op": "replace", "path": "", "value": {"z": 1}}]), Ok(&json!({"z": 1})));
     }
 
     #[test]
     fn lenient_operations_of_upstream_are_accepted() {
-        becomes(json!({"op": "replace", "path": "/a/-1", "value": 9}), json!({"a": [1, 9]}));
-        becomes(json!({"op": "remove", "path": "/a/-2"}), json!({"a": [2]}));
-        becomes(json!({"op": "add", "path": "/a/-1", "value": 9}), json!({"a": [1, 2, 9]}));
-        becomes(json!({"op": "test", "path": "/a/-1", "value": 2}), json!({}));
-        becomes(json!({"op": "replace", "path": "/new", "value": 9}), json!({"new": 9}));
-        becomes(json!({"op": "add", "path": "/new"}), json!({"new": null}));
-        becomes(json!({"op": "copy", "from": "/nothing", "path": "/new"}), json!({"new": null}));
+        check_patched(json!({"op": "replace", "path": "/a/-1", "value": 9}), json!({"a": [1, 9]}));
+        check_patched(json!({"op": "remove", "path": "/a/-2"}), json!({"a": [2]}));
+        check_patched(json!({"op": "add", "path": "/a/-1", "value": 9}), json!({"a": [1, 2, 9]}));
+        check_patched(json!({"op": "test", "path": "/a/-1", "value": 2}), json!({}));
+        check_patched(json!({"op": "replace", "path": "/new", "value": 9}), json!({"new": 9}));
+        check_patched(json!({"op": "add", "path": "/new"}), json!({"new": null}));
+        check_patched(json!({"op": "copy", "from": "/nothing", "path": "/new"}), json!({"new": null}));
         for path in ["/nothing", "/b/c~1d", "/n"] {
-            becomes(json!({"op": "test", "path": path, "value": null}), json!({}));
+            check_patched(json!({"op": "test", "path": path, "value": null}), json!({}));
         }
     }
 
     #[test]
     fn errors_have_the_texts_of_upstream() {
-        let check = refused;
+        let check = check_rejected;
         check(json!({"op": "add"}), "add operation failed to decode path: missing value");
         check(json!({"path": "/a"}), "Unexpected kind: unknown");
         check(json!({"op": "leap", "path": "/a"}), "Unexpected kind: leap");
@@ -387,12 +387,12 @@ mod tests {
 
     #[test]
     fn failed_test_is_distinguished_from_other_errors() {
-        let refused = |patch: Value| apply(json!({"a": 1}), patch.to_string().as_bytes()).err();
+        let error = |patch: Value| apply(json!({"a": 1}), patch.to_string().as_bytes()).err();
         let failed = json!([{"op": "test", "path": "/a", "value": 2}]);
-        assert!(matches!(refused(failed), Some(PatchError::Test(_))));
+        assert!(matches!(error(failed), Some(PatchError::Test(_))));
         for patch in [json!([{"op": "x: test failed"}]), json!([{"op": "test", "path": "/b/c", "value": 2}]), json!({})]
         {
-            assert!(matches!(refused(patch.clone()), Some(PatchError::Other(_))), "{patch}");
+            assert!(matches!(error(patch.clone()), Some(PatchError::Other(_))), "{patch}");
         }
     }
 }

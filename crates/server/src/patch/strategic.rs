@@ -2,8 +2,8 @@
 //! the table of types.
 
 use crate::protobuf::{
-    merging,
-    table::{Kind, Message, Shape, TABLE},
+    merge_strategies,
+    message_table::{Cardinality, Message, TABLE, ValueType},
 };
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -28,17 +28,21 @@ type MessageType = Option<&'static Message>;
 
 /// Returns the patch strategy of a list field.
 fn strategy(message_type: MessageType, field: &str) -> Strategy {
-    match message_type.and_then(|message| message.named(field)).and_then(merging::patch) {
-        Some((how, key)) if how.split(',').any(|word| word == "merge") => key.map_or(Strategy::Values, Strategy::Key),
+    match message_type.and_then(|message| message.field_named(field)).and_then(merge_strategies::patch) {
+        Some((strategies, key)) if strategies.split(',').any(|strategy| strategy == "merge") => {
+            key.map_or(Strategy::Values, Strategy::Key)
+        }
         _ => Strategy::Replace,
     }
 }
 
 /// Returns the message type of a field's value.
-fn within(message_type: MessageType, field: &str) -> MessageType {
-    let field = message_type?.named(field)?;
-    match (field.shape, field.kind) {
-        (Shape::Plain | Shape::Pointer | Shape::List, Kind::Message(place)) => TABLE.messages.get(place),
+fn field_message_type(message_type: MessageType, field: &str) -> MessageType {
+    let field = message_type?.field_named(field)?;
+    match (field.cardinality, field.value_type) {
+        (Cardinality::Plain | Cardinality::Pointer | Cardinality::List, ValueType::Message(index)) => {
+            TABLE.messages.get(index)
+        }
         _ => None,
     }
 }
@@ -64,19 +68,19 @@ fn is_directive(key: &str) -> bool {
 }
 
 /// Removes directives and nulls from a new value; `None` when it is only a directive.
-fn plain(value: &Value) -> Option<Value> {
+fn without_directives(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) if map.contains_key("$patch") => return None,
-        Value::Object(map) => Value::Object(plain_fields(map)),
-        Value::Array(items) => Value::Array(items.iter().filter_map(plain).collect()),
+        Value::Object(map) => Value::Object(fields_without_directives(map)),
+        Value::Array(items) => Value::Array(items.iter().filter_map(without_directives).collect()),
         other => other.clone(),
     })
 }
 
-fn plain_fields(map: &Map<String, Value>) -> Map<String, Value> {
+fn fields_without_directives(map: &Map<String, Value>) -> Map<String, Value> {
     map.iter()
         .filter(|(k, v)| !is_directive(k) && !v.is_null())
-        .filter_map(|(k, v)| Some((k.clone(), plain(v)?)))
+        .filter_map(|(k, v)| Some((k.clone(), without_directives(v)?)))
         .collect()
 }
 
@@ -87,7 +91,7 @@ fn merge_map(
 ) -> Result<Map<String, Value>, String> {
     match patch.get("$patch") {
         None => {}
-        Some(Value::String(s)) if s == "replace" => return Ok(plain_fields(patch)),
+        Some(Value::String(s)) if s == "replace" => return Ok(fields_without_directives(patch)),
         Some(Value::String(s)) if s == "delete" => return Ok(Map::new()),
         Some(other) => return Err(format!("unknown patch type: {other} in map: {}", Value::Object(patch.clone()))),
     }
@@ -104,12 +108,12 @@ fn merge_map(
             merge_field(&mut target, key, value, message_type)?;
         }
     }
-    for (key, gone) in patch {
+    for (key, deleted) in patch {
         if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
-            let gone = gone.as_array().ok_or(BAD_PRIMITIVES)?;
+            let deleted = deleted.as_array().ok_or(BAD_PRIMITIVES)?;
             if let Some(Value::Array(list)) = target.get_mut(field) {
-                let gone: HashSet<&Value> = gone.iter().collect();
-                list.retain(|v| !gone.contains(v));
+                let deleted: HashSet<&Value> = deleted.iter().collect();
+                list.retain(|v| !deleted.contains(v));
             }
         }
     }
@@ -122,14 +126,14 @@ fn merge_field(
     value: &Value,
     message_type: MessageType,
 ) -> Result<(), String> {
-    let (strategy, within) = (strategy(message_type, key), within(message_type, key));
+    let (strategy, field_type) = (strategy(message_type, key), field_message_type(message_type, key));
     let merged = match (target.remove(key), value) {
         (_, Value::Null) => return Ok(()),
-        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, within)?)),
+        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_map(old, patch, field_type)?)),
         (Some(Value::Array(old)), Value::Array(patch)) if strategy != Strategy::Replace => {
-            Some(Value::Array(merge_list(old, patch, strategy, key, within)?))
+            Some(Value::Array(merge_list(old, patch, strategy, key, field_type)?))
         }
-        (_, other) => plain(other),
+        (_, other) => without_directives(other),
     };
     if let Some(merged) = merged {
         target.insert(key.to_owned(), merged);
@@ -142,11 +146,11 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
     let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
     let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
     let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
-    let named = |key: &str| kept.contains(key);
-    if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !named(k)) {
+    let is_kept = |key: &str| kept.contains(key);
+    if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !is_kept(k)) {
         return Err(BAD_RETAIN_KEYS.to_owned());
     }
-    target.retain(|key, _| named(key));
+    target.retain(|key, _| is_kept(key));
     Ok(())
 }
 
@@ -172,11 +176,13 @@ fn set_order(
     let merged = match (&original, patch) {
         (None, None) => return Ok(()),
         (Some(old), None) => old.clone(),
-        (None, Some(new)) => new.iter().filter_map(plain).collect(),
+        (None, Some(new)) => new.iter().filter_map(without_directives).collect(),
         (Some(_), Some(new)) if strategy == Strategy::Replace => new.clone(),
-        (Some(old), Some(new)) => merge_list(old.clone(), new, strategy, field, within(message_type, field))?,
+        (Some(old), Some(new)) => {
+            merge_list(old.clone(), new, strategy, field, field_message_type(message_type, field))?
+        }
     };
-    let ordered = in_order(merged, order, &original.unwrap_or_default(), strategy);
+    let ordered = sort_elements(merged, order, &original.unwrap_or_default(), strategy);
     target.insert(field.to_owned(), Value::Array(ordered));
     Ok(())
 }
@@ -186,10 +192,10 @@ fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut rest = order.iter().map(|o| id(o, strategy));
+    let mut rest = order.iter().map(|o| element_id(o, strategy));
     for item in patch.iter().filter(|i| i.get("$patch").is_none()) {
-        let wanted = id(item, strategy);
-        if !rest.any(|o| o == wanted) {
+        let item_id = element_id(item, strategy);
+        if !rest.any(|id| id == item_id) {
             return Err(format!(
                 "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
                 Value::Array(patch.to_vec()),
@@ -201,7 +207,7 @@ fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(
 }
 
 /// Returns the identity of an element.
-fn id(item: &Value, strategy: Strategy) -> String {
+fn element_id(item: &Value, strategy: Strategy) -> String {
     match strategy {
         Strategy::Key(key) => item[key].to_string(),
         Strategy::Values | Strategy::Replace => item.to_string(),
@@ -222,7 +228,7 @@ fn merge_list(
         let mut seen = HashSet::new();
         let all = original.iter().chain(patch);
         let merged = all.filter(|v| seen.insert(v.to_string())).cloned().collect();
-        return Ok(in_order(merged, patch, &original, strategy));
+        return Ok(sort_elements(merged, patch, &original, strategy));
     };
     let (mut fresh, mut deleted) = (Vec::new(), HashSet::new());
     let mut replace = false;
@@ -234,7 +240,7 @@ fn merge_list(
             None => fresh.push(item),
             Some("replace") => replace = true,
             Some("delete") => {
-                deleted.insert(item.get(key).ok_or_else(|| no_key(item, key))?);
+                deleted.insert(item.get(key).ok_or_else(|| missing_merge_key(item, key))?);
             }
             Some(other) => {
                 return Err(format!("unknown patch type: {other} in map: {}", Value::Object(item.clone())));
@@ -242,17 +248,17 @@ fn merge_list(
         }
     }
     if replace {
-        return Ok(fresh.into_iter().map(|f| Value::Object(plain_fields(f))).collect());
+        return Ok(fresh.into_iter().map(|f| Value::Object(fields_without_directives(f))).collect());
     }
     original.retain(|o| !deleted.contains(&o[key]));
     let mut merged = original.clone();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut indexes: HashMap<String, usize> = HashMap::new();
     for (i, item) in merged.iter().enumerate() {
-        places.entry(id(item, strategy)).or_insert(i);
+        indexes.entry(element_id(item, strategy)).or_insert(i);
     }
     for item in &fresh {
-        let value = item.get(key).ok_or_else(|| no_key(item, key))?.to_string();
-        match places.get(&value) {
+        let value = item.get(key).ok_or_else(|| missing_merge_key(item, key))?.to_string();
+        match indexes.get(&value) {
             Some(i) => {
                 // A patch may contain an element many times, so the original is moved, not copied.
                 let old = match merged[*i].take() {
@@ -262,38 +268,38 @@ fn merge_list(
                 merged[*i] = Value::Object(merge_map(old, item, message_type)?);
             }
             None => {
-                places.insert(value, merged.len());
-                merged.push(Value::Object(plain_fields(item)));
+                indexes.insert(value, merged.len());
+                merged.push(Value::Object(fields_without_directives(item)));
             }
         }
     }
     let order: Vec<Value> = fresh.into_iter().map(|f| Value::Object(f.clone())).collect();
-    Ok(in_order(merged, &order, &original, strategy))
+    Ok(sort_elements(merged, &order, &original, strategy))
 }
 
-fn no_key(item: &Map<String, Value>, key: &str) -> String {
+fn missing_merge_key(item: &Map<String, Value>, key: &str) -> String {
     format!("map: {} does not contain declared merge key: {key}", Value::Object(item.clone()))
 }
 
 /// Sorts merged elements: those of `order` have its order, the others stay before those that they preceded, and new ones
 /// come first (upstream's `normalizeElementOrder` and `mergeSortedSlice`).
-fn in_order(merged: Vec<Value>, order: &[Value], original: &[Value], strategy: Strategy) -> Vec<Value> {
-    let places = |list: &[Value]| {
-        let mut places: HashMap<String, usize> = HashMap::new();
+fn sort_elements(merged: Vec<Value>, order: &[Value], original: &[Value], strategy: Strategy) -> Vec<Value> {
+    let indexes = |list: &[Value]| {
+        let mut indexes: HashMap<String, usize> = HashMap::new();
         for (i, item) in list.iter().enumerate() {
-            places.entry(id(item, strategy)).or_insert(i);
+            indexes.entry(element_id(item, strategy)).or_insert(i);
         }
-        places
+        indexes
     };
-    let (wanted, server) = (places(order), places(original));
+    let (patch_order, server_order) = (indexes(order), indexes(original));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|m| wanted.contains_key(&id(m, strategy)));
-    let rank = |places: &HashMap<String, usize>, v: &Value| places.get(&id(v, strategy)).copied();
-    named.sort_by_cached_key(|v| rank(&wanted, v).unwrap_or(usize::MAX));
-    others.sort_by_cached_key(|v| rank(&server, v).unwrap_or(usize::MAX));
+        merged.into_iter().partition(|m| patch_order.contains_key(&element_id(m, strategy)));
+    let rank = |indexes: &HashMap<String, usize>, v: &Value| indexes.get(&element_id(v, strategy)).copied();
+    named.sort_by_cached_key(|v| rank(&patch_order, v).unwrap_or(usize::MAX));
+    others.sort_by_cached_key(|v| rank(&server_order, v).unwrap_or(usize::MAX));
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     std::iter::from_fn(move || match (others.peek(), named.peek()) {
-        (Some(left), Some(right)) => match (rank(&server, left), rank(&server, right)) {
+        (Some(left), Some(right)) => match (rank(&server_order, left), rank(&server_order, right)) {
             (Some(l), Some(r)) if l < r => others.next(),
             _ => named.next(),
         },

@@ -1,8 +1,8 @@
-//! From the wire to the JSON that a Go client would have written for the same object.
+//! Decoding of messages to the JSON that Go encodes for the same object.
 
 use super::{
-    DecodeError, shapes,
-    table::{Field, Kind, Message, Shape, TABLE},
+    DecodeError, json_schema_props,
+    message_table::{Cardinality, Field, Message, TABLE, ValueType},
     wire::{Fields, Wire},
 };
 use crate::duration;
@@ -10,10 +10,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// How deep messages may stand in each other; the deepest of Kubernetes is about a dozen.
+/// Maximum nesting of messages; the deepest of Kubernetes is about a dozen.
 const MAX_DEPTH: usize = 64;
 
-/// What a message is decoded within.
+/// Remaining nesting of messages.
 #[derive(Clone, Copy)]
 pub(super) struct Depth(usize);
 
@@ -25,7 +25,7 @@ impl Depth {
     }
 }
 
-/// Adds a message's fields to this object; a message that comes in parts is merged.
+/// Adds a message's fields to an object. A message in several parts is merged.
 pub(super) fn message(
     message: &Message,
     bytes: &[u8],
@@ -35,13 +35,13 @@ pub(super) fn message(
     let depth = depth.deeper()?;
     let mut fields = Fields::new(bytes);
     while let Some((number, wire)) = fields.next()? {
-        // A field of a newer version is left out, as upstream does.
+        // As upstream, unknown fields are skipped.
         if let Some(field) = message.field(number) {
-            add(field, wire, into, depth).map_err(|e| e.within(message, field))?;
+            add(field, wire, into, depth).map_err(|e| e.in_field(message, field))?;
         }
     }
-    for field in message.fields.iter().filter(|f| f.always && f.shape == Shape::Plain) {
-        if let Some(zero) = zero(field.kind)
+    for field in message.fields.iter().filter(|f| f.always_encoded && f.cardinality == Cardinality::Plain) {
+        if let Some(zero) = zero(field.value_type)
             && !into.contains_key(field.name)
         {
             into.insert(field.name.to_owned(), zero);
@@ -50,53 +50,53 @@ pub(super) fn message(
     Ok(())
 }
 
-/// What JSON shows for a field that the wire left out; only for plain values.
-fn zero(kind: Kind) -> Option<Value> {
-    match kind {
-        Kind::String | Kind::Bytes => Some(json!("")),
-        Kind::Bool => Some(json!(false)),
-        Kind::Int32 | Kind::Int64 => Some(json!(0)),
+/// Returns the JSON of a field's zero value; only for plain values.
+fn zero(value_type: ValueType) -> Option<Value> {
+    match value_type {
+        ValueType::String | ValueType::Bytes => Some(json!("")),
+        ValueType::Bool => Some(json!(false)),
+        ValueType::Int32 | ValueType::Int64 => Some(json!(0)),
         _ => None,
     }
 }
 
 fn add(field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: Depth) -> Result<(), DecodeError> {
-    match field.shape {
-        Shape::Inline => match (field.kind, wire) {
-            (Kind::Message(place), Wire::Bytes(bytes)) => message(&TABLE.messages[place], bytes, into, depth),
+    match field.cardinality {
+        Cardinality::Inline => match (field.value_type, wire) {
+            (ValueType::Message(index), Wire::Bytes(bytes)) => message(&TABLE.messages[index], bytes, into, depth),
             _ => Err(DecodeError::WireType),
         },
-        Shape::List => {
+        Cardinality::List => {
             let entry = into.entry(field.name).or_insert_with(|| json!([]));
             let list = entry.as_array_mut().ok_or(DecodeError::WireType)?;
-            match (field.kind, wire) {
-                (Kind::Int32 | Kind::Int64 | Kind::Bool, Wire::Bytes(packed)) => {
+            match (field.value_type, wire) {
+                (ValueType::Int32 | ValueType::Int64 | ValueType::Bool, Wire::Bytes(packed)) => {
                     let mut numbers = Fields::new(packed);
                     while !numbers.is_empty() {
-                        list.push(value(field.kind, Wire::Varint(numbers.varint()?), None, depth)?);
+                        list.push(value(field.value_type, Wire::Varint(numbers.varint()?), None, depth)?);
                     }
                 }
-                _ => list.push(value(field.kind, wire, None, depth)?),
+                _ => list.push(value(field.value_type, wire, None, depth)?),
             }
             Ok(())
         }
-        Shape::Map => {
+        Cardinality::Map => {
             let entry = into.entry(field.name).or_insert_with(|| json!({}));
             let map = entry.as_object_mut().ok_or(DecodeError::WireType)?;
-            let (key, value) = map_entry(field.kind, wire, depth)?;
+            let (key, value) = map_entry(field.value_type, wire, depth)?;
             map.insert(key, value);
             Ok(())
         }
-        Shape::Plain | Shape::Pointer => {
+        Cardinality::Plain | Cardinality::Pointer => {
             let before = into.remove(field.name);
-            let value = value(field.kind, wire, before, depth)?;
-            // Go writes plain values even when they are zero, and `omitempty` leaves them out of the JSON.
+            let value = value(field.value_type, wire, before, depth)?;
+            // Go encodes plain zero values to protobuf, and omits them in JSON (`omitempty`).
             let empty = match &value {
                 Value::Null => true,
                 Value::Object(map) => map.is_empty(),
-                other => zero(field.kind).as_ref() == Some(other) || *other == 0,
+                other => zero(field.value_type).as_ref() == Some(other) || *other == 0,
             };
-            if value.is_null() || (empty && field.shape == Shape::Plain && !field.always) {
+            if value.is_null() || (empty && field.cardinality == Cardinality::Plain && !field.always_encoded) {
                 return Ok(());
             }
             into.insert(field.name.to_owned(), value);
@@ -105,67 +105,67 @@ fn add(field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: Dept
     }
 }
 
-fn map_entry(kind: Kind, wire: Wire<'_>, depth: Depth) -> Result<(String, Value), DecodeError> {
+fn map_entry(value_type: ValueType, wire: Wire<'_>, depth: Depth) -> Result<(String, Value), DecodeError> {
     let Wire::Bytes(bytes) = wire else { return Err(DecodeError::WireType) };
     let (mut key, mut held) = (String::new(), None);
     let mut fields = Fields::new(bytes);
     while let Some((number, wire)) = fields.next()? {
         match (number, wire) {
             (1, Wire::Bytes(bytes)) => key = text(bytes)?,
-            (2, wire) => held = Some(value(kind, wire, None, depth)?),
+            (2, wire) => held = Some(value(value_type, wire, None, depth)?),
             (1, _) => return Err(DecodeError::WireType),
             _ => {}
         }
     }
     let held = match held {
         Some(held) => held,
-        None => match zero(kind) {
+        None => match zero(value_type) {
             Some(zero) => zero,
-            None => value(kind, Wire::Bytes(&[]), None, depth)?,
+            None => value(value_type, Wire::Bytes(&[]), None, depth)?,
         },
     };
     Ok((key, held))
 }
 
-/// One value; `before` is what the same field held, for messages that come in parts.
-fn value(kind: Kind, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Result<Value, DecodeError> {
-    let bytes = match (kind, wire) {
-        (Kind::Bool, Wire::Varint(v)) => return Ok(json!(v != 0)),
-        (Kind::Int64, Wire::Varint(v)) => return Ok(json!(v.cast_signed())),
-        (Kind::Int32, Wire::Varint(v)) => return Ok(json!(int32(v))),
-        (Kind::Double, Wire::Fixed(bits)) => return Ok(shapes::number(bits)),
-        (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double, _)
+/// Decodes a value. `before` is the earlier value of the field, for messages in several parts.
+fn value(value_type: ValueType, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Result<Value, DecodeError> {
+    let bytes = match (value_type, wire) {
+        (ValueType::Bool, Wire::Varint(v)) => return Ok(json!(v != 0)),
+        (ValueType::Int64, Wire::Varint(v)) => return Ok(json!(v.cast_signed())),
+        (ValueType::Int32, Wire::Varint(v)) => return Ok(json!(int32(v))),
+        (ValueType::Double, Wire::Fixed(bits)) => return Ok(json_schema_props::number(bits)),
+        (ValueType::Bool | ValueType::Int32 | ValueType::Int64 | ValueType::Double, _)
         | (_, Wire::Varint(_) | Wire::Fixed(_) | Wire::Other) => {
             return Err(DecodeError::WireType);
         }
         (_, Wire::Bytes(bytes)) => bytes,
     };
-    match kind {
-        Kind::String => Ok(Value::String(text(bytes)?)),
-        Kind::Bytes => Ok(Value::String(STANDARD.encode(bytes))),
-        Kind::Time => time(bytes, false),
-        Kind::MicroTime => time(bytes, true),
-        Kind::Quantity => quantity(bytes),
-        Kind::Duration => length(bytes),
-        Kind::IntOrString => int_or_string(bytes),
-        Kind::Json => only_bytes(bytes)?.map_or(Ok(Value::Null), json_text),
-        Kind::Raw => match only_bytes(bytes)? {
+    match value_type {
+        ValueType::String => Ok(Value::String(text(bytes)?)),
+        ValueType::Bytes => Ok(Value::String(STANDARD.encode(bytes))),
+        ValueType::Time => time(bytes, false),
+        ValueType::MicroTime => time(bytes, true),
+        ValueType::Quantity => quantity(bytes),
+        ValueType::Duration => duration_text(bytes),
+        ValueType::IntOrString => int_or_string(bytes),
+        ValueType::Json => only_bytes(bytes)?.map_or(Ok(Value::Null), json_text),
+        ValueType::Raw => match only_bytes(bytes)? {
             None => Ok(Value::Null),
             Some(raw) if raw.starts_with(&super::MAGIC) => super::envelope(raw, depth.deeper()?),
             Some(raw) => json_text(raw),
         },
-        Kind::Strings => strings(bytes),
-        Kind::Message(place) => {
+        ValueType::Strings => strings(bytes),
+        ValueType::Message(index) => {
             let mut map = match before {
                 Some(Value::Object(map)) => map,
                 _ => Map::new(),
             };
-            message(&TABLE.messages[place], bytes, &mut map, depth)?;
+            message(&TABLE.messages[index], bytes, &mut map, depth)?;
             Ok(Value::Object(map))
         }
-        Kind::BoolOr(place) => shapes::bool_or(place, bytes, depth.deeper()?),
-        Kind::ListOr(place) => shapes::list_or(place, bytes, depth.deeper()?),
-        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double => Err(DecodeError::WireType),
+        ValueType::BoolOr(index) => json_schema_props::bool_or(index, bytes, depth.deeper()?),
+        ValueType::ListOr(index) => json_schema_props::list_or(index, bytes, depth.deeper()?),
+        ValueType::Bool | ValueType::Int32 | ValueType::Int64 | ValueType::Double => Err(DecodeError::WireType),
     }
 }
 
@@ -182,7 +182,7 @@ fn json_text(bytes: &[u8]) -> Result<Value, DecodeError> {
     if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(bytes).map_err(DecodeError::Json) }
 }
 
-/// The bytes of a message that has nothing else, field 1.
+/// Returns the bytes of a message that has only field 1.
 fn only_bytes(message: &[u8]) -> Result<Option<&[u8]>, DecodeError> {
     let (mut found, mut fields) = (None, Fields::new(message));
     while let Some((number, wire)) = fields.next()? {
@@ -214,7 +214,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
 }
 
 /// `Duration` has its nanoseconds in field 1.
-fn length(message: &[u8]) -> Result<Value, DecodeError> {
+fn duration_text(message: &[u8]) -> Result<Value, DecodeError> {
     let (mut nanos, mut fields) = (0, Fields::new(message));
     while let Some((number, wire)) = fields.next()? {
         match (number, wire) {
@@ -227,7 +227,7 @@ fn length(message: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::String(format!("{sign}{}", duration::format_duration(Duration::from_nanos(nanos.unsigned_abs())))))
 }
 
-/// Seconds and nanoseconds since 1970; nothing at all is Go's zero time, which is null.
+/// Seconds and nanoseconds since 1970; an empty message is Go's zero time, which is null.
 fn time(bytes: &[u8], micro: bool) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -241,7 +241,7 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, DecodeError> {
             _ => {}
         }
     }
-    // Upstream's JSON has whole seconds only, so it reads no more than those.
+    // Upstream's JSON has whole seconds only.
     let stamp = jiff::Timestamp::new(seconds, if micro { nanos } else { 0 }).map_err(|_| DecodeError::Time)?;
     Ok(Value::String(if micro { format!("{stamp:.6}") } else { stamp.to_string() }))
 }

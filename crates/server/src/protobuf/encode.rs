@@ -1,21 +1,21 @@
-//! From JSON to the wire. What cannot be said there gives `None`, and the client gets JSON.
+//! Encoding of JSON to messages. A value that cannot be encoded is `None`, and the client gets JSON.
 
 use super::{
-    shapes,
-    table::{Field, Kind, Message, Shape, TABLE},
+    json_schema_props,
+    message_table::{Cardinality, Field, Message, TABLE, ValueType},
     wire::{put_bytes, put_fixed, put_number},
 };
 use crate::duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-/// A message's bytes. Fields that the table does not know stay out; zeros are written where JSON has them.
+/// Encodes a message. Fields that are not in the table are skipped; zero values in JSON are encoded.
 pub(super) fn message(message: &Message, object: &Map<String, Value>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for field in &message.fields {
-        if field.shape == Shape::Inline {
-            let Kind::Message(place) = field.kind else { return None };
-            let inner = self::message(&TABLE.messages[place], object)?;
+        if field.cardinality == Cardinality::Inline {
+            let ValueType::Message(index) = field.value_type else { return None };
+            let inner = self::message(&TABLE.messages[index], object)?;
             if !inner.is_empty() {
                 put_bytes(&mut out, field.number, &inner);
             }
@@ -29,59 +29,61 @@ pub(super) fn message(message: &Message, object: &Map<String, Value>) -> Option<
     Some(out)
 }
 
-fn put_field(out: &mut Vec<u8>, field: &Field, held: &Value) -> Option<()> {
-    match field.shape {
-        Shape::List => held.as_array()?.iter().try_for_each(|v| put_value(out, field.number, field.kind, v)),
-        Shape::Map => held.as_object()?.iter().try_for_each(|(key, v)| {
+fn put_field(out: &mut Vec<u8>, field: &Field, value: &Value) -> Option<()> {
+    match field.cardinality {
+        Cardinality::List => {
+            value.as_array()?.iter().try_for_each(|v| put_value(out, field.number, field.value_type, v))
+        }
+        Cardinality::Map => value.as_object()?.iter().try_for_each(|(key, v)| {
             let mut entry = Vec::new();
             put_bytes(&mut entry, 1, key.as_bytes());
-            put_value(&mut entry, 2, field.kind, v)?;
+            put_value(&mut entry, 2, field.value_type, v)?;
             put_bytes(out, field.number, &entry);
             Some(())
         }),
-        _ => put_value(out, field.number, field.kind, held),
+        _ => put_value(out, field.number, field.value_type, value),
     }
 }
 
-fn put_value(out: &mut Vec<u8>, number: u32, kind: Kind, held: &Value) -> Option<()> {
-    match kind {
-        Kind::Bool => put_number(out, number, i64::from(held.as_bool()?)),
-        Kind::Int32 | Kind::Int64 => put_number(out, number, held.as_i64()?),
-        Kind::String => put_bytes(out, number, held.as_str()?.as_bytes()),
-        Kind::Double => put_fixed(out, number, held.as_f64()?),
-        _ => put_bytes(out, number, &content(kind, held)?),
+fn put_value(out: &mut Vec<u8>, number: u32, value_type: ValueType, value: &Value) -> Option<()> {
+    match value_type {
+        ValueType::Bool => put_number(out, number, i64::from(value.as_bool()?)),
+        ValueType::Int32 | ValueType::Int64 => put_number(out, number, value.as_i64()?),
+        ValueType::String => put_bytes(out, number, value.as_str()?.as_bytes()),
+        ValueType::Double => put_fixed(out, number, value.as_f64()?),
+        _ => put_bytes(out, number, &length_delimited(value_type, value)?),
     }
     Some(())
 }
 
-/// What stands behind the length of a value that has one.
-fn content(kind: Kind, held: &Value) -> Option<Vec<u8>> {
+/// Encodes a length-delimited value, without its length.
+fn length_delimited(value_type: ValueType, value: &Value) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    match kind {
-        Kind::Bytes => return STANDARD.decode(held.as_str()?).ok(),
-        Kind::Message(place) => return message(&TABLE.messages[place], held.as_object()?),
-        Kind::Quantity => match held {
+    match value_type {
+        ValueType::Bytes => return STANDARD.decode(value.as_str()?).ok(),
+        ValueType::Message(index) => return message(&TABLE.messages[index], value.as_object()?),
+        ValueType::Quantity => match value {
             Value::String(text) => put_bytes(&mut out, 1, text.as_bytes()),
             Value::Number(number) => put_bytes(&mut out, 1, number.to_string().as_bytes()),
             _ => return None,
         },
-        Kind::Raw | Kind::Json => put_bytes(&mut out, 1, held.to_string().as_bytes()),
-        Kind::Strings => {
-            for item in held.as_array()? {
+        ValueType::Raw | ValueType::Json => put_bytes(&mut out, 1, value.to_string().as_bytes()),
+        ValueType::Strings => {
+            for item in value.as_array()? {
                 put_bytes(&mut out, 1, item.as_str()?.as_bytes());
             }
         }
-        Kind::Time | Kind::MicroTime if held.is_null() => {}
-        Kind::Time | Kind::MicroTime => {
-            let stamp: jiff::Timestamp = held.as_str()?.parse().ok()?;
+        ValueType::Time | ValueType::MicroTime if value.is_null() => {}
+        ValueType::Time | ValueType::MicroTime => {
+            let stamp: jiff::Timestamp = value.as_str()?.parse().ok()?;
             put_number(&mut out, 1, stamp.as_second());
-            put_number(&mut out, 2, if kind == Kind::Time { 0 } else { stamp.subsec_nanosecond().into() });
+            put_number(&mut out, 2, if value_type == ValueType::Time { 0 } else { stamp.subsec_nanosecond().into() });
         }
-        Kind::Duration => {
-            let nanos = duration::parse(held.as_str()?)?.as_nanos();
+        ValueType::Duration => {
+            let nanos = duration::parse(value.as_str()?)?.as_nanos();
             put_number(&mut out, 1, i64::try_from(nanos).ok()?);
         }
-        Kind::IntOrString => match held {
+        ValueType::IntOrString => match value {
             Value::String(text) => {
                 put_number(&mut out, 1, 1);
                 put_bytes(&mut out, 3, text.as_bytes());
@@ -91,9 +93,9 @@ fn content(kind: Kind, held: &Value) -> Option<Vec<u8>> {
                 put_number(&mut out, 2, number.as_i64()?);
             }
         },
-        Kind::BoolOr(place) => return shapes::put_bool_or(place, held),
-        Kind::ListOr(place) => return shapes::put_list_or(place, held),
-        Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::String | Kind::Double => return None,
+        ValueType::BoolOr(index) => return json_schema_props::put_bool_or(index, value),
+        ValueType::ListOr(index) => return json_schema_props::put_list_or(index, value),
+        ValueType::Bool | ValueType::Int32 | ValueType::Int64 | ValueType::String | ValueType::Double => return None,
     }
     Some(out)
 }

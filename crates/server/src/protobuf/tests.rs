@@ -1,10 +1,10 @@
-//! The codec against bytes of the real kubectl, against itself, and against bytes of nobody.
+//! Tests of the protobuf encoding: with messages of kubectl, round trips, and arbitrary bytes.
 
-mod facts;
 mod http;
+mod k8s_openapi_schemas;
 mod sample;
 
-use super::{DecodeError, MAGIC, decode, encode, table::TABLE, wire};
+use super::{DecodeError, MAGIC, decode, encode, message_table::TABLE, wire};
 use proptest::prelude::*;
 use sample::Sample;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
-/// What `kubectl create` of 1.32 sent, and the JSON that it shows for the same object.
-const SENT: [(&str, &str); 5] = [
+/// Bodies that `kubectl create` 1.32 sends, and the JSON that it prints for the same objects.
+const KUBECTL_BODIES: [(&str, &str); 5] = [
     (
         "6b3873000a0f0a02763112094e616d65737061636512190a110a017812001a0022002a0032003800420012001a020a001a002200",
         r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#,
@@ -40,14 +40,14 @@ const SENT: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn what_kubectl_sends_becomes_what_it_shows() {
-    for (hex, expected) in SENT {
+fn kubectl_bodies_are_decoded_to_the_printed_json() {
+    for (hex, expected) in KUBECTL_BODIES {
         let expected: Value = serde_json::from_str(expected).unwrap();
         assert_eq!(decode(&bytes(hex)).unwrap(), expected);
     }
 }
 
-/// Decodes fields of a Pod's message, after its envelope.
+/// Decodes a message in an envelope.
 #[track_caller]
 fn check(kind: &str, message: &[u8], expected: Value) {
     let mut envelope = MAGIC.to_vec();
@@ -69,31 +69,31 @@ fn check(kind: &str, message: &[u8], expected: Value) {
 }
 
 #[test]
-fn the_wire_may_come_in_every_legal_form() {
-    // Numbers of a list, packed and not: `Pod.spec(2).securityContext(14).supplementalGroups(4)`.
+fn all_legal_wire_forms_are_decoded() {
+    // A list of numbers, packed and unpacked: `Pod.spec(2).securityContext(14).supplementalGroups(4)`.
     let groups = json!({"spec": {"securityContext": {"supplementalGroups": [1, 300]}}});
     check("Pod", &bytes("1207720522030 1ac02".replace(' ', "").as_str()), groups.clone());
     check("Pod", &bytes("12077205200120ac02"), groups);
-    // A message in two parts is one; the last of two strings counts, even when it is empty.
+    // A message in two parts is merged; the last of two strings wins, even if it is empty.
     check("Pod", &bytes("0a030a01610a031a0162"), json!({"metadata": {"name": "a", "namespace": "b"}}));
     check("Pod", &bytes("0a030a01610a020a00"), json!({}));
-    // A pointer keeps its zero, which a plain value does not: terminationGracePeriodSeconds(4), hostNetwork(11).
+    // Zero values of pointers are kept, those of plain values are not: terminationGracePeriodSeconds(4), hostNetwork(11).
     check("Pod", &bytes("120420005800"), json!({"spec": {"terminationGracePeriodSeconds": 0}}));
-    // Negative numbers take ten bytes; unknown fields of every wire type, groups too, are left out.
+    // Negative numbers have ten bytes; unknown fields of every wire type are skipped, also groups.
     check("Pod", &bytes("120b20ffffffffffffffffff01"), json!({"spec": {"terminationGracePeriodSeconds": -1}}));
     check("Pod", &bytes("a03f01a23f0161a53f00000000a13f0000000000000000a33fa33f0801a43fa43f"), json!({}));
-    // An empty message that is a pointer says something: emptyDir is volumeSource(2).emptyDir(2) of volumes(1).
+    // An empty message of a pointer is set: emptyDir is volumeSource(2).emptyDir(2) of volumes(1).
     check(
         "Pod",
         &bytes("12090a070a0176120212 00".replace(' ', "").as_str()),
         json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
     );
-    // A map's entry may lack its key and its value.
+    // A map entry may omit its key and its value.
     check("ConfigMap", &bytes("12001a030a0161"), json!({"data": {"": ""}, "binaryData": {"a": ""}}));
 }
 
 #[test]
-fn what_is_no_object_is_refused_with_its_place() {
+fn invalid_message_is_rejected_with_its_field() {
     check("Pod", &bytes("0aff"), json!("unexpected EOF"));
     check("Pod", &bytes("0a020a05"), json!("core/v1.Pod.metadata: unexpected EOF"));
     check("Pod", &bytes("0801"), json!("core/v1.Pod.metadata: wrong wire type"));
@@ -106,8 +106,8 @@ fn what_is_no_object_is_refused_with_its_place() {
 }
 
 #[test]
-fn nesting_has_a_limit() {
-    // Lists of lists, each an object inside a RawExtension.
+fn nesting_is_limited() {
+    // Lists of lists, each a RawExtension.
     let mut inner = json!({"apiVersion": "v1", "kind": "List", "items": []});
     for _ in 0..5 {
         inner = json!({"apiVersion": "v1", "kind": "List", "items": [inner]});
@@ -127,7 +127,7 @@ fn nesting_has_a_limit() {
 }
 
 #[test]
-fn what_does_not_fit_a_message_has_no_binary_form() {
+fn object_that_does_not_match_its_message_is_not_encoded() {
     assert!(encode(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}})).is_none());
     assert!(encode(&json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"})).is_none());
     assert!(encode(&json!([])).is_none());
@@ -135,14 +135,13 @@ fn what_does_not_fit_a_message_has_no_binary_form() {
 
 proptest! {
     #[test]
-    fn every_object_survives_both_ways(place in 0..TABLE.messages.len(), seed: u64) {
-        let mut object = Sample::new(seed).message(&TABLE.messages[place], 0);
-        let (package, kind) = TABLE.messages[place].name.split_once('.').unwrap();
-        // Every API version of the package's section has this kind.
+    fn encoded_object_is_decoded_to_the_same_object(index in 0..TABLE.messages.len(), seed: u64) {
+        let mut object = Sample::new(seed).message(&TABLE.messages[index], 0);
+        let (package, kind) = TABLE.messages[index].name.split_once('.').unwrap();
         let Some(api_version) = sample::api_version(package) else { return Ok(()) };
-        // What is no kind may have a namesake, or fields that stand where the kind does.
-        let own = TABLE.kind(api_version, kind).is_some_and(|m| m.name == TABLE.messages[place].name);
-        if !own || TABLE.messages[place].fields.iter().any(|f| matches!(f.name, "apiVersion" | "kind")) {
+        // A message that is no kind can have the name of a kind, or fields `apiVersion` and `kind`.
+        let is_kind = TABLE.kind(api_version, kind).is_some_and(|m| m.name == TABLE.messages[index].name);
+        if !is_kind || TABLE.messages[index].fields.iter().any(|f| matches!(f.name, "apiVersion" | "kind")) {
             return Ok(());
         }
         object.insert("apiVersion".to_owned(), json!(api_version));
@@ -152,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes: Vec<u8>, with_magic: bool) {
+    fn arbitrary_bytes_do_not_panic(mut bytes: Vec<u8>, with_magic: bool) {
         if with_magic {
             bytes.splice(0..0, MAGIC);
         }
@@ -160,13 +159,13 @@ proptest! {
     }
 
     #[test]
-    fn no_damaged_object_panics(seed: u64, damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), cut: prop::sample::Index) {
+    fn corrupted_object_does_not_panic(seed: u64, corruption in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), cut: prop::sample::Index) {
         let pod = TABLE.kind("v1", "Pod").unwrap();
         let mut object = Sample::new(seed).message(pod, 0);
         object.insert("apiVersion".to_owned(), json!("v1"));
         object.insert("kind".to_owned(), json!("Pod"));
         let mut bytes = encode(&Value::Object(object)).unwrap();
-        for (at, byte) in damage {
+        for (at, byte) in corruption {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }

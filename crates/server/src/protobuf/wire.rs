@@ -1,14 +1,14 @@
-//! The wire format of protocol buffers: numbered fields of four shapes, and groups, which only get skipped.
+//! Wire format of protocol buffers. Groups are skipped.
 
 use super::DecodeError;
 
-/// One field's bytes.
+/// Wire type and content of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wire<'a> {
     Varint(u64),
     /// A string, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
-    /// Eight bytes: a number with a point.
+    /// 64 bits: a `double`.
     Fixed(u64),
     /// Other fixed-width numbers and groups, which no Kubernetes message has.
     Other,

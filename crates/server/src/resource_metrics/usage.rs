@@ -54,12 +54,12 @@ pub(super) struct Usage {
 
 /// Two samples of a node: the latest, and the base of the window.
 #[derive(Debug, Clone)]
-pub(super) struct Pair {
+pub(super) struct SamplePair {
     pub(super) base: Arc<Sample>,
     pub(super) last: Arc<Sample>,
 }
 
-impl Pair {
+impl SamplePair {
     /// Returns the usage of the node.
     pub(super) fn node(&self) -> Option<Usage> {
         since(self.base.node.as_ref()?, self.last.node.as_ref()?)
@@ -102,9 +102,9 @@ fn since(base: &Point, last: &Point) -> Option<Usage> {
     Some(Usage { at: last.at, window, cpu: u64::try_from(cpu).unwrap_or(u64::MAX), memory: last.memory })
 }
 
-/// The recent samples of a node, oldest first.
+/// Recent samples of a node, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Ring {
+pub(super) struct NodeSamples {
     samples: VecDeque<Arc<Sample>>,
     /// Time of the last failed scrape.
     failed: Option<Timestamp>,
@@ -112,27 +112,27 @@ pub(super) struct Ring {
 
 /// The next step to get a pair of samples.
 #[derive(Debug)]
-pub(super) enum Step {
-    Done(Pair),
+pub(super) enum NextStep {
+    Done(SamplePair),
     Sample,
     Wait(Duration),
     /// The last scrape failed less than [`MIN_WINDOW`] ago.
     Failed,
 }
 
-impl Ring {
+impl NodeSamples {
     /// Returns the next step.
-    pub(super) fn step(&self, now: Timestamp) -> Step {
+    pub(super) fn next_step(&self, now: Timestamp) -> NextStep {
         let age = |of: Timestamp| Some(now.duration_since(of)).filter(|age| !age.is_negative() && *age < MIN_WINDOW);
         if self.failed.and_then(age).is_some() {
-            return Step::Failed;
+            return NextStep::Failed;
         }
         let Some((last, age)) = self.samples.back().and_then(|last| Some((last, age(last.at)?))) else {
-            return Step::Sample;
+            return NextStep::Sample;
         };
         match self.base(last) {
-            Some((_, base)) => Step::Done(Pair { base: Arc::clone(base), last: Arc::clone(last) }),
-            None => Step::Wait((MIN_WINDOW - age).try_into().unwrap_or_default()),
+            Some((_, base)) => NextStep::Done(SamplePair { base: Arc::clone(base), last: Arc::clone(last) }),
+            None => NextStep::Wait((MIN_WINDOW - age).try_into().unwrap_or_default()),
         }
     }
 

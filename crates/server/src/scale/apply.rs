@@ -1,6 +1,6 @@
 //! Server-side apply of a Scale. Its managers are stored in the scaled object (upstream's `ScaleHandler`).
 
-use super::{SCALE, Scale, ScalePaths, changeable, write};
+use super::{SCALE, Scale, ScalePaths, scale_for_update, write};
 use crate::{
     managed_fields::{self, types},
     managed_object::ManagedObject,
@@ -58,14 +58,14 @@ fn merged(
     force: bool,
 ) -> Result<(Value, ManagedFields), ApiError> {
     let kind = &*resource.kind;
-    let forms = resource.served.kinds_of_storage(kind.info().storage);
+    let equivalents = resource.served.kinds_of_storage(kind.info().storage);
     let path_of = |version: &str| {
-        let form = forms.iter().find(|form| form.info().api_version() == version)?;
-        Some(path(form.scale()))
+        let equivalent = equivalents.iter().find(|equivalent| equivalent.info().api_version() == version)?;
+        Some(path(equivalent.scale()))
     };
     let own_path = Path::of_fields(&["spec", "replicas"]);
-    let part = ScaleHandler { path_of: &path_of, own_path: &own_path, own_version: VERSION };
-    let (live, whole) = (changeable(kind, &old.object)?, &old.managers);
+    let handler = ScaleHandler { path_of: &path_of, own_path: &own_path, own_version: VERSION };
+    let (live, parent_managers) = (scale_for_update(kind, &old.object)?, &old.managers);
     let (manager, time) = (managed_fields::field_manager_name(call), now().to_string());
     let request = Request {
         versions: &OneVersion,
@@ -75,7 +75,7 @@ fn merged(
         time: &time,
         filter: &Filter::Everything,
     };
-    let applied = ::apply::apply(&request, Some(&live), config.clone(), part.to_subresource(whole), force);
+    let applied = ::apply::apply(&request, Some(&live), config.clone(), handler.to_subresource(parent_managers), force);
     let applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
         error => {
@@ -84,7 +84,7 @@ fn merged(
             ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
         }
     })?;
-    let managers = part.to_parent(whole, &applied.managers, &kind.info().api_version());
+    let managers = handler.to_parent(parent_managers, &applied.managers, &kind.info().api_version());
     Ok((applied.object, managers))
 }
 
@@ -93,5 +93,5 @@ fn path(paths: &ScalePaths) -> Path {
     if paths.is_built_in() {
         return Path::of_fields(&["spec", "replicas"]);
     }
-    Path::of_fields(&paths.wanted.iter().map(String::as_str).collect::<Vec<_>>())
+    Path::of_fields(&paths.spec_replicas.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 /// Paths of desired replicas, current replicas and selector.
 #[derive(Debug, Clone, Default)]
 pub struct ScalePaths {
-    pub(super) wanted: Vec<String>,
-    pub(super) current: Vec<String>,
-    /// Path of the selector in text form.
-    pub(super) selector: Vec<String>,
+    pub(super) spec_replicas: Vec<String>,
+    pub(super) status_replicas: Vec<String>,
+    /// Path of the selector, a string.
+    pub(super) label_selector: Vec<String>,
 }
 
 /// The paths of built-in kinds.
-pub(crate) static BUILT_IN: ScalePaths = ScalePaths { wanted: Vec::new(), current: Vec::new(), selector: Vec::new() };
+pub(crate) static BUILT_IN: ScalePaths =
+    ScalePaths { spec_replicas: Vec::new(), status_replicas: Vec::new(), label_selector: Vec::new() };
 
 impl ScalePaths {
     /// Parses the paths of a custom resource's `scale` subresource.
@@ -25,40 +26,40 @@ impl ScalePaths {
             text.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         Self {
-            wanted: path("specReplicasPath"),
-            current: path("statusReplicasPath"),
-            selector: path("labelSelectorPath"),
+            spec_replicas: path("specReplicasPath"),
+            status_replicas: path("statusReplicasPath"),
+            label_selector: path("labelSelectorPath"),
         }
     }
 
     pub(super) fn is_built_in(&self) -> bool {
-        self.wanted.is_empty()
+        self.spec_replicas.is_empty()
     }
 
     /// Whether `specReplicasPath` of a custom resource does not exist.
     pub(super) fn is_unset(&self, object: &Value) -> bool {
-        !self.is_built_in() && number(object, &self.wanted) == Ok(None)
+        !self.is_built_in() && nested_i64(object, &self.spec_replicas) == Ok(None)
     }
 
     /// Returns `specReplicasPath`.
-    pub(super) fn wanted_text(&self) -> String {
-        text_of(&self.wanted)
+    pub(super) fn spec_replicas_path(&self) -> String {
+        path_text(&self.spec_replicas)
     }
 
     /// Checks the types of the scale fields (upstream's `scaleFromCustomResource`).
-    pub(super) fn readable(&self, object: &Value) -> Result<(), String> {
+    pub(super) fn check_types(&self, object: &Value) -> Result<(), String> {
         if self.is_built_in() {
             return Ok(());
         }
-        number(object, &self.wanted)?;
-        number(object, &self.current)?;
-        text(object, &self.selector)
+        nested_i64(object, &self.spec_replicas)?;
+        nested_i64(object, &self.status_replicas)?;
+        nested_string(object, &self.label_selector)
     }
 
     /// `ValidateScaleSpec`.
     pub(crate) fn validate_spec(&self, object: &Value, errors: &mut FieldErrors) {
         if !self.is_built_in() {
-            count(object, &self.wanted, errors);
+            validate_replicas(object, &self.spec_replicas, errors);
         }
     }
 
@@ -67,17 +68,17 @@ impl ScalePaths {
         if self.is_built_in() {
             return;
         }
-        count(object, &self.current, errors);
-        if let Err(why) = text(object, &self.selector) {
-            errors.invalid(&FieldPath::new(&text_of(&self.selector)), &json!(""), &why);
+        validate_replicas(object, &self.status_replicas, errors);
+        if let Err(why) = nested_string(object, &self.label_selector) {
+            errors.invalid(&FieldPath::new(&path_text(&self.label_selector)), &json!(""), &why);
         }
     }
 }
 
 /// Validates a number of replicas.
-fn count(object: &Value, path: &[String], errors: &mut FieldErrors) {
-    let at = FieldPath::new(&text_of(path));
-    match number(object, path) {
+fn validate_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) {
+    let at = FieldPath::new(&path_text(path));
+    match nested_i64(object, path) {
         Err(why) => errors.invalid(&at, &json!(0), &why),
         Ok(Some(n)) if n < 0 => errors.invalid(&at, &json!(n), "should be a non-negative integer"),
         Ok(Some(n)) if n > i64::from(i32::MAX) => {
@@ -88,43 +89,48 @@ fn count(object: &Value, path: &[String], errors: &mut FieldErrors) {
 }
 
 /// `NestedInt64`.
-fn number(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
-    match find(object, path)? {
+fn nested_i64(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
+    match nested_field(object, path)? {
         None => Ok(None),
-        Some(found) => found.as_i64().map(Some).ok_or_else(|| wrong(path, found, "int64")),
+        Some(found) => found.as_i64().map(Some).ok_or_else(|| wrong_type(path, found, "int64")),
     }
 }
 
 /// `NestedString` of an optional path.
-fn text(object: &Value, path: &[String]) -> Result<(), String> {
-    match find(object, path)? {
-        Some(found) if !path.is_empty() && !found.is_string() => Err(wrong(path, found, "string")),
+fn nested_string(object: &Value, path: &[String]) -> Result<(), String> {
+    match nested_field(object, path)? {
+        Some(found) if !path.is_empty() && !found.is_string() => Err(wrong_type(path, found, "string")),
         _ => Ok(()),
     }
 }
 
 /// `NestedFieldNoCopy`: a null leaf is found; a null parent is not.
-fn find<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
+fn nested_field<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     for (i, field) in path.iter().enumerate() {
         let fields = match value {
             Value::Null => return Ok(None),
             Value::Object(fields) => fields,
-            other => return Err(wrong(&path[..=i], other, "map[string]interface{}")),
+            other => return Err(wrong_type(&path[..=i], other, "map[string]interface{}")),
         };
         match fields.get(field) {
-            Some(held) => value = held,
+            Some(field) => value = field,
             None => return Ok(None),
         }
     }
     Ok(Some(value))
 }
 
-fn wrong(path: &[String], found: &Value, wanted: &str) -> String {
-    format!("{} accessor error: {} is of the type {}, expected {wanted}", text_of(path), printed(found), go_type(found))
+fn wrong_type(path: &[String], found: &Value, expected: &str) -> String {
+    format!(
+        "{} accessor error: {} is of the type {}, expected {expected}",
+        path_text(path),
+        go_value(found),
+        go_type(found)
+    )
 }
 
-fn text_of(path: &[String]) -> String {
+fn path_text(path: &[String]) -> String {
     format!(".{}", path.join("."))
 }
 
@@ -142,18 +148,18 @@ fn go_type(value: &Value) -> &'static str {
 }
 
 /// As Go's `%v` of the decoded value.
-fn printed(value: &Value) -> String {
+fn go_value(value: &Value) -> String {
     let list = |parts: Vec<String>| format!("[{}]", parts.join(" "));
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(n) if !n.is_i64() => float::format_float(n.as_f64().unwrap_or(0.0)),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Array(items) => list(items.iter().map(printed).collect()),
+        Value::Array(items) => list(items.iter().map(go_value).collect()),
         Value::Object(fields) => {
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
-            format!("map{}", list(fields.iter().map(|(key, held)| format!("{key}:{}", printed(held))).collect()))
+            format!("map{}", list(fields.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect()))
         }
     }
 }
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(object: Value, expected: &[&str]) {
+    fn check(object: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
         paths().validate_spec(&object, &mut errors);
         paths().validate_status(&object, &mut errors);
@@ -180,9 +186,9 @@ mod tests {
 
     #[test]
     fn invalid_scale_fields_have_the_errors_of_go() {
-        told(json!({}), &[]);
-        told(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
-        told(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);
+        check(json!({}), &[]);
+        check(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
+        check(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);
         for (value, words) in [
             (json!({"n": -1}), "-1: should be a non-negative integer"),
             (json!({"n": 2_147_483_648_u32}), "2147483648: should be less than or equal to 2147483647"),
@@ -200,9 +206,9 @@ mod tests {
             ),
             (json!(3), "0: .spec.a.n accessor error: 3 is of the type int64, expected map[string]interface{}"),
         ] {
-            told(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {words}")]);
+            check(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {words}")]);
         }
-        told(
+        check(
             json!({"status": {"n": -2, "s": {}}}),
             &[
                 ".status.n: Invalid value: -2: should be a non-negative integer",

@@ -3,7 +3,7 @@
 
 use super::ISSUER;
 use crate::{
-    admit::outside,
+    admission::dynamic,
     authorization::node,
     create, decode,
     kinds::{FieldErrors, FieldPath},
@@ -30,7 +30,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut request = read(resource, call, name)?;
     let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
-    let review = outside::mutate_body(server, resource, call, KIND, &mut body, dry).await?;
+    let context = dynamic::mutate_body(server, resource, call, KIND, &mut body, dry).await?;
     request.spec = serde_json::from_value(body["spec"].clone()).map_err(ApiError::internal)?;
     node::restrict_token(server, &call.user, resource, &serde_json::to_value(&request.spec).unwrap_or_default())?;
     let account = stored(server, "serviceaccounts", &resource.namespace, name);
@@ -42,9 +42,9 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
     check(seconds)?;
     let now = now();
     body["metadata"] = metadata(&body, &account, now);
-    if let Some(review) = review {
+    if let Some(context) = context {
         body["spec"]["audiences"] = json!(audiences);
-        outside::validate(&review, Some(&body), None).await?;
+        dynamic::validate(&context, Some(&body), None).await?;
     }
     let bound = match &request.spec.bound_object_ref {
         Some(reference) => Some(bound_object(server, resource, name, reference)?),
@@ -84,7 +84,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
 }
 
 fn read(resource: &RequestInfo, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
-    let mut body = decode::options(call, "TokenRequest")?;
+    let mut body = decode::body_of_kind(call, "TokenRequest")?;
     create::set_request_namespace(resource, &mut body)?;
     // Its fields have Go's zero values where a client leaves them out.
     for (field, empty) in [("metadata", json!({})), ("spec", json!({}))] {

@@ -2,13 +2,13 @@
 //! (`runtime.DefaultUnstructuredConverter`), so its error texts differ from the decoder's, and a number without a fraction
 //! is an integer.
 
-use super::leaf;
-use crate::protobuf::table::{Field, Kind, Message, Shape, TABLE};
+use super::scalar;
+use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use serde_json::{Map, Value};
 
 /// Error of a conversion.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unconvertible {
+pub(crate) enum ConversionError {
     /// Error text of the converter.
     Converter(String),
     /// The error is that of the type's own decoder, as in JSON.
@@ -19,98 +19,105 @@ pub(crate) enum Unconvertible {
 ///
 /// # Errors
 /// The first value that cannot be converted, in the order of Go's fields.
-pub(crate) fn convert(api_version: &str, kind: &str, object: &mut Value) -> Result<(), Unconvertible> {
+pub(crate) fn convert(api_version: &str, kind: &str, object: &mut Value) -> Result<(), ConversionError> {
     TABLE.kind(api_version, kind).map_or(Ok(()), |found| message(found, object))
 }
 
-fn message(message: &Message, value: &mut Value) -> Result<(), Unconvertible> {
+fn message(message: &Message, value: &mut Value) -> Result<(), ConversionError> {
     match value {
         Value::Object(fields) => members(message, fields),
         Value::Null => Ok(()),
-        other => Err(words(format!("cannot restore struct from: {}", reflect_kind(other)))),
+        other => Err(converter_error(format!("cannot restore struct from: {}", reflect_kind(other)))),
     }
 }
 
-fn members(message: &Message, fields: &mut Map<String, Value>) -> Result<(), Unconvertible> {
-    let mut in_order: Vec<&Field> = message.fields.iter().collect();
-    in_order.sort_by_key(|field| field.place);
-    for of in in_order {
-        match (of.shape, of.kind) {
-            (Shape::Inline, Kind::Message(place)) => members(&TABLE.messages[place], fields)?,
-            _ => fields.get_mut(of.name).map_or(Ok(()), |value| field(of, value))?,
+fn members(message: &Message, fields: &mut Map<String, Value>) -> Result<(), ConversionError> {
+    let mut sorted: Vec<&Field> = message.fields.iter().collect();
+    sorted.sort_by_key(|field| field.go_index);
+    for member in sorted {
+        match (member.cardinality, member.value_type) {
+            (Cardinality::Inline, ValueType::Message(index)) => members(&TABLE.messages[index], fields)?,
+            _ => fields.get_mut(member.name).map_or(Ok(()), |value| field(member, value))?,
         }
     }
     Ok(())
 }
 
-fn field(field: &Field, value: &mut Value) -> Result<(), Unconvertible> {
-    match (field.shape, value) {
+fn field(field: &Field, value: &mut Value) -> Result<(), ConversionError> {
+    match (field.cardinality, value) {
         (_, Value::Null) => Ok(()),
-        (Shape::List, Value::Array(items)) => items.iter_mut().try_for_each(|item| one(field.kind, item)),
-        (Shape::Map, Value::Object(entries)) => entries.values_mut().try_for_each(|value| one(field.kind, value)),
-        (Shape::List, other) => Err(not_a("slice", other)),
-        (Shape::Map, other) => Err(not_a("map", other)),
-        (_, value) => one(field.kind, value),
+        (Cardinality::List, Value::Array(items)) => {
+            items.iter_mut().try_for_each(|item| element(field.value_type, item))
+        }
+        (Cardinality::Map, Value::Object(entries)) => {
+            entries.values_mut().try_for_each(|value| element(field.value_type, value))
+        }
+        (Cardinality::List, other) => Err(not_a("slice", other)),
+        (Cardinality::Map, other) => Err(not_a("map", other)),
+        (_, value) => element(field.value_type, value),
     }
 }
 
-fn one(kind: Kind, value: &mut Value) -> Result<(), Unconvertible> {
-    match (kind, &*value) {
+fn element(value_type: ValueType, value: &mut Value) -> Result<(), ConversionError> {
+    match (value_type, &*value) {
         (_, Value::Null)
-        | (Kind::Raw | Kind::Json | Kind::BoolOr(_) | Kind::ListOr(_), _)
-        | (Kind::String, Value::String(_))
-        | (Kind::Bool, Value::Bool(_))
-        | (Kind::Double, Value::Number(_))
-        | (Kind::Strings, Value::Array(_)) => Ok(()),
-        (Kind::Message(place), _) => message(&TABLE.messages[place], value),
-        (Kind::Bytes, Value::String(_))
-        | (Kind::Time | Kind::MicroTime | Kind::Duration | Kind::Quantity | Kind::IntOrString, _) => {
-            decoded(kind, value)
+        | (ValueType::Raw | ValueType::Json | ValueType::BoolOr(_) | ValueType::ListOr(_), _)
+        | (ValueType::String, Value::String(_))
+        | (ValueType::Bool, Value::Bool(_))
+        | (ValueType::Double, Value::Number(_))
+        | (ValueType::Strings, Value::Array(_)) => Ok(()),
+        (ValueType::Message(index), _) => message(&TABLE.messages[index], value),
+        (ValueType::Bytes, Value::String(_))
+        | (
+            ValueType::Time | ValueType::MicroTime | ValueType::Duration | ValueType::Quantity | ValueType::IntOrString,
+            _,
+        ) => decoded(value_type, value),
+        (ValueType::Strings | ValueType::Bytes, other) => Err(not_a("slice", other)),
+        (ValueType::String, Value::Number(number)) if !number.is_f64() => {
+            Err(converter_error("cannot convert int64 to string".to_owned()))
         }
-        (Kind::Strings | Kind::Bytes, other) => Err(not_a("slice", other)),
-        (Kind::String, Value::Number(number)) if !number.is_f64() => {
-            Err(words("cannot convert int64 to string".to_owned()))
-        }
-        (Kind::String, _) => Err(unrecognized("string")),
-        (Kind::Bool, _) => Err(unrecognized("bool")),
-        (Kind::Double, _) => Err(unrecognized("float64")),
-        (Kind::Int32, _) => integer("int32", value),
-        (Kind::Int64, _) => integer("int64", value),
+        (ValueType::String, _) => Err(unrecognized("string")),
+        (ValueType::Bool, _) => Err(unrecognized("bool")),
+        (ValueType::Double, _) => Err(unrecognized("float64")),
+        (ValueType::Int32, _) => integer("int32", value),
+        (ValueType::Int64, _) => integer("int64", value),
     }
 }
 
 /// Checks a value that upstream decodes from JSON even here.
-fn decoded(kind: Kind, value: &Value) -> Result<(), Unconvertible> {
-    leaf::clean(kind, &mut value.clone()).map_err(|wrong| match wrong {
-        leaf::Wrong::Value(why) if kind == Kind::Bytes => words(format!("error decoding from json: {why}")),
-        leaf::Wrong::Value(why) => words(why),
-        leaf::Wrong::Type | leaf::Wrong::Number => Unconvertible::Decoder,
+fn decoded(value_type: ValueType, value: &Value) -> Result<(), ConversionError> {
+    scalar::normalize(value_type, &mut value.clone()).map_err(|error| match error {
+        scalar::ValueError::Value(why) if value_type == ValueType::Bytes => {
+            converter_error(format!("error decoding from json: {why}"))
+        }
+        scalar::ValueError::Value(why) => converter_error(why),
+        scalar::ValueError::Type | scalar::ValueError::Number => ConversionError::Decoder,
     })
 }
 
 /// Converts to an integer type. Upstream truncates an integer that is too large; here the decoder rejects it.
-fn integer(to: &str, value: &mut Value) -> Result<(), Unconvertible> {
+fn integer(to: &str, value: &mut Value) -> Result<(), ConversionError> {
     let Value::Number(number) = &*value else { return Err(unrecognized(to)) };
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return Ok(()) };
     if float.fract() != 0.0 {
-        return Err(words(format!("cannot convert float64 to {to}")));
+        return Err(converter_error(format!("cannot convert float64 to {to}")));
     }
     // Converted as text: a conversion of numbers would truncate.
-    let whole: i64 = format!("{float:.0}").parse().map_err(|_| Unconvertible::Decoder)?;
+    let whole: i64 = format!("{float:.0}").parse().map_err(|_| ConversionError::Decoder)?;
     *value = Value::from(whole);
     Ok(())
 }
 
-fn not_a(what: &str, value: &Value) -> Unconvertible {
-    words(format!("cannot restore {what} from {}", reflect_kind(value)))
+fn not_a(what: &str, value: &Value) -> ConversionError {
+    converter_error(format!("cannot restore {what} from {}", reflect_kind(value)))
 }
 
-fn unrecognized(wanted: &str) -> Unconvertible {
-    words(format!("unrecognized type: {wanted}"))
+fn unrecognized(wanted: &str) -> ConversionError {
+    converter_error(format!("unrecognized type: {wanted}"))
 }
 
-fn words(words: String) -> Unconvertible {
-    Unconvertible::Converter(words)
+fn converter_error(message: String) -> ConversionError {
+    ConversionError::Converter(message)
 }
 
 /// Go's `reflect.Kind` of a value.
@@ -133,12 +140,12 @@ mod tests {
 
     #[track_caller]
     fn check(object: &Value, expected: &str) {
-        let said = match convert("v1", "Pod", &mut object.clone()) {
+        let got = match convert("v1", "Pod", &mut object.clone()) {
             Ok(()) => String::new(),
-            Err(Unconvertible::Converter(words)) => words,
-            Err(Unconvertible::Decoder) => "decoder".to_owned(),
+            Err(ConversionError::Converter(message)) => message,
+            Err(ConversionError::Decoder) => "decoder".to_owned(),
         };
-        assert_eq!(said, expected, "{object}");
+        assert_eq!(got, expected, "{object}");
     }
 
     #[test]

@@ -2,26 +2,26 @@ use super::*;
 use serde_json::json;
 
 /// Decodes an object; returns it and its unknown fields.
-fn read(api_version: &str, kind: &str, given: &Value) -> Result<(Value, Vec<String>), String> {
-    let mut clean = given.clone();
-    object(api_version, kind, &mut clean).map(|unknown| (clean, unknown))
+fn decode(api_version: &str, kind: &str, given: &Value) -> Result<(Value, Vec<String>), String> {
+    let mut decoded = given.clone();
+    decode_object(api_version, kind, &mut decoded).map(|unknown| (decoded, unknown))
 }
 
 #[track_caller]
 fn check(spec: &Value, expected: &Value) {
     let given = json!({"metadata": {"name": "p", "labels": {}}, "spec": spec});
-    let (clean, unknown) = read("v1", "Pod", &given).unwrap();
+    let (clean, unknown) = decode("v1", "Pod", &given).unwrap();
     assert_eq!((&clean["spec"], unknown), (expected, Vec::new()), "{spec}");
     assert_eq!(clean["metadata"], json!({"name": "p"}));
     assert_eq!((&clean["apiVersion"], &clean["kind"], &clean["status"]), (&json!("v1"), &json!("Pod"), &json!({})));
-    assert_eq!(read("v1", "Pod", &clean).unwrap().0, clean, "once is enough");
+    assert_eq!(decode("v1", "Pod", &clean).unwrap().0, clean, "decoding is idempotent");
 }
 
 #[test]
 fn omitempty_fields_are_encoded_as_in_go() {
     check(&json!({"hostNetwork": false, "nodeName": "", "tolerations": [], "nodeSelector": {}}), &json!({}));
     check(&json!({"hostNetwork": null, "dnsConfig": null}), &json!({}));
-    // A pointer's zero was meant; an empty list that may not be left out stays.
+    // Zero values of pointers, and empty lists without `omitempty`, are kept.
     let pointers = json!({"terminationGracePeriodSeconds": 0, "enableServiceLinks": false, "containers": []});
     check(&pointers, &pointers);
     check(
@@ -45,9 +45,9 @@ fn values_are_normalized_to_the_encoding_of_go() {
     let volume = |limit: &str| json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": limit}}], "nodeSelector": {"sizeLimit": "1024Mi"}});
     check(&volume("1024Mi"), &volume("1Gi"));
     let at = |time: &str| json!({"metadata": {"name": "c", "creationTimestamp": time}});
-    let (clean, _) = read("v1", "ConfigMap", &at("2026-01-02T03:04:05.678+01:00")).unwrap();
+    let (clean, _) = decode("v1", "ConfigMap", &at("2026-01-02T03:04:05.678+01:00")).unwrap();
     assert_eq!(clean["metadata"]["creationTimestamp"], "2026-01-02T02:04:05Z");
-    let (clean, _) = read("v1", "Secret", &json!({"data": {"a": "YQ\n==", "b": ""}})).unwrap();
+    let (clean, _) = decode("v1", "Secret", &json!({"data": {"a": "YQ\n==", "b": ""}})).unwrap();
     assert_eq!(clean["data"], json!({"a": "YQ==", "b": ""}));
 }
 
@@ -55,16 +55,16 @@ fn values_are_normalized_to_the_encoding_of_go() {
 fn unknown_fields_are_reported_with_their_path() {
     let given =
         json!({"spec": {"containers": [{"name": "c"}, {"name": "d", "imagee": "i"}], "kind": "x"}, "extra": {"a": 1}});
-    let unknown = read("v1", "Pod", &given).unwrap().1;
+    let unknown = decode("v1", "Pod", &given).unwrap().1;
     let expected = ["extra", "spec.containers[1].imagee", "spec.kind"].map(|p| format!("unknown field {p:?}"));
     assert_eq!(unknown, expected);
 }
 
 #[test]
 fn values_of_wrong_type_have_errors_of_go_decoder() {
-    let pod = |spec: Value, words: &str| {
-        let error = read("v1", "Pod", &json!({"spec": spec})).unwrap_err();
-        assert_eq!(error, format!("json: cannot unmarshal {words}"), "{spec}");
+    let pod = |spec: Value, message: &str| {
+        let error = decode("v1", "Pod", &json!({"spec": spec})).unwrap_err();
+        assert_eq!(error, format!("json: cannot unmarshal {message}"), "{spec}");
     };
     pod(json!({"hostNetwork": "yes"}), "string into Go struct field PodSpec.spec.hostNetwork of type bool");
     pod(json!({"containers": {}}), "object into Go struct field PodSpec.spec.containers of type []v1.Container");
@@ -80,18 +80,18 @@ fn values_of_wrong_type_have_errors_of_go_decoder() {
         "number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
     );
     pod(json!("all"), "string into Go struct field Pod.spec of type v1.PodSpec");
-    let error = read("v1", "Secret", &json!({"data": {"a": "YQ==", "b": "a!b="}})).unwrap_err();
+    let error = decode("v1", "Secret", &json!({"data": {"a": "YQ==", "b": "a!b="}})).unwrap_err();
     assert_eq!(error, "data[b]: illegal base64 data at input byte 1");
 }
 
 #[test]
-fn no_object_panics() {
+fn arbitrary_values_do_not_panic() {
     let values = [json!(null), json!(true), json!(-1), json!(1e300), json!("x"), json!([[]]), json!({"": {"": []}})];
     for message in &TABLE.messages {
         for field in &message.fields {
             for value in &values {
                 let mut given = Value::Object(Map::from_iter([(field.name.to_owned(), value.clone())]));
-                let _ = Reader::default().message(message, &mut given, "X");
+                let _ = Decoder::default().message(message, &mut given, "X");
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::kinds::{
     generic_kind::{Conversion, GenericKind},
     integer, text,
 };
-use admission::policy;
+use ::admission::policy;
 use api::feature_gates::Gate;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use crate::{
     kinds::{ALL, SchemaResolver},
     managed_fields,
 };
-use admission::{
+use ::admission::{
     Type,
     policy::{self, ResourceType},
 };

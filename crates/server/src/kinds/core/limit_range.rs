@@ -1,4 +1,4 @@
-//! LimitRange. `admit/limit_ranger.rs` enforces it.
+//! LimitRange. `admission/limit_ranger.rs` enforces it.
 
 use crate::kinds::{
     FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,

@@ -1,4 +1,4 @@
-//! ResourceQuota. `admit/quota.rs` enforces it.
+//! ResourceQuota. `admission/resource_quota.rs` enforces it.
 
 use super::{INTEGER_RESOURCES, validate_resource_quantity};
 use crate::kinds::{

@@ -17,7 +17,7 @@ pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec
     for resource_path in schema.embedded_resources(object) {
         let at = format!("{}/metadata", resource_path.pointer);
         if let Some(found) = object.pointer_mut(&at).filter(|metadata| !metadata.is_null()) {
-            unknown.extend(typed::metadata(found, &resource_path.path.child("metadata").to_string())?);
+            unknown.extend(typed::decode_metadata(found, &resource_path.path.child("metadata").to_string())?);
         }
     }
     Ok(unknown)

@@ -1,4 +1,4 @@
-//! One operation at a path, in upstream's words.
+//! An operation of a path, as upstream describes it.
 
 use crate::{discovery, kinds::KindInfo, openapi::parameters};
 use serde_json::{Map, Value, json};
@@ -24,46 +24,47 @@ pub(super) const DELETE: [&str; 5] = [
     "orphanDependents",
     "propagationPolicy",
 ];
-/// What a PATCH may hold.
-const PATCHES: [&str; 4] = [
+/// Media types of patches.
+const PATCH_MEDIA_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
-// Of the old paths of watches.
+// Descriptions of the deprecated watch paths.
 const WATCH_PARAMETER: &str = "deprecated: use the 'watch' parameter with a list operation instead";
 const WATCH_ONE: &str = "filtered to a single item with the 'fieldSelector' parameter.";
-const FORMS: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
-const WATCHED: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+const WATCH_MEDIA_TYPES: [&str; 2] =
+    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
-/// An operation of a kind at one path.
+/// Operation of a kind.
 pub(super) struct Operation<'a> {
     pub(super) info: &'a KindInfo,
-    /// Whether it is built in: only then there is protobuf, and a table of how lists are merged by strategic patches.
+    /// Whether the kind is built-in: only built-in kinds support protobuf and strategic merge patches.
     pub(super) built_in: bool,
-    /// Upstream's name for it: `list`, `create`, ...
+    /// Upstream's action: `list`, `create`, ...
     pub(super) action: &'a str,
     pub(super) parameters: &'a [&'a str],
-    /// Its subresource; empty for the resource itself.
+    /// Subresource; empty for the resource itself.
     pub(super) subresource: &'a str,
-    /// The schema of the body.
+    /// Schema of the body.
     pub(super) body: Option<Value>,
-    pub(super) answer: Value,
-    /// Group, version and kind that it is about.
-    pub(super) about: (&'a str, &'a str, &'a str),
-    /// What ends its id: the scope, the kind, the subresource.
+    /// Schema of the response.
+    pub(super) response: Value,
+    pub(super) gvk: (&'a str, &'a str, &'a str),
+    /// End of the operation's ID: scope, kind and subresource.
     pub(super) id: String,
 }
 
 impl Operation<'_> {
     pub(super) fn value(&self) -> Value {
         let tag = group_tag(self.info.group);
-        let (group, version, kind) = self.about;
-        let answer = content(self.forms(), &self.answer);
+        let (group, version, kind) = self.gvk;
+        let content_of_response = content(self.response_media_types(), &self.response);
         let mut responses = Map::new();
         for (code, text) in self.codes() {
-            responses.insert((*code).to_owned(), json!({"description": text, "content": answer}));
+            responses.insert((*code).to_owned(), json!({"description": text, "content": content_of_response}));
         }
         responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
         let mut value = json!({
@@ -75,14 +76,14 @@ impl Operation<'_> {
             "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
         });
         let owner = if self.upstream_action() == "connect" { kind } else { self.upstream_action() };
-        // Streams are never indented.
+        // Streams are not indented.
         let pretty = ["pretty"].into_iter().filter(|_| owner != kind);
         let all = self.parameters.iter().copied().chain(pretty);
         value["parameters"] = all.map(|name| parameters::query(name, owner)).collect();
         if let Some(schema) = &self.body {
-            // Options of a deletion need not be there.
+            // `DeleteOptions` are optional.
             let required = !self.action.starts_with("delete");
-            value["requestBody"] = json!({"content": content(self.body_forms(), schema)});
+            value["requestBody"] = json!({"content": content(self.body_media_types(), schema)});
             if required {
                 value["requestBody"]["required"] = json!(true);
             }
@@ -90,7 +91,7 @@ impl Operation<'_> {
         value
     }
 
-    /// With what its id begins. The verb of a collection's deletion ends where upstream's does (`verbs.GetPrefix`).
+    /// Returns the verb that starts the ID (`verbs.GetPrefix`).
     fn verb(&self) -> &str {
         match self.action {
             "deletecollection" => "delete",
@@ -110,7 +111,7 @@ impl Operation<'_> {
         }
     }
 
-    /// As `installer.go`, and for custom kinds `descriptionFor`.
+    /// Returns the description (`installer.go`, and `descriptionFor` for custom kinds).
     fn description(&self) -> String {
         let kind = self.info.kind;
         let of = |tail: &str| {
@@ -145,46 +146,46 @@ impl Operation<'_> {
         }
     }
 
-    /// The media types of the answer.
-    fn forms(&self) -> Vec<&'static str> {
-        let own = FORMS.into_iter().chain(WATCHED.into_iter().filter(|_| self.is_streamed()));
-        let all = |form: &&str| self.built_in || !form.contains("protobuf");
+    /// Returns the media types of the response.
+    fn response_media_types(&self) -> Vec<&'static str> {
+        let own = MEDIA_TYPES.into_iter().chain(WATCH_MEDIA_TYPES.into_iter().filter(|_| self.is_streamed()));
+        let is_supported = |media_type: &&str| self.built_in || !media_type.contains("protobuf");
         match self.action {
             action if action.starts_with("connect") => vec!["*/*"],
-            "read" if self.subresource == "log" => ["text/plain"].into_iter().chain(FORMS).collect(),
-            _ => own.filter(all).collect(),
+            "read" if self.subresource == "log" => ["text/plain"].into_iter().chain(MEDIA_TYPES).collect(),
+            _ => own.filter(is_supported).collect(),
         }
     }
 
-    /// Whether the answer may be a watch.
+    /// Whether the response can be a watch.
     fn is_streamed(&self) -> bool {
         matches!(self.action, "list" | "watch" | "watchlist")
     }
 
-    /// The media types of the body.
-    fn body_forms(&self) -> Vec<&'static str> {
+    /// Returns the media types of the body.
+    fn body_media_types(&self) -> Vec<&'static str> {
         match self.action {
-            "patch" => PATCHES[..if self.built_in { 4 } else { 3 }].to_vec(),
+            "patch" => PATCH_MEDIA_TYPES[..if self.built_in { 4 } else { 3 }].to_vec(),
             _ => vec!["*/*"],
         }
     }
 }
 
-fn content(forms: Vec<&'static str>, schema: &Value) -> Map<String, Value> {
-    forms.into_iter().map(|form| (form.to_owned(), json!({"schema": schema}))).collect()
+fn content(media_types: Vec<&'static str>, schema: &Value) -> Map<String, Value> {
+    media_types.into_iter().map(|media_type| (media_type.to_owned(), json!({"schema": schema}))).collect()
 }
 
-/// The tag of a group: `core`, `rbacAuthorization`.
+/// Returns the tag of a group: `core`, `rbacAuthorization`.
 pub(in crate::openapi) fn group_tag(group: &str) -> String {
     if group.is_empty() { "core".to_owned() } else { camel_case(group.strip_suffix(".k8s.io").unwrap_or(group)) }
 }
 
-/// What the ids of a group's operations have of it: `CoreV1`, `RbacAuthorizationV1`.
+/// Returns the group and version in the IDs of operations: `CoreV1`, `RbacAuthorizationV1`.
 pub(in crate::openapi) fn group_id(group: &str, version: &str) -> String {
     format!("{}{}", capitalized(&group_tag(group)), capitalized(version))
 }
 
-/// What stands before a kind (`GetArticleForNoun`): plurals have none.
+/// Returns the article of a kind, none for plurals (`GetArticleForNoun`).
 fn article(kind: &str) -> &'static str {
     let is_plural = kind.ends_with('s') && !kind.ends_with("ss");
     match kind.chars().next().map(|first| first.to_ascii_lowercase()) {
@@ -194,13 +195,13 @@ fn article(kind: &str) -> &'static str {
     }
 }
 
-/// Words in one, each but the first with a capital letter (`ToValidOperationID`).
+/// Converts to camel case (`ToValidOperationID`).
 fn camel_case(text: &str) -> String {
     let mut words = text.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
     words.next().map(str::to_owned).into_iter().chain(words.map(capitalized)).collect()
 }
 
-/// With a capital first letter, as upstream names operations on subresources.
+/// Capitalizes the first letter.
 pub(super) fn capitalized(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()

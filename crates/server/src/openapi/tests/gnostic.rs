@@ -1,5 +1,5 @@
-//! The messages of gnostic's `openapi.v3`, written down once more for a decoder that has nothing to do with how they are made,
-//! and the JSON that they stand for. Lists of named things are maps on the wire.
+//! Messages of gnostic's `openapi.v3` for an independent decoder, and their conversion to JSON. Lists of named items are maps on
+//! the wire.
 
 use prost::{Message, Oneof};
 use serde_json::{Map, Value, json};

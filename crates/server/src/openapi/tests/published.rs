@@ -1,4 +1,4 @@
-//! The whole document of version 2 says what upstream's published one says, but for what differs on purpose.
+//! Comparison of version 2 with upstream's published document, except for intended differences.
 
 use super::get;
 use lines::lines;
@@ -9,7 +9,7 @@ mod lines;
 
 const PUBLISHED: &str = include_str!("published.txt");
 
-/// Schemas that differ: the document is of an early 1.35, the types are those of the release.
+/// Schemas that differ: the document is of a prerelease of 1.35.
 const DIFFERENT: [&str; 8] = [
     "io.k8s.api.admissionregistration.v1alpha1.Variable",
     "io.k8s.api.core.v1.NodeStatus",
@@ -21,7 +21,7 @@ const DIFFERENT: [&str; 8] = [
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
 ];
 
-/// By `get /api/v1/pods` or the name of a schema.
+/// Maps lines by `get /api/v1/pods` or the name of a schema.
 fn by_name<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, &'a str> {
     let name = |line: &str| {
         let words = if line.starts_with("io.") { 1 } else { 2 };
@@ -30,7 +30,7 @@ fn by_name<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, &'a str
     lines.map(|line| (name(line), line)).collect()
 }
 
-/// What both have and say differently, by its name: the lines of both.
+/// Returns the lines that differ, by name.
 async fn differences() -> BTreeMap<String, String> {
     let document = get("/openapi/v2", &[]).await.json();
     let own = lines(&document);
@@ -42,7 +42,7 @@ async fn differences() -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn what_upstream_publishes_too_says_the_same() {
+async fn document_equals_the_published_document() {
     let found = differences().await;
     let unknown: Vec<&String> =
         found.iter().filter(|(name, _)| !DIFFERENT.contains(&name.as_str())).map(|(_, lines)| lines).collect();

@@ -1,4 +1,4 @@
-//! Version 2, and that both versions say what discovery says.
+//! Version 2, and comparison of both versions with discovery.
 
 use super::{documents, get, references};
 use serde_json::{Map, Value, json};
@@ -13,17 +13,18 @@ fn operations(paths: &Map<String, Value>) -> BTreeSet<String> {
     paths.iter().flat_map(of).collect()
 }
 
-/// What is served beside groups.
-const GENERAL: [&str; 5] = ["/api/", "/apis/", "/version/", "/.well-known/openid-configuration/", "/openid/v1/jwks/"];
+/// Non-resource paths without a group.
+const NON_RESOURCE_PATHS: [&str; 5] =
+    ["/api/", "/apis/", "/version/", "/.well-known/openid-configuration/", "/openid/v1/jwks/"];
 
-/// The same, of what discovery lists.
+/// Returns the operations that discovery lists.
 async fn discovered() -> BTreeSet<String> {
     let mut roots = vec!["/api/v1".to_owned()];
     for group in get("/apis", &[]).await.json()["groups"].as_array().unwrap() {
         let versions = group["versions"].as_array().unwrap().iter();
         roots.extend(versions.map(|v| format!("/apis/{}", v["groupVersion"].as_str().unwrap())));
     }
-    let mut all: BTreeSet<String> = GENERAL.iter().map(|path| format!("GET {path}")).collect();
+    let mut all: BTreeSet<String> = NON_RESOURCE_PATHS.iter().map(|path| format!("GET {path}")).collect();
     for root in roots {
         all.insert(format!("GET {root}/"));
         all.extend(root.strip_prefix("/apis/").map(|rest| format!("GET /apis/{}/", rest.split('/').next().unwrap())));
@@ -73,21 +74,21 @@ async fn discovered() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_served_is_in_both_versions_and_nothing_else_is() {
+async fn both_versions_contain_exactly_the_served_operations() {
     let served = discovered().await;
     assert!(served.len() > 500, "{}", served.len());
     let v3: BTreeSet<String> =
         documents().await.iter().flat_map(|d| operations(d["paths"].as_object().unwrap())).collect();
     let v2 = operations(get("/openapi/v2", &[]).await.json()["paths"].as_object().unwrap());
-    for (version, told) in [("v3", v3), ("v2", v2)] {
-        let missing: Vec<_> = served.difference(&told).collect();
-        let more: Vec<_> = told.difference(&served).collect();
-        assert!(missing.is_empty() && more.is_empty(), "{version}: not told {missing:#?}, not served {more:#?}");
+    for (version, documented) in [("v3", v3), ("v2", v2)] {
+        let missing: Vec<_> = served.difference(&documented).collect();
+        let more: Vec<_> = documented.difference(&served).collect();
+        assert!(missing.is_empty() && more.is_empty(), "{version}: not documented {missing:#?}, not served {more:#?}");
     }
 }
 
 #[tokio::test]
-async fn version_2_has_all_schemas_in_its_own_words() {
+async fn version_2_contains_all_schemas_converted() {
     let document = get("/openapi/v2", &[]).await.json();
     assert_eq!((&document["swagger"], &document["info"]["title"]), (&json!("2.0"), &json!("Kubernetes")));
     let mut found = Vec::new();
@@ -113,12 +114,12 @@ async fn version_2_has_all_schemas_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn version_2_is_sent_once_and_in_protobuf_to_those_who_ask_for_that() {
+async fn version_2_has_an_etag_and_a_protobuf_media_type() {
     let plain = get("/openapi/v2", &[]).await;
     let again = get("/openapi/v2", &[("if-none-match", plain.header("etag"))]).await;
     assert_eq!((plain.code, again.code, again.body.len()), (200, 304, 0));
-    let asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    let binary = get("/openapi/v2", &[("accept", asked)]).await;
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let binary = get("/openapi/v2", &[("accept", accept)]).await;
     assert_eq!(binary.header("content-type"), "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
     // Field 1, three bytes: the version of the document.
     assert_eq!(&binary.body[..5], b"\x0a\x032.0");

@@ -1,4 +1,4 @@
-//! Values of upstream's published documents (`api/openapi-spec`).
+//! Comparison with values of upstream's published documents (`api/openapi-spec`).
 
 use super::get;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn operations_have_upstreams_ids_and_tags() {
 }
 
 #[tokio::test]
-async fn deletions_name_the_type_that_they_answer() {
+async fn deletions_have_the_response_type_of_upstream() {
     let all = get("/openapi/v2", &[]).await.json();
     for (path, name) in [
         ("/api/v1/namespaces/{namespace}/services/{name}", "io.k8s.api.core.v1.Service"),
@@ -64,17 +64,17 @@ async fn schemas_require_what_upstream_requires() {
         ("core.v1.Event", json!(["metadata", "involvedObject"])),
         ("events.v1.Event", json!(["eventTime"])),
     ] {
-        let mut told = all["definitions"][format!("io.k8s.api.{name}")]["required"].clone();
+        let mut got = all["definitions"][format!("io.k8s.api.{name}")]["required"].clone();
         let mut required = required;
-        for list in [&mut told, &mut required].into_iter().filter_map(Value::as_array_mut) {
+        for list in [&mut got, &mut required].into_iter().filter_map(Value::as_array_mut) {
             list.sort_by_key(Value::to_string);
         }
-        assert_eq!(told, required, "{name}");
+        assert_eq!(got, required, "{name}");
     }
 }
 
 #[tokio::test]
-async fn schemas_of_any_type_have_none() {
+async fn schemas_of_several_types_have_no_type() {
     let all = get("/openapi/v2", &[]).await.json();
     for name in ["JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"] {
         let schema = &all["definitions"][format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{name}")];
@@ -84,7 +84,7 @@ async fn schemas_of_any_type_have_none() {
 }
 
 #[tokio::test]
-async fn types_say_their_defaults() {
+async fn declared_defaults_are_published() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     let scale = get("/openapi/v3/apis/apps/v1", &[]).await.json();
     for (document, name, field, default) in [
@@ -120,7 +120,7 @@ async fn schemas_have_upstreams_extensions() {
 }
 
 #[tokio::test]
-async fn types_of_all_groups_name_their_kinds() {
+async fn shared_types_have_the_kinds_of_all_groups() {
     let apps = get("/openapi/v3/apis/apps/v1", &[]).await.json();
     let of = |name: &str| &apps["components"]["schemas"][format!("io.k8s.{name}")];
     const KINDS: &str = "x-kubernetes-group-version-kind";
@@ -140,7 +140,7 @@ async fn types_of_all_groups_name_their_kinds() {
 }
 
 #[tokio::test]
-async fn documents_hold_only_schemas_that_they_need() {
+async fn documents_contain_only_referenced_schemas() {
     let authentication = get("/openapi/v3/apis/authentication.k8s.io/v1", &[]).await.json();
     let schemas = authentication["components"]["schemas"].as_object().unwrap();
     assert!(schemas.contains_key("io.k8s.api.authentication.v1.TokenReview"));
@@ -149,7 +149,7 @@ async fn documents_hold_only_schemas_that_they_need() {
 }
 
 #[tokio::test]
-async fn what_is_beside_resources_has_documents() {
+async fn non_resource_paths_have_documents() {
     let index = get("/openapi/v3", &[]).await.json();
     for (document, path, id, tag) in [
         ("api", "/api/", "getCoreAPIVersions", "core"),
@@ -172,10 +172,10 @@ async fn what_is_beside_resources_has_documents() {
         ),
     ] {
         let url = index["paths"][document]["serverRelativeURL"].as_str().unwrap_or(document);
-        let told = get(url, &[]).await.json();
-        let operation = &told["paths"][path]["get"];
+        let got = get(url, &[]).await.json();
+        let operation = &got["paths"][path]["get"];
         assert_eq!((&operation["operationId"], &operation["tags"]), (&json!(id), &json!([tag])), "{document}");
-        // It is served, too; OpenID's only by a server that signs tokens, which this one does not.
+        // OpenID discovery is only served with a signing key.
         let code = if path.contains("openid") { 404 } else { 200 };
         assert_eq!(get(path, &[]).await.code, code, "{path}");
     }
@@ -183,18 +183,18 @@ async fn what_is_beside_resources_has_documents() {
     let info = &version["components"]["schemas"]["io.k8s.apimachinery.pkg.version.Info"];
     assert_eq!(info["properties"]["gitVersion"]["default"], "");
     let all = get("/openapi/v2", &[]).await.json();
-    let told = &all["paths"]["/version/"]["get"];
-    assert_eq!((&told["consumes"], &told["produces"]), (&json!(["application/json"]), &json!(["application/json"])));
+    let got = &all["paths"]["/version/"]["get"];
+    assert_eq!((&got["consumes"], &got["produces"]), (&json!(["application/json"]), &json!(["application/json"])));
 }
 
-/// The names of the parameters of a path and of its operations, those in the path with an `@`.
+/// Returns the names of the parameters; path parameters have the prefix `@`.
 fn parameters(of: &Value) -> Vec<String> {
     let name = |p: &Value| format!("{}{}", if p["in"] == "path" { "@" } else { "" }, p["name"].as_str().unwrap());
     of["parameters"].as_array().into_iter().flatten().map(name).collect()
 }
 
 #[tokio::test]
-async fn paths_have_the_parameters_that_their_operations_share() {
+async fn shared_parameters_are_moved_to_the_path() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
     const LIST: &str = "allowWatchBookmarks continue fieldSelector labelSelector limit pretty resourceVersion \
         resourceVersionMatch sendInitialEvents timeoutSeconds watch";
@@ -213,8 +213,8 @@ async fn paths_have_the_parameters_that_their_operations_share() {
              stream tailLines timestamps",
         ),
     ] {
-        let told = parameters(&core["paths"][path]).join(" ");
-        assert_eq!(told, shared, "{path}");
+        let got = parameters(&core["paths"][path]).join(" ");
+        assert_eq!(got, shared, "{path}");
     }
     let pod = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"];
     assert_eq!(parameters(&pod["get"]), Vec::<String>::new());

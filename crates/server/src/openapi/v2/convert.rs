@@ -1,13 +1,13 @@
-//! A document of version 3 in the words of version 2, which knows less: no defaults, no `nullable`, no choice of schemas.
+//! Conversion from version 3 to version 2, which supports neither `nullable` nor alternative schemas; upstream omits defaults.
 
 use serde_json::{Map, Value, json};
 
-/// What version 3 says of a schema and version 2 cannot, or upstream leaves out there.
-const UNKNOWN: [&str; 6] = ["anyOf", "default", "not", "nullable", "oneOf", "readOnly"];
-/// What an object of another shape has.
-const SHAPE: [&str; 4] = ["type", "items", "properties", "additionalProperties"];
+/// Keywords of schemas that version 2 does not support, or that upstream omits there.
+const OMITTED_KEYWORDS: [&str; 6] = ["anyOf", "default", "not", "nullable", "oneOf", "readOnly"];
+/// Keywords that describe the structure of a value.
+const STRUCTURE_KEYWORDS: [&str; 4] = ["type", "items", "properties", "additionalProperties"];
 
-/// A path with its operations.
+/// Converts a path with its operations.
 pub(super) fn path(item: &Value) -> Value {
     let mut converted = Map::new();
     for (key, value) in item.as_object().into_iter().flatten() {
@@ -40,16 +40,16 @@ fn operation(value: &Value) -> Value {
     }
     for response in converted["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
         let content = response.as_object_mut().and_then(|r| r.remove("content"));
-        if let Some(held) = content.as_ref().and_then(Value::as_object).and_then(|c| c.values().next()) {
-            response["schema"] = schema(&held["schema"]);
+        if let Some(content) = content.as_ref().and_then(Value::as_object).and_then(|c| c.values().next()) {
+            response["schema"] = schema(&content["schema"]);
         }
     }
     converted.as_object_mut().map(|o| o.remove("requestBody"));
     converted
 }
 
-/// The media types that an operation without a body takes: anything where there are resources, of groups and versions what is
-/// sent (`discovery/group.go`), and none where documents are sent as they are.
+/// Returns the `consumes` of an operation without a body: any for resources, those of the response for discovery
+/// (`discovery/group.go`), and none for plain documents.
 fn consumed(operation: &Value, produced: Option<&Map<String, Value>>) -> Option<Vec<String>> {
     if !operation["x-kubernetes-action"].is_null() {
         return Some(vec!["*/*".to_owned()]);
@@ -58,20 +58,21 @@ fn consumed(operation: &Value, produced: Option<&Map<String, Value>>) -> Option<
     produced.filter(|all| !all.values().any(is_text)).map(|all| all.keys().cloned().collect())
 }
 
-/// Parameters say their type themselves.
+/// Converts parameters, which have their type inline.
 fn parameters(all: &Value) -> Value {
     let convert = |parameter: &Value| {
         let mut converted = parameter.clone();
         if let Some(map) = converted.as_object_mut() {
-            let held = map.remove("schema");
-            map.extend(held.as_ref().and_then(Value::as_object).cloned().unwrap_or_default());
+            let schema = map.remove("schema");
+            map.extend(schema.as_ref().and_then(Value::as_object).cloned().unwrap_or_default());
         }
         converted
     };
     all.as_array().into_iter().flatten().map(convert).collect()
 }
 
-/// The schema of a kind. Where it may have any field, kubectl would refuse those that are not named (`buildKubeNative`).
+/// Converts the schema of a kind. If unknown fields are preserved, properties are omitted: kubectl would reject other fields
+/// (`buildKubeNative`).
 pub(super) fn definition(value: &Value) -> Value {
     const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
     match value.get(GROUP_VERSION_KIND) {
@@ -82,7 +83,7 @@ pub(super) fn definition(value: &Value) -> Value {
     }
 }
 
-/// A schema, down to its last field.
+/// Converts a schema recursively.
 pub(super) fn schema(value: &Value) -> Value {
     let Some(given) = value.as_object() else { return value.clone() };
     let mut converted = Map::new();
@@ -95,7 +96,7 @@ pub(super) fn schema(value: &Value) -> Value {
         };
         converted.insert(key.clone(), inner);
     }
-    // A reference with something beside it has nothing around it here.
+    // A reference with siblings is not wrapped in version 2.
     if let Some(Value::Array(all)) = converted.remove("allOf")
         && let [one] = all.as_slice()
         && one["$ref"].is_string()
@@ -103,14 +104,14 @@ pub(super) fn schema(value: &Value) -> Value {
     {
         converted.extend(reference);
     }
-    // Where anything may be, kubectl would refuse what a part of the schema says.
+    // If any value is allowed, kubectl would reject what does not match the rest of the schema.
     if given.get("nullable") == Some(&json!(true))
         || given.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(true))
     {
-        SHAPE.iter().for_each(|key| drop(converted.remove(*key)));
+        STRUCTURE_KEYWORDS.iter().for_each(|key| drop(converted.remove(*key)));
     }
     if let Some(Value::Array(mut required)) = converted.remove("required") {
-        required.retain(|field| is_asked_for(given, field));
+        required.retain(|field| is_required(given, field));
         if !required.is_empty() {
             converted.insert("required".to_owned(), required.into());
         }
@@ -118,13 +119,13 @@ pub(super) fn schema(value: &Value) -> Value {
     if given.contains_key("oneOf") && !given.contains_key("type") {
         converted.insert("type".to_owned(), json!("string"));
     }
-    converted.retain(|key, _| !UNKNOWN.contains(&key.as_str()));
+    converted.retain(|key, _| !OMITTED_KEYWORDS.contains(&key.as_str()));
     Value::Object(converted)
 }
 
-/// Whether a field that must be there is asked for here too: not one that may be null, nor what is known of any resource
-/// where unknown fields are kept (`ToStructuralOpenAPIV2`, `addEmbeddedProperties`).
-fn is_asked_for(schema: &Map<String, Value>, field: &Value) -> bool {
+/// Whether a required field is also required in version 2: not if it is nullable, and not the type of an embedded resource with
+/// unknown fields (`ToStructuralOpenAPIV2`, `addEmbeddedProperties`).
+fn is_required(schema: &Map<String, Value>, field: &Value) -> bool {
     let is_set = |of: Option<&Value>, key: &str| of.and_then(|of| of.get(key)) == Some(&json!(true));
     let property = schema.get("properties").and_then(|all| all.get(field.as_str().unwrap_or_default()));
     let is_given = |key: &str| schema.get(key) == Some(&json!(true));
@@ -149,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_schema_says_what_version_2_knows() {
+    fn schemas_are_converted_to_version_2() {
         for (given, expected) in [
             (
                 json!({"allOf": [{"$ref": "#/components/schemas/A"}], "default": {}, "description": "d"}),
@@ -164,7 +165,7 @@ mod tests {
                 json!({"type": "object", "nullable": true, "properties": {"a": {}}, "description": "d"}),
                 json!({"description": "d"}),
             ),
-            // What may be null need not be there, for all kubectl knows.
+            // Nullable fields are not required.
             (
                 json!({"required": ["a", "b"], "properties": {"a": {"nullable": true}, "b": {}}}),
                 json!({"required": ["b"], "properties": {"a": {}, "b": {}}}),
@@ -177,7 +178,7 @@ mod tests {
                 json!({"required": ["kind", "apiVersion"], "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
                 json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
             ),
-            // A field that is called like a keyword.
+            // A field with the name of a keyword.
             (
                 json!({"properties": {"default": {"type": "string", "default": "a"}}}),
                 json!({"properties": {"default": {"type": "string"}}}),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_with_any_field_names_none() {
+    fn kind_with_unknown_fields_has_no_properties() {
         let names = json!([{"group": "g", "version": "v1", "kind": "K"}]);
         let given = json!({"type": "object", "description": "d", "x-kubernetes-preserve-unknown-fields": true,
             "properties": {"spec": {}}, "x-kubernetes-group-version-kind": names});
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_a_parameter() {
+    fn body_is_converted_to_a_parameter() {
         let given = json!({"parameters": [{"name": "name", "in": "path", "required": true, "schema": {"type": "string"}}], "put": {
             "operationId": "a", "x-kubernetes-action": "put", "parameters": [{"name": "dryRun", "in": "query", "schema": {"type": "string"}}],
             "requestBody": {"required": true, "content": {"*/*": {"schema": {"$ref": "#/components/schemas/A"}}}},

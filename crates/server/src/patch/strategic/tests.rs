@@ -3,25 +3,25 @@
 use super::*;
 use serde_json::json;
 
-/// Merges into a Pod, or, where none of its parts is named, into the spec of one.
+/// Merges into a Pod, or into a PodSpec if the objects have none of the fields of a Pod.
 #[track_caller]
 fn check(original: &Value, patch: &Value, expected: &Value) {
-    let parts = ["metadata", "spec", "status"];
-    let whole = [original, patch].iter().any(|v| parts.iter().any(|part| v.get(part).is_some()));
-    check_of(if whole { "core/v1.Pod" } else { "core/v1.PodSpec" }, original, patch, expected);
+    let fields = ["metadata", "spec", "status"];
+    let is_pod = [original, patch].iter().any(|v| fields.iter().any(|field| v.get(field).is_some()));
+    check_of(if is_pod { "core/v1.Pod" } else { "core/v1.PodSpec" }, original, patch, expected);
 }
 
 #[track_caller]
 fn check_of(message: &str, original: &Value, patch: &Value, expected: &Value) {
-    let got = merge(original, patch.as_object().unwrap(), facts(message)).unwrap_or_else(Value::String);
+    let got = merge(original, patch.as_object().unwrap(), type_of(message)).unwrap_or_else(Value::String);
     assert_eq!(got, *expected, "{patch}");
 }
 
-fn merge(object: &Value, patch: &Map<String, Value>, facts: MessageType) -> Result<Value, String> {
-    merge_map(object.as_object().cloned().unwrap_or_default(), patch, facts).map(Value::Object)
+fn merge(object: &Value, patch: &Map<String, Value>, message_type: MessageType) -> Result<Value, String> {
+    merge_map(object.as_object().cloned().unwrap_or_default(), patch, message_type).map(Value::Object)
 }
 
-fn facts(message: &str) -> MessageType {
+fn type_of(message: &str) -> MessageType {
     Some(TABLE.messages.iter().find(|m| m.name == message).unwrap())
 }
 
@@ -75,7 +75,7 @@ fn lists_of_objects_are_merged_by_their_key() {
 }
 
 #[test]
-fn every_list_of_a_pod_has_its_merge_key() {
+fn lists_of_a_pod_have_their_merge_keys() {
     for (path, key, values) in [
         ("spec/containers", "name", ["a", "b"]),
         ("spec/initContainers", "name", ["a", "b"]),
@@ -120,7 +120,7 @@ fn every_list_of_a_pod_has_its_merge_key() {
             &json!({"spec": {field: [{"name": "b"}]}}),
         );
     }
-    // The same names elsewhere are replaced.
+    // Lists with the same names in other types are replaced.
     check_of(
         "core/v1.ServiceAccount",
         &json!({"imagePullSecrets": list("a")}),
@@ -133,7 +133,7 @@ fn every_list_of_a_pod_has_its_merge_key() {
         &json!({"spec": {"finalizers": ["b"]}}),
         &json!({"spec": {"finalizers": ["b"]}}),
     );
-    // Of kinds with the same names, each has its own.
+    // Lists with the same name have the strategy of their type.
     let ports = |key: &str, names: &[&str]| names.iter().map(|n| json!({key: n})).collect::<Value>();
     for (message, key, merged) in [
         ("core/v1.ServiceSpec", "port", vec!["b", "a"]),
@@ -168,11 +168,11 @@ fn lists_of_primitives_are_merged_as_sets() {
 }
 
 #[test]
-fn the_order_of_elements_can_be_set() {
+fn set_element_order_sorts_elements() {
     let three = json!({"containers": list("a b c")});
     let order = |names: &str| names.split(' ').map(|n| json!({"name": n})).collect::<Value>();
     check(&three, &json!({"$setElementOrder/containers": order("c b a")}), &json!({"containers": list("c b a")}));
-    // Those that it does not name keep their places before those that they stood before.
+    // Other elements stay before those that they preceded.
     check(&three, &json!({"$setElementOrder/containers": order("c b")}), &json!({"containers": list("a c b")}));
     check(
         &three,
@@ -191,6 +191,6 @@ fn the_order_of_elements_can_be_set() {
     );
     check(&three, &json!({"$setElementOrder/containers": "x"}), &json!(BAD_ORDER));
     let patch = json!({"$setElementOrder/containers": order("a"), "containers": list("b")});
-    let got = merge(&three, patch.as_object().unwrap(), facts("core/v1.PodSpec"));
+    let got = merge(&three, patch.as_object().unwrap(), type_of("core/v1.PodSpec"));
     assert!(got.unwrap_err().starts_with("The order in patch list"));
 }

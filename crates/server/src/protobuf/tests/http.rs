@@ -1,6 +1,6 @@
-//! Over HTTP: what typed Go clients send, and what they get.
+//! Requests and responses in protobuf over HTTP.
 
-use super::{SENT, bytes, decode, encode, wire};
+use super::{KUBECTL_BODIES, bytes, decode, encode, wire};
 use crate::{
     ApiServer, UserInfo,
     protobuf::MEDIA_TYPE,
@@ -9,11 +9,11 @@ use crate::{
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-const BINARY: [(&str, &str); 2] =
+const PROTOBUF: [(&str, &str); 2] =
     [("content-type", MEDIA_TYPE), ("accept", "application/vnd.kubernetes.protobuf,application/json")];
 
 async fn post(server: &ApiServer, path: &str, object: &Value) -> Answer {
-    send(server, "POST", path, &BINARY, &encode(object).unwrap()).await
+    send(server, "POST", path, &PROTOBUF, &encode(object).unwrap()).await
 }
 
 #[track_caller]
@@ -36,17 +36,17 @@ async fn with_pod() -> ApiServer {
 }
 
 #[tokio::test]
-async fn what_kubectl_creates_is_there() {
+async fn kubectl_bodies_create_the_printed_objects() {
     let server = server().await;
     let paths = ["/api/v1/namespaces", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"];
-    for (path, (sent, shown)) in paths.into_iter().zip(SENT) {
-        let answer = send(&server, "POST", &format!("{path}?fieldValidation=Strict"), &BINARY, &bytes(sent)).await;
+    for (path, (sent, shown)) in paths.into_iter().zip(KUBECTL_BODIES) {
+        let answer = send(&server, "POST", &format!("{path}?fieldValidation=Strict"), &PROTOBUF, &bytes(sent)).await;
         let made = object(&answer);
         assert_eq!(answer.code, 201, "{made}");
         let shown: Value = serde_json::from_str(shown).unwrap();
         let name = shown["metadata"]["name"].as_str().unwrap();
         let stored = send(&server, "GET", &format!("{path}/{name}"), &[], &[]).await.json();
-        // The binary form says no more and no less than the JSON.
+        // The protobuf response equals the JSON response.
         assert_eq!(made, stored);
         for field in ["kind", "data", "binaryData"] {
             assert_eq!(stored[field], shown[field]);
@@ -55,7 +55,7 @@ async fn what_kubectl_creates_is_there() {
 }
 
 #[tokio::test]
-async fn bodies_and_errors_are_spoken_about_in_the_form_of_the_client() {
+async fn responses_and_errors_have_the_negotiated_media_type() {
     let server = server().await;
     let again = post(
         &server,
@@ -68,7 +68,7 @@ async fn bodies_and_errors_are_spoken_about_in_the_form_of_the_client() {
     assert_eq!((broken.code, broken.json()["reason"].clone()), (400, json!("BadRequest")));
     let wrong = post(&server, "/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Pod"})).await;
     assert_eq!(wrong.code, 400);
-    // Who lists JSON first, or wants a Table, gets that.
+    // A Table is only encoded as JSON.
     let list = "/api/v1/namespaces";
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json,application/vnd.kubernetes.protobuf";
     assert_eq!(send(&server, "GET", list, &[("accept", table)], &[]).await.json()["kind"], "Table");
@@ -83,35 +83,35 @@ async fn bodies_and_errors_are_spoken_about_in_the_form_of_the_client() {
 }
 
 #[tokio::test]
-async fn a_pod_lives_and_ends_in_the_binary_form() {
+async fn pod_is_created_updated_and_deleted_in_protobuf() {
     let server = with_pod().await;
     let path = "/api/v1/namespaces/default/pods/p";
-    let got = object(&send(&server, "GET", path, &BINARY, &[]).await);
+    let got = object(&send(&server, "GET", path, &PROTOBUF, &[]).await);
     assert_eq!(got, send(&server, "GET", path, &[], &[]).await.json());
     assert_eq!(got["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"], "http");
     let mut changed = got.clone();
     changed["metadata"]["labels"] = json!({"a": "b"});
-    let updated = send(&server, "PUT", path, &BINARY, &encode(&changed).unwrap()).await;
+    let updated = send(&server, "PUT", path, &PROTOBUF, &encode(&changed).unwrap()).await;
     assert_eq!((updated.code, object(&updated)["metadata"]["labels"].clone()), (200, json!({"a": "b"})));
-    let list = object(&send(&server, "GET", "/api/v1/namespaces/default/pods", &BINARY, &[]).await);
+    let list = object(&send(&server, "GET", "/api/v1/namespaces/default/pods", &PROTOBUF, &[]).await);
     assert_eq!((list["kind"].clone(), list["items"][0]["metadata"]["name"].clone()), (json!("PodList"), json!("p")));
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(post(&server, &format!("{path}/binding"), &binding).await.code, 201);
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 5}});
     assert_eq!(post(&server, &format!("{path}/eviction"), &eviction).await.code, 201);
-    let leaving = object(&send(&server, "GET", path, &BINARY, &[]).await);
-    assert_eq!(leaving["metadata"]["deletionGracePeriodSeconds"], 5);
+    let terminating = object(&send(&server, "GET", path, &PROTOBUF, &[]).await);
+    assert_eq!(terminating["metadata"]["deletionGracePeriodSeconds"], 5);
     let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
-    assert_eq!(send(&server, "DELETE", path, &BINARY, &encode(&now).unwrap()).await.code, 200);
-    assert_eq!(send(&server, "GET", path, &BINARY, &[]).await.code, 404);
+    assert_eq!(send(&server, "DELETE", path, &PROTOBUF, &encode(&now).unwrap()).await.code, 200);
+    assert_eq!(send(&server, "GET", path, &PROTOBUF, &[]).await.code, 404);
 }
 
 #[tokio::test]
-async fn a_watch_sends_frames_of_watch_events() {
+async fn watch_sends_frames_of_watch_events() {
     let server = with_pod().await;
     let path = "/api/v1/namespaces/default/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let user = UserInfo::component("test");
-    let response = server.handle(Some(user), request("GET", path, &BINARY, &[])).await;
+    let response = server.handle(Some(user), request("GET", path, &PROTOBUF, &[])).await;
     assert_eq!(response.headers()["content-type"], "application/vnd.kubernetes.protobuf;stream=watch");
     let mut body = response.into_body();
     let mut seen = Vec::new();

@@ -21,26 +21,26 @@ fn point(text: &str) -> Point {
     }
 }
 
-/// Returns a ring with samples at these times.
-fn ring(moments: &[i64]) -> Ring {
-    let mut ring = Ring::default();
-    moments.iter().for_each(|moment| ring.add(sample(*moment)));
-    ring
+/// Returns the samples of a node at these times.
+fn samples(times: &[i64]) -> NodeSamples {
+    let mut samples = NodeSamples::default();
+    times.iter().for_each(|time| samples.add(sample(*time)));
+    samples
 }
 
-fn moments(ring: &Ring) -> Vec<i64> {
-    ring.samples.iter().map(|s| s.at.as_millisecond() - 1_000_000_000_000).collect()
+fn sample_times(samples: &NodeSamples) -> Vec<i64> {
+    samples.samples.iter().map(|s| s.at.as_millisecond() - 1_000_000_000_000).collect()
 }
 
 #[track_caller]
-fn check_step(samples: &[i64], now: i64, expected: &str) {
-    let step = match ring(samples).step(at(now)) {
-        Step::Done(pair) => format!("compare {}", pair.last.at.duration_since(pair.base.at).as_millis()),
-        Step::Sample => "sample".to_owned(),
-        Step::Wait(time) => format!("wait {}", time.as_millis()),
-        Step::Failed => "failed".to_owned(),
+fn check_step(times: &[i64], now: i64, expected: &str) {
+    let step = match samples(times).next_step(at(now)) {
+        NextStep::Done(pair) => format!("compare {}", pair.last.at.duration_since(pair.base.at).as_millis()),
+        NextStep::Sample => "sample".to_owned(),
+        NextStep::Wait(time) => format!("wait {}", time.as_millis()),
+        NextStep::Failed => "failed".to_owned(),
     };
-    assert_eq!(step, expected, "{samples:?} at {now}");
+    assert_eq!(step, expected, "{times:?} at {now}");
 }
 
 #[test]
@@ -66,20 +66,20 @@ fn base_sample_is_nearest_to_preferred_window() {
 
 #[test]
 fn failed_scrape_is_retried_after_a_second() {
-    let mut ring = ring(&[0, 5_000]);
-    ring.failed(at(8_000));
-    assert!(matches!(ring.step(at(8_500)), Step::Failed));
-    assert!(matches!(ring.step(at(9_000)), Step::Sample));
-    ring.add(sample(9_000));
-    assert!(matches!(ring.step(at(9_000)), Step::Done(_)));
+    let mut samples = samples(&[0, 5_000]);
+    samples.failed(at(8_000));
+    assert!(matches!(samples.next_step(at(8_500)), NextStep::Failed));
+    assert!(matches!(samples.next_step(at(9_000)), NextStep::Sample));
+    samples.add(sample(9_000));
+    assert!(matches!(samples.next_step(at(9_000)), NextStep::Done(_)));
 }
 
 #[test]
 fn samples_that_cannot_be_a_base_are_dropped() {
     let each_second: Vec<i64> = (0..60).map(|s| s * 1_000).collect();
-    assert_eq!(moments(&ring(&each_second)), each_second[44..]);
-    assert_eq!(moments(&ring(&[0, 15_000, 30_000, 45_000])), [30_000, 45_000]);
-    assert_eq!(moments(&ring(&[0, 10_000, 200_000])), [200_000]);
+    assert_eq!(sample_times(&samples(&each_second)), each_second[44..]);
+    assert_eq!(sample_times(&samples(&[0, 15_000, 30_000, 45_000])), [30_000, 45_000]);
+    assert_eq!(sample_times(&samples(&[0, 10_000, 200_000])), [200_000]);
 }
 
 /// Compares the usage of a container between its points in the base sample (at 0) and in the last one.
@@ -90,7 +90,7 @@ fn check_container(before: &str, now: &str, expected: &str) {
         let containers = (!text.is_empty()).then(|| (key.clone(), Containers::from([("c".to_owned(), point(text))])));
         Arc::new(Sample { pods: containers.into_iter().collect(), ..sample(moment) })
     };
-    let pair = Pair { base: with(0, before), last: with(10_000, now) };
+    let pair = SamplePair { base: with(0, before), last: with(10_000, now) };
     let told = pair.pod("n", "p").map_or_else(String::new, |all| {
         let usage = all["c"];
         format!("{} {} {}", usage.window.as_millis(), usage.cpu, usage.memory)
@@ -136,7 +136,7 @@ fn pod_needs_all_containers_except_decreased_counters() {
         Arc::new(Sample { pods: BTreeMap::from([(key.clone(), containers)]), ..sample(moment) })
     };
     let names = |before: &[(&str, &str)], now: &[(&str, &str)]| {
-        let pair = Pair { base: with(0, before), last: with(10_000, now) };
+        let pair = SamplePair { base: with(0, before), last: with(10_000, now) };
         pair.pod("n", "p").map(|all| all.into_keys().map(str::to_owned).collect::<Vec<_>>().join(" "))
     };
     let (a, later) = (("a", "0 -5000 100 7"), ("a", "10000 -5000 200 7"));
@@ -153,8 +153,8 @@ fn node_usage_is_the_growth_of_its_counter() {
         let node = Point { at: at(moment), started: None, cpu, memory: 9 };
         Arc::new(Sample { node: Some(node), ..sample(moment) })
     };
-    let usage = Pair { base: with(0, 5), last: with(2_000, 3_000_000_005) }.node().unwrap();
+    let usage = SamplePair { base: with(0, 5), last: with(2_000, 3_000_000_005) }.node().unwrap();
     assert_eq!((usage.cpu, usage.memory, usage.window.as_millis()), (1_500_000_000, 9, 2_000));
-    assert_eq!(Pair { base: with(0, 5), last: with(2_000, 4) }.node(), None);
-    assert_eq!(Pair { base: Arc::new(sample(0)), last: with(2_000, 4) }.node(), None);
+    assert_eq!(SamplePair { base: with(0, 5), last: with(2_000, 4) }.node(), None);
+    assert_eq!(SamplePair { base: Arc::new(sample(0)), last: with(2_000, 4) }.node(), None);
 }

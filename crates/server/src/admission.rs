@@ -1,0 +1,147 @@
+//! Admission plugins that read other objects, and dynamic admission (webhooks and policies). The pure functions are in the
+//! crate `admission`; what depends on an object alone is validated by its kind.
+
+mod admin_access;
+mod admission_webhooks;
+mod always_pull_images;
+mod connect_options;
+mod context;
+mod default_classes;
+mod deny_service_external_ips;
+pub(crate) mod dynamic;
+mod limit_ranger;
+mod mutating_admission_policy;
+mod persistent_volume_claim_resize;
+mod plugins;
+mod pod_security;
+pub(crate) mod pod_topology_labels;
+mod policy_matching;
+mod priority;
+mod registrations;
+mod reinvocation;
+pub(crate) mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
+mod validating_admission_policy;
+mod webhook_annotations;
+
+pub(crate) use connect_options::connect_options;
+pub(crate) use context::{AdmissionContext, operation_options};
+pub use plugins::{AdmissionPlugin, AdmissionPlugins};
+pub(crate) use registrations::RegistrationInformer;
+pub(crate) use service_account::ENFORCE_MOUNTABLE_SECRETS;
+
+use crate::{
+    audit::Trail,
+    kinds::{self, FieldErrors, KindInfo, WriteTarget},
+    request::RequestInfo,
+    service::ApiServer,
+    status::ApiError,
+};
+use serde_json::Value;
+
+/// Runs the mutating admission plugins on a new object.
+pub(crate) fn admit(server: &ApiServer, resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
+    let (info, namespace) = (resource.kind.info(), &resource.namespace);
+    if let Some(finalizer) = storage_object_in_use_protection::finalizer(info.group, info.kind) {
+        storage_object_in_use_protection::admit(object, finalizer);
+    }
+    let admitted = match (info.group, info.kind) {
+        ("", "Pod") => {
+            limit_ranger::admit(server, namespace, object);
+            pod_topology_labels::admit_pod(server, object);
+            admit_pod(server, namespace, object).map(|()| admit_update(server, resource, object, None))
+        }
+        ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        ("", "Node") => {
+            taint_nodes_by_condition::admit(object);
+            Ok(())
+        }
+        ("", "PersistentVolumeClaim") => {
+            default_classes::admit_claim(server, object);
+            Ok(())
+        }
+        ("networking.k8s.io", "Ingress") => {
+            default_classes::admit_ingress(server, object);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    admitted.map_err(|why| forbidden(info, object, &why))
+}
+
+/// Runs the mutating admission plugins that also handle updates; `old` is `None` for a new object.
+pub(crate) fn admit_update(server: &ApiServer, resource: &RequestInfo, object: &mut Value, old: Option<&Value>) {
+    let (info, pulls_always) =
+        (resource.kind.info(), server.admission_plugins.is_enabled(AdmissionPlugin::AlwaysPullImages));
+    if pulls_always && info.group.is_empty() && info.kind == "Pod" && resource.subresource.is_none() {
+        always_pull_images::admit(object, old);
+    }
+}
+
+/// A mirror Pod has no service account.
+fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    priority::admit_pod(server, pod)?;
+    if !kinds::pod::mirror_pod::is_mirror_pod(pod) {
+        service_account::admit(server, namespace, pod)?;
+    }
+    runtime_class::admit(server, pod)
+}
+
+/// Runs the validating admission plugins on a valid object; `old` is `None` for a new object. Returns warnings.
+pub(crate) fn validate(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    object: &Value,
+    old: Option<&Value>,
+    trail: &Trail,
+) -> Result<Vec<String>, ApiError> {
+    let info = resource.kind.info();
+    let mut errors = FieldErrors::default();
+    admin_access::validate(server, resource, object, old, &mut errors);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(info, object["metadata"]["name"].as_str().unwrap_or(""), &errors));
+    }
+    if resource.target() == WriteTarget::Status {
+        return Ok(Vec::new());
+    }
+    let is_main = resource.subresource.is_none();
+    let references_secrets = old.is_none() && is_main || resource.subresource.as_deref() == Some("ephemeralcontainers");
+    if (info.group, info.kind) == ("", "Pod") && references_secrets {
+        service_account::validate(server, &resource.namespace, object).map_err(|why| forbidden(info, object, &why))?;
+    }
+    let denies_external_ips = server.admission_plugins.is_enabled(AdmissionPlugin::DenyServiceExternalIps);
+    if (info.group, info.kind) == ("", "Service") && is_main && denies_external_ips {
+        deny_service_external_ips::validate(object, old).map_err(|why| forbidden(info, object, why))?;
+    }
+    if (info.group, info.kind) == ("", "PersistentVolumeClaim") && is_main {
+        persistent_volume_claim_resize::validate(server, object, old).map_err(|why| forbidden(info, object, why))?;
+    }
+    let is_resize = resource.subresource.as_deref() == Some("resize");
+    // Terminating objects are not limited. Of the updates of a Pod, only a resize changes its resources.
+    let is_limited = old.is_none_or(|old| old["metadata"]["deletionTimestamp"].is_null())
+        && match (info.group, info.kind) {
+            ("", "Pod") => old.is_none() || is_resize,
+            ("", "PersistentVolumeClaim") => is_main,
+            _ => false,
+        };
+    if is_limited {
+        let validated = limit_ranger::validate(server, info, &resource.namespace, object);
+        validated.map_err(|why| forbidden(info, object, &why))?;
+    }
+    if info.group.is_empty() && info.kind == "Namespace" && is_main {
+        let mut errors = FieldErrors::default();
+        let warnings = pod_security::validate_namespace(server, object, old, &mut errors);
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
+    }
+    pod_security::validate(server, resource, object, old, trail)
+}
+
+fn forbidden(info: &KindInfo, object: &Value, why: &str) -> ApiError {
+    // As upstream, an object without a name is named by its `generateName`.
+    let text = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), why)
+}

@@ -1,0 +1,237 @@
+//! The `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook` admission plugins
+//! (`apiserver/pkg/admission/plugin/webhook/{mutating,validating}`). Mutating webhooks are called one after another, validating
+//! ones in parallel.
+
+use super::{
+    context::AdmissionContext, registrations::RegisteredWebhook, reinvocation::Reinvocation,
+    webhook_annotations::WebhookAnnotator,
+};
+use crate::{patch, status::ApiError};
+use ::admission::{
+    conditions,
+    review::{self, AdmissionResponse},
+};
+use futures::future;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Runs the mutating admission plugins again after a change by webhooks or policies.
+pub(super) type Readmit<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync);
+
+/// Calls the mutating webhooks of a request.
+#[derive(Default)]
+pub(super) struct Dispatcher {
+    /// Whether a webhook changed the object.
+    pub(super) changed: bool,
+    /// By index.
+    reinvocation: Reinvocation<usize>,
+}
+
+impl Dispatcher {
+    /// Calls all webhooks.
+    pub(super) async fn dispatch(
+        &mut self,
+        context: &AdmissionContext<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        for (index, webhook) in context.registrations.mutating_webhooks.iter().enumerate() {
+            self.invoke(context, (0, index), webhook, object, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Calls once more the webhooks with `reinvocationPolicy: IfNeeded` after which the object changed. `output` is the object
+    /// after the first round.
+    pub(super) async fn reinvoke(
+        &mut self,
+        context: &AdmissionContext<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        output: &Value,
+    ) -> Result<(), ApiError> {
+        if object != output {
+            self.reinvocation.require();
+        }
+        for (index, webhook) in context.registrations.mutating_webhooks.iter().enumerate() {
+            // A reinvoked webhook may change the object, so that later ones must be reinvoked.
+            if self.reinvocation.should_reinvoke(&index) {
+                self.invoke(context, (1, index), webhook, object, old).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn invoke(
+        &mut self,
+        context: &AdmissionContext<'_>,
+        (round, index): (u8, usize),
+        registered: &RegisteredWebhook,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let current = Some(&*object).filter(|o| !o.is_null());
+        let Some(equivalent) = matching_resource(context, registered, current, old).await? else { return Ok(()) };
+        let annotator = WebhookAnnotator::mutating(&context.call.trail, &registered.webhook, round, index);
+        let mutated = self::mutate(context, registered, equivalent, current, old, &annotator).await;
+        annotator.mutated(matches!(mutated, Ok(Some(_))));
+        if let Some(mutated) = mutated?
+            && mutated != *object
+        {
+            *object = mutated;
+            self.changed = true;
+            self.reinvocation.require();
+        }
+        if registered.webhook.is_reinvoked {
+            self.reinvocation.add_invoked(index);
+        }
+        Ok(())
+    }
+}
+
+/// Calls a mutating webhook; returns the object if the webhook changed it.
+async fn mutate(
+    context: &AdmissionContext<'_>,
+    registered: &RegisteredWebhook,
+    equivalent: usize,
+    object: Option<&Value>,
+    old: Option<&Value>,
+    annotator: &WebhookAnnotator<'_>,
+) -> Result<Option<Value>, ApiError> {
+    let now = context.versioned_object(object, equivalent).await?;
+    let before = context.versioned_object(old, equivalent).await?;
+    let response = call(context, registered, equivalent, [&now, &before], true, annotator).await?;
+    let patch = response.and_then(|response| response.patch).filter(|patch| patch.trim_ascii() != b"[]");
+    let Some(patch) = patch else { return Ok(None) };
+    if now.is_null() {
+        let (name, why) =
+            (&registered.webhook.name, "attempted to modify the object, which is not supported for this operation");
+        return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
+    }
+    let patched =
+        patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause_message()))?;
+    let changed = patched.value != now;
+    let mutated = context.request_object(patched.value, equivalent).await?;
+    annotator.patched(&patch);
+    Ok(Some(mutated).filter(|_| changed))
+}
+
+/// Calls the validating webhooks.
+pub(super) async fn validate(
+    context: &AdmissionContext<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    let mut relevant = Vec::new();
+    for registered in &context.registrations.validating_webhooks {
+        if let Some(equivalent) = matching_resource(context, registered, object, old).await? {
+            relevant.push((registered, equivalent));
+        }
+    }
+    let calls = relevant.into_iter().enumerate().map(|(index, (registered, equivalent))| async move {
+        let now = context.versioned_object(object, equivalent).await?;
+        let before = context.versioned_object(old, equivalent).await?;
+        let annotator = WebhookAnnotator::validating(&context.call.trail, &registered.webhook, index);
+        call(context, registered, equivalent, [&now, &before], false, &annotator).await.map(drop)
+    });
+    future::join_all(calls).await.into_iter().collect()
+}
+
+/// Returns the index of the equivalent resource with which a webhook is called, if it matches (`ShouldCallHook`).
+async fn matching_resource(
+    context: &AdmissionContext<'_>,
+    registered: &RegisteredWebhook,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, ApiError> {
+    let webhook = &registered.webhook;
+    let Some(equivalent) = webhook.matching_resource(&context.attributes, object, old) else { return Ok(None) };
+    let matching = webhook.matching.as_ref().map_err(ApiError::internal)?;
+    if !context.matches_namespace_selector(matching, object)? {
+        return Ok(None);
+    }
+    if webhook.conditions.is_empty() {
+        return Ok(Some(equivalent));
+    }
+    let now = context.versioned_object(object, equivalent).await?;
+    let before = context.versioned_object(old, equivalent).await?;
+    let request = context.attributes.admission_request(equivalent);
+    let variables = conditions::inputs(&now, &before, &request, context.authorizer());
+    match webhook.conditions.hold(&variables) {
+        Ok(true) => Ok(Some(equivalent)),
+        Ok(false) => Ok(None),
+        Err(_) if webhook.is_optional => Ok(None),
+        Err(why) => Err(context.forbidden(&why)),
+    }
+}
+
+/// Calls a webhook. Returns `None` if the call failed and `failurePolicy` is `Ignore`.
+async fn call(
+    context: &AdmissionContext<'_>,
+    registered: &RegisteredWebhook,
+    equivalent: usize,
+    [object, old]: [&Value; 2],
+    mutating: bool,
+    annotator: &WebhookAnnotator<'_>,
+) -> Result<Option<AdmissionResponse>, ApiError> {
+    let webhook = &registered.webhook;
+    if context.attributes.dry && !webhook.supports_dry_run {
+        let why = format!("admission webhook {:?} does not support dry run", webhook.name);
+        return Err(ApiError::bad_request(why));
+    }
+    let response = match send(context, registered, equivalent, object, old, mutating).await {
+        Ok(response) => response,
+        Err(why) if webhook.is_optional => {
+            tracing::warn!(webhook = webhook.name, why, "failed to call webhook, failing open");
+            annotator.failed_open();
+            return Ok(None);
+        }
+        Err(why) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
+    };
+    annotator.response_annotations(&response.annotations);
+    context.call.warnings.lock().extend(response.warnings.iter().cloned());
+    if response.allowed {
+        Ok(Some(response))
+    } else {
+        Err(ApiError::from_status(review::denied_status(&webhook.name, &response.status)))
+    }
+}
+
+/// Sends the AdmissionReview, and parses the response.
+async fn send(
+    context: &AdmissionContext<'_>,
+    registered: &RegisteredWebhook,
+    equivalent: usize,
+    object: &Value,
+    old: &Value,
+    mutating: bool,
+) -> Result<AdmissionResponse, String> {
+    let target = registered.target.as_ref().map_err(|why| format!("could not get REST client: {why}"))?;
+    let unsupported =
+        "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+    let version = registered.webhook.review_version.ok_or(unsupported)?;
+    let uid = uuid::Uuid::new_v4().to_string();
+    let request = context.attributes.admission_request(equivalent);
+    let admission_review = review::admission_review(version, &uid, request, object, old);
+    let configured = Duration::from_secs(registered.webhook.timeout);
+    let timeout = context
+        .call
+        .deadline
+        .map_or(configured, |deadline| configured.min(deadline.saturating_duration_since(Instant::now())));
+    let response = context.server.webhooks.call(target, timeout, &admission_review).await;
+    let response = response.and_then(|response| review::check_types(&response).map(|()| response));
+    let response = response.map_err(|why| format!("failed to call webhook: {why}"))?;
+    review::parse_response(version, &uid, mutating, &response)
+        .map_err(|why| format!("received invalid webhook response: {why}"))
+}
+
+impl AdmissionContext<'_> {
+    /// Returns the error of a denied request.
+    pub(super) fn forbidden(&self, why: &str) -> ApiError {
+        let Some(own) = self.attributes.equivalent_resources.first() else { return ApiError::internal(why) };
+        // Upstream's `extractResourceName`.
+        let name = [&self.attributes.name, &self.generate_name].into_iter().find(|name| !name.is_empty());
+        ApiError::forbidden_resource(&own.resource[0], &own.resource[2], name.map_or("Unknown", String::as_str), why)
+    }
+}

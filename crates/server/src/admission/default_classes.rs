@@ -1,0 +1,62 @@
+//! The `DefaultStorageClass` and `DefaultIngressClass` admission plugins.
+
+use crate::ApiServer;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use store::Scope;
+
+/// A kind of class, its default annotation, and the fields that name a class.
+struct ClassKind {
+    resource: &'static str,
+    /// Annotation of the default class.
+    default_annotation: &'static str,
+    /// Field of the spec that names the class.
+    field: &'static str,
+    /// Deprecated annotation that names the class.
+    annotation: &'static str,
+}
+
+const STORAGE: ClassKind = ClassKind {
+    resource: "storageclasses",
+    default_annotation: "storageclass.kubernetes.io/is-default-class",
+    field: "storageClassName",
+    annotation: "volume.beta.kubernetes.io/storage-class",
+};
+const INGRESS: ClassKind = ClassKind {
+    resource: "ingressclasses",
+    default_annotation: "ingressclass.kubernetes.io/is-default-class",
+    field: "ingressClassName",
+    annotation: "kubernetes.io/ingress.class",
+};
+
+/// Sets the default class of a new PersistentVolumeClaim.
+pub(crate) fn admit_claim(server: &ApiServer, claim: &mut Value) {
+    STORAGE.admit(server, claim);
+}
+
+/// Sets the default class of a new Ingress.
+pub(crate) fn admit_ingress(server: &ApiServer, ingress: &mut Value) {
+    INGRESS.admit(server, ingress);
+}
+
+impl ClassKind {
+    /// Sets the default class of an object that names none. An empty name means no class.
+    fn admit(&self, server: &ApiServer, object: &mut Value) {
+        if !object["spec"][self.field].is_null() || !object["metadata"]["annotations"][self.annotation].is_null() {
+            return;
+        }
+        if let Some(name) = self.default_class(server) {
+            object["spec"][self.field] = json!(name);
+        }
+    }
+
+    /// Returns the name of the newest default class; of equally new ones, the first by name.
+    fn default_class(&self, server: &ApiServer) -> Option<String> {
+        let all = server.store.list(&Scope::resource(self.resource), None, None).objects;
+        let classes = all.iter().filter_map(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
+        let defaults = classes.filter(|class| class["metadata"]["annotations"][self.default_annotation] == "true");
+        let text = |class: &Value, field: &str| class["metadata"][field].as_str().unwrap_or("").to_owned();
+        let first = defaults.min_by_key(|class| (Reverse(text(class, "creationTimestamp")), text(class, "name")))?;
+        Some(text(&first, "name"))
+    }
+}

@@ -1,0 +1,55 @@
+//! The `LimitRanger` admission plugin.
+
+use crate::{kinds::KindInfo, service::ApiServer};
+use ::admission::limit_range;
+use k8s_openapi::api::core::v1::{LimitRange, Pod};
+use serde_json::{Value, json};
+use store::Scope;
+
+/// Returns the LimitRanges of a namespace.
+fn limit_ranges(server: &ApiServer, namespace: &str) -> Vec<LimitRange> {
+    let all = server.store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
+    all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok()).collect()
+}
+
+/// Sets the default requests and limits of a new Pod.
+pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
+    let ranges = limit_ranges(server, namespace);
+    if ranges.is_empty() {
+        return;
+    }
+    // Validation rejects an object that cannot be decoded.
+    let Ok(mut pod) = serde_json::from_value::<Pod>(object.clone()) else { return };
+    let before = pod.clone();
+    for range in &ranges {
+        limit_range::set_defaults(range, &mut pod);
+    }
+    if pod == before {
+        return;
+    }
+    // Copies only the changed fields, so that fields that the typed Pod does not have are kept.
+    object["metadata"]["annotations"] = json!(pod.metadata.annotations);
+    let spec = pod.spec.unwrap_or_default();
+    let lists = [("containers", spec.containers), ("initContainers", spec.init_containers.unwrap_or_default())];
+    for (list, containers) in lists {
+        let values = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (value, container) in values.zip(containers) {
+            value["resources"] = json!(container.resources);
+        }
+    }
+}
+
+/// Checks a Pod or PersistentVolumeClaim against the limits of its namespace. Validation rejects an object that cannot be
+/// decoded.
+pub(super) fn validate(server: &ApiServer, info: &KindInfo, namespace: &str, object: &Value) -> Result<(), String> {
+    let ranges = limit_ranges(server, namespace);
+    if ranges.is_empty() {
+        return Ok(());
+    }
+    if info.kind == "Pod" {
+        let pod = serde_json::from_value(object.clone());
+        return pod.map_or(Ok(()), |pod| ranges.iter().try_for_each(|range| limit_range::check_pod(range, &pod)));
+    }
+    let claim = serde_json::from_value(object.clone());
+    claim.map_or(Ok(()), |claim| ranges.iter().try_for_each(|range| limit_range::check_claim(range, &claim)))
+}

@@ -1,0 +1,255 @@
+//! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
+
+use super::forbidden;
+use crate::{
+    audit::Trail,
+    kinds::{FieldErrors, FieldPath},
+    request::RequestInfo,
+    service::ApiServer,
+    status::ApiError,
+};
+use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
+use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use store::{Key, Scope};
+
+/// Maximum number of existing Pods that are evaluated after a change of a namespace (`defaultNamespaceMaxPodsToCheck`).
+const MAX_PODS_TO_CHECK: usize = 3000;
+
+/// Warning for an existing Pod that cannot be decoded.
+const UNREADABLE: &str = "the spec cannot be read";
+
+/// Audit annotations: the enforced policy, violations of the `audit` level, and evaluation errors.
+const ENFORCED_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+const ERROR: &str = "pod-security.kubernetes.io/error";
+
+/// Evaluates a Pod or the Pod template of a workload; returns warnings.
+///
+/// # Errors
+/// If a Pod violates the enforced level, or the Pod or its namespace cannot be decoded.
+pub(super) fn validate(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    object: &Value,
+    old: Option<&Value>,
+    trail: &Trail,
+) -> Result<Vec<String>, ApiError> {
+    let info = resource.kind.info();
+    if (info.group, info.kind) == ("", "Pod") {
+        return evaluate_pod(server, resource, object, old, trail);
+    }
+    let template = if resource.subresource.is_none() { pod_template(info.group, info.kind, object) } else { None };
+    Ok(template.map(|template| evaluate_template(server, &resource.namespace, template, trail)).unwrap_or_default())
+}
+
+fn evaluate_pod(
+    server: &ApiServer,
+    resource: &RequestInfo,
+    pod: &Value,
+    old: Option<&Value>,
+    trail: &Trail,
+) -> Result<Vec<String>, ApiError> {
+    if old.is_some_and(|old| has_same_images(old, pod)) {
+        return Ok(Vec::new());
+    }
+    let (policy, invalid_labels) = policy(server, &resource.namespace).map_err(ApiError::internal)?;
+    if invalid_labels.is_empty() && policy.is_privileged() {
+        return Ok(Vec::new());
+    }
+    let subject = Subject::decode(pod).map_err(|why| ApiError::bad_request(format!("failed to decode pod: {why}")))?;
+    trail.annotate(ENFORCED_POLICY, policy.enforce.to_string());
+    annotate(trail, &subject, policy, &invalid_labels);
+    if let Some(why) = subject.violations(policy.enforce) {
+        return Err(forbidden(resource.kind.info(), pod, &format!("violates {why}")));
+    }
+    Ok(subject.warning(policy.warn).into_iter().collect())
+}
+
+/// Returns warnings. Workloads are not rejected, but their Pods.
+fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &Trail) -> Vec<String> {
+    let evaluate = || {
+        let (policy, invalid_labels) = policy(server, namespace)?;
+        let is_privileged = [policy.warn, policy.audit].iter().all(|checked| checked.level == Level::Privileged);
+        if invalid_labels.is_empty() && is_privileged {
+            return Ok(None);
+        }
+        let subject = Subject::decode(template).map_err(|why| format!("failed to extract pod template: {why}"))?;
+        annotate(trail, &subject, policy, &invalid_labels);
+        Ok(subject.warning(policy.warn))
+    };
+    let evaluated: Result<_, String> = evaluate();
+    evaluated
+        .unwrap_or_else(|why| {
+            trail.annotate(ERROR, why);
+            None
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Adds audit annotations for invalid labels of the namespace, and for violations of the `audit` level.
+fn annotate(trail: &Trail, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
+    if !trail.is_on() {
+        return;
+    }
+    if !invalid_labels.is_empty() {
+        let mut errors = FieldErrors::default();
+        label_errors(invalid_labels, &mut errors);
+        let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        let errors = if errors.len() == 1 { errors.concat() } else { format!("[{}]", errors.join(", ")) };
+        trail.annotate(ERROR, format!("Failed to parse policy: {errors}"));
+    }
+    if let Some(why) = subject.warning(policy.audit) {
+        trail.annotate(AUDIT_VIOLATIONS, why);
+    }
+}
+
+fn label_errors(invalid_labels: &[InvalidLabel], errors: &mut FieldErrors) {
+    let path = FieldPath::new("metadata").child("labels");
+    for invalid in invalid_labels {
+        errors.invalid(&path.key(&invalid.label), &json!(invalid.value), invalid.message);
+    }
+}
+
+/// Validates the labels of a namespace; returns warnings for Pods that violate the new enforced level (`ValidateNamespace`).
+pub(super) fn validate_namespace(
+    server: &ApiServer,
+    object: &Value,
+    old: Option<&Value>,
+    errors: &mut FieldErrors,
+) -> Vec<String> {
+    let (new, invalid_labels) = Policy::from_labels(&labels(object));
+    let before = old.map(|old| Policy::from_labels(&labels(old)));
+    if before.as_ref().is_none_or(|(_, old_invalid)| *old_invalid != invalid_labels) {
+        label_errors(&invalid_labels, errors);
+    }
+    let Some((before, _)) = before else { return Vec::new() };
+    let stricter = new.enforce.version != before.enforce.version || new.enforce.level > before.enforce.level;
+    if !errors.is_empty() || new.enforce == before.enforce || new.enforce.level == Level::Privileged || !stricter {
+        return Vec::new();
+    }
+    evaluate_pods_in_namespace(server, object["metadata"]["name"].as_str().unwrap_or(""), new.enforce)
+}
+
+/// Returns warnings for existing Pods that violate a level (`EvaluatePodsInNamespace`).
+fn evaluate_pods_in_namespace(server: &ApiServer, namespace: &str, enforce: LevelVersion) -> Vec<String> {
+    let pods = server.store.list(&Scope::resource("pods").in_namespace(namespace), None, None).objects;
+    let (mut warnings, mut found) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
+    for stored in pods.iter().take(MAX_PODS_TO_CHECK) {
+        let pod: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        let violations = match Subject::decode(&pod) {
+            Ok(subject) => standards::format_reasons(&standards::violations(enforce, &subject.meta, &subject.spec)),
+            Err(_) => UNREADABLE.to_owned(),
+        };
+        if !violations.is_empty() {
+            found.entry(violations).or_default().push(stored.key.name.to_string());
+        }
+    }
+    if pods.len() > MAX_PODS_TO_CHECK {
+        warnings.push(format!(
+            "new PodSecurity enforce level only checked against the first {MAX_PODS_TO_CHECK} of {} existing pods",
+            pods.len()
+        ));
+    }
+    if !found.is_empty() {
+        warnings.push(format!(
+            "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{enforce}\""
+        ));
+    }
+    let mut by_pods: Vec<String> =
+        found.into_iter().map(|(violations, pods)| pod_warning(&pods, &violations)).collect();
+    by_pods.sort();
+    warnings.into_iter().chain(by_pods).collect()
+}
+
+/// Formats the warning for Pods with the same violations (`decoratePodWarnings`).
+fn pod_warning(pods: &[String], violations: &str) -> String {
+    match pods {
+        [] => violations.to_owned(),
+        [one] => format!("{one}: {violations}"),
+        [first, _] => format!("{first} (and 1 other pod): {violations}"),
+        [first, others @ ..] => format!("{first} (and {} other pods): {violations}", others.len()),
+    }
+}
+
+/// Returns the policy of a namespace, and its invalid labels.
+fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), String> {
+    let stored = server.store.get(&Key::new("namespaces", "", namespace));
+    let object = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
+    let object = object.filter(|object| object["metadata"].is_object());
+    let object = object.ok_or_else(|| format!("failed to lookup namespace {namespace:?}"))?;
+    Ok(Policy::from_labels(&labels(&object)))
+}
+
+/// Returns the labels of a namespace. A value that is no string becomes an invalid level: it must not count as absent.
+fn labels(object: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match &object["metadata"]["labels"] {
+        Value::Null => BTreeMap::new(),
+        Value::Object(labels) => labels.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+        other => [(standards::ENFORCE.to_owned(), other.to_string())].into(),
+    }
+}
+
+/// The evaluated fields of a Pod or a Pod template.
+struct Subject {
+    meta: ObjectMeta,
+    spec: PodSpec,
+}
+
+impl Subject {
+    /// Decodes the fields.
+    ///
+    /// # Errors
+    /// If a field has a wrong type: it must not count as absent.
+    fn decode(pod: &Value) -> Result<Self, String> {
+        let error = |e: serde_json::Error| e.to_string();
+        // The standards check only the annotations of the metadata.
+        let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone()).map_err(error)?;
+        let spec = serde_json::from_value(pod["spec"].clone()).map_err(error)?;
+        Ok(Self { meta: ObjectMeta { annotations, ..ObjectMeta::default() }, spec })
+    }
+
+    fn violations(&self, level: LevelVersion) -> Option<String> {
+        let found = standards::violations(level, &self.meta, &self.spec);
+        (!found.is_empty()).then(|| format!("PodSecurity \"{level}\": {}", standards::format_with_details(&found)))
+    }
+
+    fn warning(&self, level: LevelVersion) -> Option<String> {
+        self.violations(level).map(|why| format!("would violate {why}"))
+    }
+}
+
+/// Returns the Pod template of a workload (`ExtractPodSpec`).
+fn pod_template<'a>(group: &str, kind: &str, object: &'a Value) -> Option<&'a Value> {
+    let path = match (group, kind) {
+        ("", "PodTemplate") => "/template",
+        ("", "ReplicationController")
+        | ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet")
+        | ("batch", "Job") => "/spec/template",
+        ("batch", "CronJob") => "/spec/jobTemplate/spec/template",
+        _ => return None,
+    };
+    object.pointer(path).filter(|template| !template["spec"].is_null())
+}
+
+/// Whether a Pod has the same containers with the same images: an update cannot change other fields that the standards check
+/// (`isSignificantPodUpdate`). Values that are no lists are never the same.
+fn has_same_images(old: &Value, new: &Value) -> bool {
+    let images = |pod: &Value, list: &str| -> Option<Vec<(Value, Value)>> {
+        match &pod["spec"][list] {
+            Value::Null => Some(Vec::new()),
+            Value::Array(all) => Some(all.iter().map(|c| (c["name"].clone(), c["image"].clone())).collect()),
+            _ => None,
+        }
+    };
+    ["containers", "initContainers", "ephemeralContainers"].iter().all(|list| {
+        let old = images(old, list);
+        old.is_some() && old == images(new, list)
+    })
+}
+
+#[cfg(test)]
+mod tests;

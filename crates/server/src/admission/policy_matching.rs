@@ -1,0 +1,112 @@
+//! Matching of policies and their bindings, and their parameters (`apiserver/pkg/admission/plugin/policy/{generic,matching}`).
+
+use super::context::AdmissionContext;
+use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
+use ::admission::{
+    matching::Matching,
+    policy::{Binding, is_ignored},
+};
+use serde_json::Value;
+use store::{Key, Scope};
+
+/// Returns the index of the equivalent resource that a policy or binding matches, if there is one (`Matcher.Matches`).
+pub(super) fn matching_resource(
+    context: &AdmissionContext<'_>,
+    matching: &Result<Matching, String>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, String> {
+    let matching = matching.as_ref().map_err(Clone::clone)?;
+    let equivalent =
+        matching.matching_resource(&context.attributes).filter(|_| matching.matches_object_selector(object, old));
+    let Some(equivalent) = equivalent else { return Ok(None) };
+    let matches_namespace = context.matches_namespace_selector(matching, object).map_err(|e| e.to_string())?;
+    Ok(matches_namespace.then_some(equivalent))
+}
+
+/// As [`matching_resource`], for a policy, whose `paramKind` must be served.
+pub(super) fn policy_matching_resource(
+    context: &AdmissionContext<'_>,
+    matching: &Result<Matching, String>,
+    params: Option<&(String, String)>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<usize>, String> {
+    let [group, _, resource] = &context.attributes.equivalent_resources[0].resource;
+    let equivalent =
+        if is_ignored(group, resource) { None } else { matching_resource(context, matching, object, old)? };
+    if equivalent.is_some()
+        && let Some(params) = params
+    {
+        param_kind(&context.server.registry.served(), params)?;
+    }
+    Ok(equivalent)
+}
+
+/// Returns the kind of the parameters of a policy (`ensureParamsForPolicyLocked`).
+fn param_kind<'a>(served: &'a ServedKinds, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
+    let found = served.find_object_kind(version, kind);
+    found.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"))
+}
+
+/// Returns the variable `namespaceObject`: the Namespace of the request without some metadata, null for cluster-scoped objects
+/// (`CreateNamespaceObject`).
+pub(super) fn namespace_object(context: &AdmissionContext<'_>) -> Result<Value, ApiError> {
+    let attributes = &context.attributes;
+    if attributes.namespace.is_empty() || attributes.is_namespace() {
+        return Ok(Value::Null);
+    }
+    let mut object = context.namespace()?;
+    for field in ["managedFields", "ownerReferences", "selfLink"] {
+        object["metadata"].as_object_mut().map(|m| m.remove(field));
+    }
+    Ok(object)
+}
+
+/// Returns the parameters of a policy for a binding; null without `paramKind` or `paramRef` (`CollectParams`).
+pub(super) async fn collect_params(
+    context: &AdmissionContext<'_>,
+    kind: Option<&(String, String)>,
+    binding: &Binding,
+) -> Result<Vec<Value>, String> {
+    let (Some(kind), reference) = (kind, &binding.params) else { return Ok(vec![Value::Null]) };
+    if reference.is_null() {
+        return Ok(vec![Value::Null]);
+    }
+    let served = context.server.registry.served();
+    let kind = param_kind(&served, kind)?;
+    let given = reference["namespace"].as_str().unwrap_or("");
+    let namespace = match (kind.info().namespaced, given) {
+        (true, "") if context.attributes.namespace.is_empty() => {
+            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into());
+        }
+        (true, "") => context.attributes.namespace.as_str(),
+        (true, given) => given,
+        (false, "") => "",
+        (false, _) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
+    };
+    let found = find_params(context, kind, namespace, reference).await.map_err(|e| e.to_string())?;
+    if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(found)
+}
+
+async fn find_params(
+    context: &AdmissionContext<'_>,
+    kind: &dyn Kind,
+    namespace: &str,
+    reference: &Value,
+) -> Result<Vec<Value>, ApiError> {
+    let (server, storage) = (context.server, kind.info().storage);
+    if let Some(name) = reference["name"].as_str().filter(|name| !name.is_empty()) {
+        let stored = server.store.get(&Key::new(storage, namespace, name));
+        let stored: Vec<store::Object> = stored.into_iter().collect();
+        return conversion::decode_all(&server.webhooks, kind, &stored).await;
+    }
+    let scope = Scope::resource(storage).in_namespace(namespace);
+    let all = server.store.list(&scope, None, None).objects;
+    let mut all = conversion::decode_all(&server.webhooks, kind, &all).await?;
+    all.retain(|o| selector::matches(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
+    Ok(all)
+}

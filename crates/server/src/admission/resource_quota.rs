@@ -1,0 +1,74 @@
+//! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
+//! effect at its creation.
+
+use crate::{object, request::RequestInfo, service::ApiServer, status::ApiError};
+use ::admission::quota::{self, Kind, Object};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use serde_json::Value;
+use store::Scope;
+
+/// Lock of the quotas of a write, held until the object is stored, so that concurrent writes do not use the same quota.
+pub(crate) struct QuotaLock<'a> {
+    quotas: Vec<ResourceQuota>,
+    _guard: tokio::sync::MutexGuard<'a, ()>,
+}
+
+/// Locks the quotas of the namespace that limit objects of this kind; `None` without any.
+pub(crate) async fn lock<'a>(server: &'a ApiServer, resource: &RequestInfo) -> Option<QuotaLock<'a>> {
+    if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
+        return None;
+    }
+    let guard = server.quota_lock.lock().await;
+    Some(QuotaLock { quotas: quotas(server, resource), _guard: guard })
+}
+
+impl QuotaLock<'_> {
+    /// Checks that the creation of `new`, or the update from `old`, does not exceed a quota.
+    pub(crate) fn check(
+        &self,
+        server: &ApiServer,
+        resource: &RequestInfo,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let (info, now) = (resource.kind.info(), crate::write::now());
+        let read = |value: &Value| Object::new(kind(resource), value, now);
+        let scope = Scope::resource(info.storage).in_namespace(resource.namespace.as_str());
+        let all = server.store.list(&scope, None, None).objects;
+        let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(&*resource.kind, stored))).collect();
+        let (new_object, old) = (read(new), old.map(read));
+        for quota in &self.quotas {
+            let used = quota::used(quota, &all);
+            quota::check(quota, &used, &new_object, old.as_ref())
+                .map_err(|why| ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &why))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an update may increase usage (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its deadline,
+/// which moves it between the scopes `Terminating` and `NotTerminating`.
+pub(crate) fn handles_update(resource: &RequestInfo, new: &Value, old: &Value) -> bool {
+    let is_pod = resource.kind.info().kind == "Pod";
+    let handles = match resource.subresource.as_deref() {
+        None => !is_pod || is_terminating(new) != is_terminating(old),
+        Some(subresource) => is_pod && subresource == "resize",
+    };
+    handles && kind(resource).can_increase_on_update()
+}
+
+fn is_terminating(pod: &Value) -> bool {
+    pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
+}
+
+fn kind(resource: &RequestInfo) -> Kind<'_> {
+    let info = resource.kind.info();
+    Kind { group: info.group, resource: info.plural }
+}
+
+fn quotas(server: &ApiServer, resource: &RequestInfo) -> Vec<ResourceQuota> {
+    let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
+    let all = server.store.list(&scope, None, None).objects;
+    let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());
+    all.filter(|quota| quota::counts(quota, kind(resource))).collect()
+}

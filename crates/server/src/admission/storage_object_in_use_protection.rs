@@ -1,0 +1,23 @@
+//! The `StorageObjectInUseProtection` admission plugin: adds a finalizer, which a controller removes when the object is no
+//! longer in use.
+
+use serde_json::{Value, json};
+
+/// Returns the finalizer of a protected kind.
+pub(super) fn finalizer(group: &str, kind: &str) -> Option<&'static str> {
+    match (group, kind) {
+        ("", "PersistentVolumeClaim") => Some("kubernetes.io/pvc-protection"),
+        ("", "PersistentVolume") => Some("kubernetes.io/pv-protection"),
+        ("storage.k8s.io", "VolumeAttributesClass") => Some("kubernetes.io/vac-protection"),
+        _ => None,
+    }
+}
+
+pub(super) fn admit(object: &mut Value, finalizer: &str) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    match finalizers.as_array_mut() {
+        Some(all) if all.iter().any(|f| f == finalizer) => {}
+        Some(all) => all.push(json!(finalizer)),
+        None => *finalizers = json!([finalizer]),
+    }
+}
