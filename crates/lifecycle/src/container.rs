@@ -6,6 +6,7 @@ use crate::{
     hooks::Hooks,
     probes::Probes,
     time::after,
+    volatile::Volatile,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
@@ -22,7 +23,7 @@ pub(crate) struct Container {
     /// Ids of older containers, to be removed.
     pub(crate) dead: Vec<String>,
     /// The image.
-    pub(crate) image: ImageState,
+    pub(crate) image: Volatile<ImageState>,
     /// Exits that arrived before the container was reported; events may be out of order.
     pub(crate) early: Vec<EndedContainer>,
     /// A start is in flight. Kept across a kubelet restart until the relist.
@@ -194,11 +195,6 @@ impl Container {
     /// Returns whether its process is running or being started.
     pub(crate) fn may_run(&self) -> bool {
         self.is_running() || self.starting
-    }
-
-    /// Clears the start in flight. Returns whether there was one.
-    pub(crate) fn take_starting(&mut self) -> bool {
-        std::mem::take(&mut self.starting)
     }
 
     /// Returns whether a container was ever started, or failed to start.

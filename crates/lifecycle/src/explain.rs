@@ -37,7 +37,7 @@ pub fn explain(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Explanation {
     }
     because.extend(pod.stop(now).map(|stop| stop_reason(stop.cause).to_owned()));
     because.extend(pod.restarting.as_ref().map(|r| format!("all containers are being restarted: {}", r.message)));
-    if let crate::pod::Volumes::Failed(trouble) = &pod.volumes {
+    if let crate::pod::Volumes::Failed(trouble) = &*pod.volumes {
         because.push(format!("failed to mount volumes: {}", trouble.message));
     }
     if let Some(trouble) = &pod.sandbox_failure {

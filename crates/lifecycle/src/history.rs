@@ -128,11 +128,7 @@ pub fn replay(dump: &str) -> Result<ReplayResult, ReplayError> {
             }
             (HistoryRecord::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
                 let replayed = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
-                return Ok(ReplayResult {
-                    recorded: (recorded_plan, *recorded_status),
-                    replayed,
-                    events: event_count,
-                });
+                return Ok(ReplayResult { recorded: (recorded_plan, *recorded_status), replayed, events: event_count });
             }
             _ => return Err(ReplayError::Incomplete),
         }

@@ -47,6 +47,7 @@ mod status;
 pub mod sysctls;
 mod termination;
 mod time;
+mod volatile;
 
 pub use action::*;
 pub use action_key::ActionKey;

@@ -24,8 +24,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Applies one event to the state of a Pod.
+/// Applies one event to the state of a Pod, and counts a change of its durable state.
 pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
+    let before = pod.clone();
+    apply(pod, event, policy, now);
+    // Volatile state is equal to all other.
+    if *pod != before {
+        pod.revision += 1;
+    }
+}
+
+fn apply(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
     // First apply what the time alone has decided since the last event.
     store_terminal_phase(pod, now);
@@ -33,7 +42,6 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
         PodLifecycleEvent::Updated(object) => updated(pod, object, now),
         PodLifecycleEvent::Removed => {
             pod.gone_at.get_or_insert(now);
-            pod.durable += 1;
         }
         PodLifecycleEvent::Admission(admission) => admitted(pod, admission),
         PodLifecycleEvent::ActionStarted(key) => start_action(pod, &key),
@@ -47,8 +55,7 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
             container_events::observe(pod, &container, event, policy, now);
         }
         PodLifecycleEvent::StatusWritten(status) => {
-            pod.written = Some(status);
-            pod.durable += 1;
+            pod.written = Some(Arc::from(status));
             record_terminal_phase(pod, now);
         }
         PodLifecycleEvent::ActionSucceeded(key) => complete_action(pod, &key),
@@ -65,8 +72,8 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
         PodLifecycleEvent::ActionFailed { .. } => {}
         PodLifecycleEvent::Relisted(view) => relist::observe(pod, view, policy, now),
         PodLifecycleEvent::KubeletStarted { at, random } => {
-            pod.kubelet = Some((at, random));
-            pod.unlisted = pod.is_admitted();
+            *pod.kubelet = Some((at, random));
+            *pod.unlisted = pod.is_admitted();
         }
     }
     restart_all::advance(pod);
@@ -84,7 +91,6 @@ pub(crate) fn store_terminal_phase(pod: &mut Pod, now: Timestamp) {
     }
     if pod.finished_at.is_none() && pod.finished() {
         pod.finished_at = Some(now);
-        pod.durable += 1;
     }
     let phase = phase(pod, now);
     if phase.is_terminal() {
@@ -92,7 +98,6 @@ pub(crate) fn store_terminal_phase(pod: &mut Pod, now: Timestamp) {
         let at = pod.overdue(now).filter(|_| phase.reason.as_deref() == Some(DEADLINE_EXCEEDED)).unwrap_or(now);
         let succeeded = phase.phase == "Succeeded";
         pod.ended = Some(PodOutcome { at, succeeded, reason: phase.reason, message: phase.message });
-        pod.durable += 1;
     }
 }
 
@@ -112,7 +117,6 @@ fn start_action(pod: &mut Pod, key: &ActionKey) {
     let spec = object.spec.as_ref().and_then(|spec| containers(spec).find(|(_, c)| c.name == name));
     container.starting_with = None;
     container.starting_image = spec.and_then(|(_, c)| c.image.clone());
-    pod.durable += 1;
 }
 
 /// Returns the container that this action starts.
@@ -126,7 +130,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let object = resize::updated(pod, object);
-    let before = std::mem::replace(&mut pod.object, object);
+    let before = std::mem::replace(&mut *pod.object, object);
     pod.ephemeral = api::pod::ephemeral_containers(pod.spec());
     let old = before.spec.as_ref();
     let containers_in_spec: Vec<_> =
@@ -136,7 +140,7 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
         let old = old.and_then(|old| containers(old).find(|(_, c)| c.name == name));
         if old.is_some_and(|(_, old)| old.image != image) {
             // The image state is that of the old image.
-            container.image = ImageState::Unknown;
+            *container.image = ImageState::Unknown;
         }
     }
     record_terminal_phase(pod, now);
@@ -147,7 +151,6 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let deadline = after(now, Duration::from_secs(u64::try_from(grace).unwrap_or(0).max(1)));
     if pod.deleted.is_none_or(|known| deadline < known) {
         pod.deleted = Some(deadline);
-        pod.durable += 1;
     }
 }
 
@@ -155,7 +158,6 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
 fn record_terminal_phase(pod: &mut Pod, now: Timestamp) {
     if pod.terminal_at.is_none() && pod.written_phase().is_some() {
         pod.terminal_at = Some(now);
-        pod.durable += 1;
     }
 }
 
@@ -167,7 +169,6 @@ fn admitted(pod: &mut Pod, admission: Admission) {
         record(pod, EventKind::Warning, reason, message.clone(), None);
     }
     pod.admission = Some(admission);
-    pod.durable += 1;
 }
 
 fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
@@ -178,7 +179,6 @@ fn evicted(pod: &mut Pod, eviction: Eviction, now: Timestamp) {
             record_with(pod, EventKind::Warning, &eviction.reason, message, None, annotations);
         }
         pod.evicted = Some((eviction, now));
-        pod.durable += 1;
     }
 }
 
@@ -193,7 +193,6 @@ fn reclaim_dead_containers(pod: &mut Pod) {
         container.dead.extend(new_ids);
     }
     pod.emptied = true;
-    pod.durable += 1;
 }
 
 fn failed_attempt(
@@ -206,33 +205,29 @@ fn failed_attempt(
 }
 
 fn volumes(pod: &mut Pod, event: VolumeEvent, policy: &NodePolicy, now: Timestamp) {
-    if pod.volumes == Volumes::Removed {
+    if *pod.volumes == Volumes::Removed {
         return;
     }
-    pod.volumes = match event {
+    *pod.volumes = match event {
         VolumeEvent::Mounted => Volumes::Mounted,
         VolumeEvent::Unmounted => Volumes::Removed,
-        VolumeEvent::Failed { .. } if matches!(&pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
+        VolumeEvent::Failed { .. } if matches!(&*pod.volumes, Volumes::Failed(t) if t.retry_at() > now) => return,
         VolumeEvent::Failed { messages } => {
             for message in &messages {
                 record(pod, EventKind::Warning, "FailedMount", message.clone(), None);
             }
             let message = messages.join("; ");
-            let before = if let Volumes::Failed(t) = &pod.volumes { Some(t) } else { None };
+            let before = if let Volumes::Failed(t) = &*pod.volumes { Some(t) } else { None };
             Volumes::Failed(failed_attempt(before, message, policy, now))
         }
     };
 }
 
 fn complete_action(pod: &mut Pod, key: &ActionKey) {
-    let recorded = pod.outbox.len();
     match key {
         ActionKey::Record { sequence } => pod.outbox.retain(|event| event.sequence != *sequence),
-        ActionKey::DeleteFromApi => pod.delete_sent = true,
+        ActionKey::DeleteFromApi => *pod.delete_sent = true,
         _ => {}
-    }
-    if pod.outbox.len() != recorded {
-        pod.durable += 1;
     }
 }
 
@@ -256,7 +251,6 @@ fn record_with(
     });
     let field_path = container.zip(list).map(|(name, list)| format!("spec.{list}{{{name}}}"));
     pod.sequence += 1;
-    pod.durable += 1;
     pod.outbox.push(PodEvent {
         sequence: pod.sequence,
         kind,

@@ -64,7 +64,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         plan.actions.push(Action::Admit);
         return;
     }
-    match &pod.volumes {
+    match &*pod.volumes {
         Volumes::Mounted => {}
         Volumes::Failed(trouble) if trouble.retry_at() > now => {
             return plan.wake_at(trouble.retry_at());
@@ -184,7 +184,7 @@ fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy
 
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
-        _ if pod.unlisted => {}
+        _ if *pod.unlisted => {}
         // The exits of the old containers decide whether anything is restarted.
         _ if pod.has_active_containers() => {}
         Some(trouble) if trouble.retry_at() > now => plan.wake_at(trouble.retry_at()),
@@ -201,7 +201,7 @@ fn start_container(
     now: Timestamp,
     plan: &mut Plan,
 ) -> bool {
-    if pod.unlisted {
+    if *pod.unlisted {
         return true;
     }
     let container = pod.container(&spec.name);
@@ -223,7 +223,7 @@ fn start_container(
             return false;
         }
     }
-    match &container.image {
+    match &*container.image {
         ImageState::Present { image_ref } => plan.actions.push(Action::StartContainer {
             container: spec.name.clone(),
             attempt: container.next_attempt(),
@@ -253,7 +253,7 @@ fn ensure_image(pod: &Pod, spec: &Spec, now: Timestamp) -> Action {
 /// Pulls the new image of a changed container while the old container still runs.
 fn replace_image(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp, plan: &mut Plan) {
     let container = pod.container(&spec.name);
-    let not_pulled = matches!(container.image, ImageState::Unknown | ImageState::Pulling);
+    let not_pulled = matches!(*container.image, ImageState::Unknown | ImageState::Pulling);
     if kind != ContainerKind::Init && not_pulled && container.runs_another_image(spec) {
         plan.actions.push(ensure_image(pod, spec, now));
     }
@@ -263,7 +263,7 @@ fn replace_image(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timestamp, pl
 fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     match pod.kill_deadline(now) {
         Some(deadline) if pod.any_may_run() => kill_pod::kill_pod(pod, deadline, policy, now, plan),
-        _ if pod.has_active_containers() || pod.unlisted => {}
+        _ if pod.has_active_containers() || *pod.unlisted => {}
         _ => sync_terminated_pod(pod, plan),
     }
 }
@@ -272,7 +272,7 @@ fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut 
 fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
     // A previous kubelet may have created what only a relist shows.
-    if pod.has_active_containers() || pod.unlisted {
+    if pod.has_active_containers() || *pod.unlisted {
         return;
     }
     sync_terminated_pod(pod, plan);
@@ -285,7 +285,7 @@ fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, n
         if pod.sandboxes.is_empty() && pod.outbox.is_empty() {
             plan.actions = vec![Action::Forget];
         }
-    } else if pod.deleted.is_some() && pod.written_phase().is_some() && !pod.delete_sent {
+    } else if pod.deleted.is_some() && pod.written_phase().is_some() && !*pod.delete_sent {
         plan.actions.push(Action::DeleteFromApi);
     }
 }
@@ -295,7 +295,7 @@ fn sync_terminated_pod(pod: &Pod, plan: &mut Plan) {
     let standing = pod.sandboxes.iter().filter(|s| s.state != SandboxState::Stopped);
     let before = plan.actions.len();
     plan.actions.extend(standing.map(|s| Action::StopSandbox { id: s.id.clone() }));
-    if plan.actions.len() == before && matches!(pod.volumes, Volumes::Mounted | Volumes::Failed(_)) {
+    if plan.actions.len() == before && matches!(*pod.volumes, Volumes::Mounted | Volumes::Failed(_)) {
         plan.actions.push(Action::UnmountVolumes);
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     restart::RestartFeatures,
     restart_all::RestartAll,
     time::after,
+    volatile::Volatile,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -17,9 +18,12 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 /// The kubelet's state of one Pod, checkpointed to disk so that it survives a kubelet restart.
+///
+/// Equal states have the same durable part: all fields but the [`Volatile`] ones. [`crate::observe()`] counts its changes,
+/// so a new field is durable unless it says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
-    pub(crate) object: Arc<ApiPod>,
+    pub(crate) object: Volatile<Arc<ApiPod>>,
     /// When the kubelet first saw the Pod (`status.startTime`).
     pub(crate) seen_at: Timestamp,
     pub(crate) admission: Option<Admission>,
@@ -37,12 +41,12 @@ pub struct Pod {
     /// A previous kubelet ran the Pod and the runtime was not listed yet: nothing is created before, because the result
     /// of its last action may be lost.
     #[serde(default)]
-    pub(crate) unlisted: bool,
+    pub(crate) unlisted: Volatile<bool>,
     /// When its object was removed from the API.
     pub(crate) gone_at: Option<Timestamp>,
     /// The API server accepted our deletion; finalizers may still keep the object.
-    pub(crate) delete_sent: bool,
-    pub(crate) volumes: Volumes,
+    pub(crate) delete_sent: Volatile<bool>,
+    pub(crate) volumes: Volatile<Volumes>,
     pub(crate) sandboxes: Vec<Sandbox>,
     /// Attempt of the next sandbox. It never decreases, so that events of older sandboxes are ignored.
     pub(crate) next_sandbox: u32,
@@ -56,7 +60,7 @@ pub struct Pod {
     pub(crate) features: RestartFeatures,
     /// Start time and random number of the current kubelet.
     #[serde(default)]
-    pub(crate) kubelet: Option<(Timestamp, u64)>,
+    pub(crate) kubelet: Volatile<Option<(Timestamp, u64)>>,
     /// Ephemeral containers of the object, as regular containers.
     #[serde(default)]
     pub(crate) ephemeral: Vec<Spec>,
@@ -75,8 +79,10 @@ pub struct Pod {
     pub(crate) emptied: bool,
     #[serde(default)]
     pub(crate) resize: Resize,
-    pub(crate) written: Option<Box<PodStatus>>,
-    pub(crate) durable: u64,
+    pub(crate) written: Option<Arc<PodStatus>>,
+    /// Number of changes of the durable state; see [`Pod::durable_revision`].
+    #[serde(rename = "durable")]
+    pub(crate) revision: u64,
 }
 
 /// State of the Pod's volumes.
@@ -134,7 +140,7 @@ impl Pod {
     pub fn new(object: Arc<ApiPod>, now: Timestamp) -> Self {
         let seen_at = object.status.as_ref().and_then(|s| s.start_time.as_ref()).map_or(now, |t| t.0);
         let mut pod = Self {
-            object: Arc::clone(&object),
+            object: Volatile(Arc::clone(&object)),
             seen_at,
             admission: None,
             evicted: None,
@@ -143,10 +149,10 @@ impl Pod {
             finished_at: None,
             ended: None,
             unseen: false,
-            unlisted: false,
+            unlisted: Volatile(false),
             gone_at: None,
-            delete_sent: false,
-            volumes: Volumes::Absent,
+            delete_sent: Volatile(false),
+            volumes: Volatile(Volumes::Absent),
             sandboxes: Vec::new(),
             next_sandbox: 0,
             sandbox_failure: None,
@@ -154,7 +160,7 @@ impl Pod {
             containers: BTreeMap::new(),
             restarting: None,
             features: RestartFeatures::default(),
-            kubelet: None,
+            kubelet: Volatile(None),
             ephemeral: Vec::new(),
             pulls: BTreeMap::new(),
             deadline_event_recorded: false,
@@ -164,7 +170,7 @@ impl Pod {
             emptied: false,
             resize: Resize::default(),
             written: None,
-            durable: 0,
+            revision: 0,
         };
         crate::observe::updated(&mut pod, object, now);
         crate::restore_from_status::restore_from_status(&mut pod);
@@ -205,7 +211,7 @@ impl Pod {
     /// Returns the revision of the state that must be persisted before acting on it.
     #[must_use]
     pub fn durable_revision(&self) -> u64 {
-        self.durable
+        self.revision
     }
 
     /// Returns whether its object was removed from the API.
@@ -230,7 +236,7 @@ impl Pod {
     /// usage must not be used for decisions.
     #[must_use]
     pub const fn awaits_relist(&self) -> bool {
-        self.unseen || self.unlisted
+        self.unseen || self.unlisted.0
     }
 
     /// Returns whether it is terminating and has released the node's resources.
@@ -329,7 +335,7 @@ impl Pod {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.sandboxes.iter().all(|s| s.state == SandboxState::Stopped)
-            && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
+            && matches!(*self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
     /// Returns the lost sandbox that was not stopped yet, and since when it is lost.

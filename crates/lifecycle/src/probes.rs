@@ -8,6 +8,7 @@ use crate::{
     container::{Container, InstanceState, elapsed},
     hooks,
     time::{after, before},
+    volatile::Volatile,
 };
 use api::pod::{ContainerKind, containers};
 use jiff::Timestamp;
@@ -36,12 +37,12 @@ pub(crate) struct Probes {
 pub(crate) struct ProbeWorkerState {
     /// Number of results so far.
     #[serde(rename = "answers")]
-    result_count: u64,
+    result_count: Volatile<u64>,
     /// When the next probe is due; `None` before the first result, when the initial delay counts.
-    due: Option<Timestamp>,
+    due: Volatile<Option<Timestamp>>,
     /// Number of consecutive equal results.
-    streak: u32,
-    /// Whether the latest results are successes.
+    streak: Volatile<u32>,
+    /// Whether the latest results are successes. Durable, because a streak that ended must not continue after a restart.
     passing: bool,
     /// The result, once a threshold was reached (`results.Manager`).
     #[serde(rename = "verdict")]
@@ -109,25 +110,23 @@ impl ProbeWorkerState {
     /// `timeoutSeconds` ago.
     pub(crate) fn schedule_next(&mut self, settings: &ProbeSettings, due: Timestamp, now: Timestamp) {
         let started = if elapsed(due, now) > settings.timeout { before(now, settings.timeout) } else { due };
-        self.result_count += 1;
-        self.due = Some(after(started, settings.period).max(now));
+        *self.result_count += 1;
+        *self.due = Some(after(started, settings.period).max(now));
     }
 
-    /// Counts a result. Returns whether the state must be persisted: the result changed, or a streak ended.
-    pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) -> bool {
-        let before = self.result;
-        let broken = self.streak > 0 && self.passing != passed;
-        self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
+    /// Counts a result.
+    pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) {
+        let broken = *self.streak > 0 && self.passing != passed;
+        *self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
         self.passing = passed;
-        if self.streak >= if passed { settings.successes } else { settings.failures } {
+        if *self.streak >= if passed { settings.successes } else { settings.failures } {
             self.result = Some(passed);
         }
-        broken || self.result != before
     }
 
     /// Returns the number of consecutive failures.
     pub(crate) fn failures(&self) -> u32 {
-        if self.passing { 0 } else { self.streak }
+        if self.passing { 0 } else { *self.streak }
     }
 }
 
@@ -226,7 +225,7 @@ pub(crate) fn plan(pod: &Pod, now: Timestamp, plan: &mut Plan) {
                     container: spec.name.clone(),
                     id: instance.id.clone(),
                     probe: kind,
-                    attempt: instance.probes.worker(kind).result_count,
+                    attempt: *instance.probes.worker(kind).result_count,
                 }),
             }
         }

@@ -234,14 +234,12 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>) -> Arc<ApiPod> {
     let same = desired.iter().all(|(name, resources)| known.get(name).is_none_or(|k| k == resources));
     if same {
         // The resize was withdrawn.
-        pod.durable += u64::from(pod.resize.desired.is_some());
         (pod.resize.desired, pod.resize.pending) = (None, None);
         return object;
     }
     let object = Arc::new(with_resources(&object, &known));
     if pod.resize.desired.as_ref() != Some(&desired) {
         pod.resize.desired = Some(desired);
-        pod.durable += 1;
     }
     object
 }
@@ -255,7 +253,7 @@ pub(crate) fn restore(pod: &mut Pod, allocated: &Allocation) {
         .map(|(n, r)| (n.clone(), r.clone()))
         .collect();
     if !known.is_empty() {
-        pod.object = Arc::new(with_resources(&pod.object, &known));
+        *pod.object = Arc::new(with_resources(&pod.object, &known));
         pod.resize.desired = Some(desired);
     }
 }
@@ -306,7 +304,6 @@ pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, decision: ResizeDec
     else {
         return;
     };
-    pod.durable += 1;
     let (reason, message) = match decision {
         ResizeDecision::Fits => return allocate(pod, &desired, generation),
         ResizeDecision::Deferred { message } => (PendingReason::Deferred, message),
@@ -337,7 +334,7 @@ fn allocate(pod: &mut Pod, desired: &Allocation, generation: i64) {
         }
     }
     pod.resize.cgroup.get_or_insert(previous);
-    pod.object = Arc::new(with_resources(&pod.object, desired));
+    *pod.object = Arc::new(with_resources(&pod.object, desired));
     (pod.resize.desired, pod.resize.pending) = (None, None);
     pod.resize.progress = Some(Progress { generation, error: None, tries: 0 });
     let text = events::message(&pod.object, generation, "Pod resize started", "");
@@ -364,7 +361,6 @@ pub(crate) fn record_actuated(pod: &mut Pod, ids: &[String], applied: Allocation
         progress.error = None;
         progress.tries += 1;
     }
-    pod.durable += 1;
 }
 
 /// Records a failed actuation and schedules its retry.
@@ -376,7 +372,6 @@ pub(crate) fn record_failure(pod: &mut Pod, message: String, policy: &NodePolicy
     progress.error = Some(FailedAttempt { message: message.clone(), at: now, delay });
     progress.tries += 1;
     let generation = progress.generation;
-    pod.durable += 1;
     if !recorded {
         let text = events::message(&pod.object, generation, "Pod resize error", &message);
         record(pod, EventKind::Warning, "ResizeError", text, None);
@@ -420,7 +415,6 @@ pub(crate) fn complete(pod: &mut Pod, now: Timestamp) {
     };
     if pod.resize.cgroup.is_none() && !pod.containers.values().any(open) {
         pod.resize.progress = None;
-        pod.durable += 1;
         let text = events::message(&pod.object, generation, "Pod resize completed", "");
         record(pod, EventKind::Normal, "ResizeCompleted", text, None);
     }

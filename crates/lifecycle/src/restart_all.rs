@@ -46,7 +46,6 @@ pub(crate) fn handle_exit(pod: &mut Pod, name: &str, code: i32, now: Timestamp) 
     }
     let message = format!("Container {name} exited with code {code}, triggering pod restart");
     pod.restarting = Some(RestartAll { message, since: now, ended: false });
-    pod.durable += 1;
     advance(pod);
 }
 
@@ -66,34 +65,29 @@ pub(crate) fn advance(pod: &mut Pod) {
             let ids = container.current.iter().map(|i| i.id.clone()).chain(container.last.take().map(|l| l.id));
             let new_ids: Vec<String> = ids.filter(|id| !container.dead.contains(id)).collect();
             container.dead.extend(new_ids);
-            container.image = crate::container::ImageState::Unknown;
+            *container.image = crate::container::ImageState::Unknown;
             container.start_failure = None;
         }
         pod.restarting = Some(RestartAll { ended: true, ..restarting });
-        pod.durable += 1;
     }
     if pod.containers.values().all(|c| c.dead.is_empty()) {
         pod.restarting = None;
-        pod.durable += 1;
     }
 }
 
 /// Marks every container for replacement, however it exited.
 fn mark_all_for_restart(pod: &mut Pod, since: Timestamp) {
     let mut running = Vec::new();
-    let mut marked = 0;
     for (name, container) in &mut pod.containers {
         let Some(instance) = container.current.as_mut() else { continue };
         if instance.kill.is_some_and(|kill| matches!(kill.cause, KillCause::RestartAll { .. })) {
             continue;
         }
         instance.kill = Some(ContainerKill { cause: KillCause::RestartAll { requested: false }, deadline: since });
-        marked += 1;
         if matches!(instance.state, InstanceState::Running { .. }) {
             running.push((name.clone(), instance.id.clone()));
         }
     }
-    pod.durable += marked;
     for (name, id) in running.into_iter().filter(|(_, id)| !pod.killing.contains(id)).collect::<Vec<_>>() {
         record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(&name));
         pod.killing.push(id);

@@ -136,7 +136,7 @@ impl Pod {
     /// Returns whether the Pod is terminal and its volumes are unmounted.
     #[must_use]
     pub fn is_terminated_and_unmounted(&self) -> bool {
-        self.ended.is_some() && matches!(self.volumes, Volumes::Absent | Volumes::Removed)
+        self.ended.is_some() && matches!(*self.volumes, Volumes::Absent | Volumes::Removed)
     }
 
     /// Returns whether the runtime keeps dead containers of a terminated Pod, for their logs.

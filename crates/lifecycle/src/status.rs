@@ -324,7 +324,7 @@ fn start_failure_state(pod: &Pod, spec: &Spec, container: &Container, now: Times
     if let Some(failure) = &container.start_failure {
         return Some(waiting_state(start_failure_reason(failure.stage), Some(failure.message.clone())));
     }
-    let ImageState::Failed { reason, message, volume, .. } = &container.image else {
+    let ImageState::Failed { reason, message, volume, .. } = &*container.image else {
         return None;
     };
     let image = volume.as_deref().or(spec.image.as_deref()).unwrap_or("");

@@ -75,7 +75,6 @@ pub(super) fn created(
     instance.resources = container.starting_with.take();
     instance.image = container.starting_image.take().or(instance.image);
     container.current = Some(instance);
-    pod.durable += 1;
     if let Some(early) = early {
         exited(pod, name, &id, early.exit, policy, now);
     }
@@ -89,11 +88,10 @@ pub(super) fn started(pod: &mut Pod, name: &str, id: &str, at: Timestamp) -> boo
         return false;
     };
     instance.state = InstanceState::Running { since: at };
-    container.take_starting();
+    container.starting = false;
     container.start_failure = None;
     // The next start checks the image again: it may be removed, and `Always` pulls each time.
-    container.image = ImageState::Unknown;
-    pod.durable += 1;
+    *container.image = ImageState::Unknown;
     true
 }
 
@@ -114,10 +112,9 @@ fn start_failed(
     record(pod, EventKind::Warning, "Failed", format!("Error: {message}"), Some(name));
     let container = container_entry(pod, name);
     let attempt = container.current.as_ref().filter(|i| i.state == InstanceState::Created).map(|i| i.attempt);
-    let was_starting = container.take_starting();
-    container.image = ImageState::Unknown;
+    container.starting = false;
+    *container.image = ImageState::Unknown;
     container.start_failure = Some(StartFailure { attempt, stage, message, at: now, delay });
-    pod.durable += u64::from(was_starting);
 }
 
 /// Only a running container is reaped early; for all others `Exited` follows.
@@ -133,7 +130,6 @@ pub(super) fn exited(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit, p
     if let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| i.id == id && i.cleaning_up) {
         // The exit was recorded when it was reaped.
         instance.cleaning_up = false;
-        pod.durable += 1;
         return;
     }
     record_exit(pod, name, id, exit, policy, now);
@@ -152,13 +148,12 @@ fn record_exit(pod: &mut Pod, name: &str, id: &str, mut exit: ContainerExit, pol
         Some(instance) if instance.id == id => return,
         _ => return keep_early_exit(pod, name, id, exit),
     }
-    container.take_starting();
+    container.starting = false;
     container.start_failure = None;
     // An image that was resolved before the kill is for the container's replacement.
     if container.kill_cause() != Some(KillCause::Definition) {
-        container.image = ImageState::Unknown;
+        *container.image = ImageState::Unknown;
     }
-    pod.durable += 1;
     if exit.started_at.is_none() && exit.code != 0 && exit.reason != LOST {
         record(pod, EventKind::Warning, "Failed", format!("Error: {}", exit.message), Some(name));
     }
@@ -195,7 +190,6 @@ fn keep_early_exit(pod: &mut Pod, name: &str, id: &str, exit: ContainerExit) {
         container.early.remove(0);
     }
     container.early.push(EndedContainer { id: id.to_owned(), exit });
-    pod.durable += 1;
 }
 
 fn record_backoff(pod: &mut Pod, name: &str, exit: &ContainerExit, policy: &NodePolicy, now: Timestamp) {

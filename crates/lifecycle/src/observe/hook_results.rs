@@ -21,7 +21,6 @@ fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
     };
     instance.hooks.post_start = if done { PostStart::Done } else { PostStart::Failed };
     instance.probes.open_since = done.then_some(now);
-    pod.durable += 1;
     if done {
         return;
     }
@@ -34,7 +33,6 @@ fn post_start(pod: &mut Pod, name: &str, done: bool, now: Timestamp) {
 fn pre_stop(pod: &mut Pod, name: &str, outcome: &HookOutcome) {
     let Some(instance) = container_entry(pod, name).current.as_mut().filter(|i| !i.hooks.pre_stop_over) else { return };
     instance.hooks.pre_stop_over = true;
-    pod.durable += 1;
     // A timeout is only logged, as upstream does.
     if matches!(outcome, HookOutcome::Failed(_)) {
         record(pod, EventKind::Warning, "FailedPreStopHook", "PreStopHook failed".to_owned(), Some(name));

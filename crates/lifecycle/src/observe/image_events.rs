@@ -41,7 +41,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, event: ImageEvent, po
         return;
     };
     let (image, about) = (&required.image, required.about.as_deref());
-    let before = pod.container(name).image.clone();
+    let before = (*pod.container(name).image).clone();
     // During the backoff no pull was requested: the event is stale.
     let in_backoff = matches!(&before, ImageState::Failed { at, delay, .. } if after(*at, *delay) > now);
     // Only the container's own image becomes present; a volume's image only stops blocking the start.
@@ -84,7 +84,7 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, event: ImageEvent, po
             required.failed(reason, message, now, policy.image_backoff.initial)
         }
     };
-    pod.containers.entry(name.to_owned()).or_default().image = state;
+    pod.containers.entry(name.to_owned()).or_default().image.0 = state;
 }
 
 /// Records upstream's Event about the Pod, not about a container.

@@ -60,7 +60,6 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
     if !replaced_at_once {
         pod.killing.push(id);
     }
-    pod.durable += 1;
 }
 
 /// Kills containers whose image changed in the spec (`computePodActions`), once the new image is present or failed to
@@ -71,7 +70,7 @@ pub(super) fn kill_changed_containers(pod: &mut Pod, now: Timestamp) {
     }
     let is_changed = |spec: &Spec| {
         let container = pod.container(&spec.name);
-        let resolved = matches!(container.image, ImageState::Present { .. } | ImageState::Failed { .. });
+        let resolved = matches!(*container.image, ImageState::Present { .. } | ImageState::Failed { .. });
         resolved && container.runs_another_image(spec)
     };
     let restartable = containers(pod.spec()).filter(|(kind, _)| *kind != ContainerKind::Init);
@@ -98,6 +97,5 @@ pub(super) fn record_killing_events(pod: &mut Pod, now: Timestamp) {
     for (name, id) in unannounced {
         record(pod, EventKind::Normal, "Killing", format!("Stopping container {name}"), Some(&name));
         pod.killing.push(id);
-        pod.durable += 1;
     }
 }

@@ -27,13 +27,12 @@ pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeO
         ProbeOutcome::Failure(_) => false,
         ProbeOutcome::Unknown(_) => return,
     };
-    let changed = worker.record_result(passed, &settings);
+    worker.record_result(passed, &settings);
     if kind == ProbeKind::Startup && worker.result == Some(true) {
         instance.probes.open_since = Some(now);
     }
     let failed = instance.probes.worker(kind).result == Some(false);
     let InstanceState::Running { since } = instance.state else { return };
-    pod.durable += u64::from(changed);
     if failed && kind != ProbeKind::Readiness && now >= settings.earliest_kill(since) {
         kills::kill(pod, &name, KillCause::Probe(kind), now);
     }

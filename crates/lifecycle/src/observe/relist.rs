@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use std::cmp::Ordering;
 
 pub(super) fn observe(pod: &mut Pod, view: RuntimePodState, policy: &NodePolicy, now: Timestamp) {
-    (pod.unseen, pod.unlisted) = (false, false);
+    (pod.unseen, *pod.unlisted) = (false, false);
     // The kubelet relists only when no start is in flight.
-    pod.durable += pod.containers.values_mut().map(|c| u64::from(c.take_starting())).sum::<u64>();
+    pod.containers.values_mut().for_each(|c| c.starting = false);
     sandboxes(pod, &view, now);
     let mut containers = view.containers;
     containers.sort_by_key(|c| c.attempt);
@@ -57,7 +57,6 @@ fn sandboxes(pod: &mut Pod, view: &RuntimePodState, now: Timestamp) {
                 let state = if s.ready { SandboxState::Ready } else { SandboxState::Lost(now) };
                 pod.sandboxes.push(Sandbox { id: s.id.clone(), attempt: s.attempt, state });
                 pod.next_sandbox = pod.next_sandbox.max(s.attempt + 1);
-                pod.durable += 1;
             }
             Some(_) if !s.ready => sandbox_events::lost(pod, &s.id, now),
             Some(_) => {}
@@ -119,5 +118,4 @@ fn adopt_older(pod: &mut Pod, view: RuntimeContainer) {
         }
         _ => container.dead.push(view.id),
     }
-    pod.durable += 1;
 }

@@ -17,7 +17,6 @@ pub(super) fn observe(pod: &mut Pod, event: SandboxEvent, policy: &NodePolicy, n
         SandboxEvent::Stopped { id } => {
             if let Some(s) = pod.sandboxes.iter_mut().find(|s| s.id == id && s.state != SandboxState::Stopped) {
                 s.state = SandboxState::Stopped;
-                pod.durable += 1;
             }
         }
         SandboxEvent::Removed { id } => {
@@ -26,7 +25,6 @@ pub(super) fn observe(pod: &mut Pod, event: SandboxEvent, policy: &NodePolicy, n
                 // Its containers were removed with it.
                 pod.containers.values_mut().for_each(|c| c.dead.clear());
             }
-            pod.durable += 1;
         }
     }
 }
@@ -40,7 +38,6 @@ fn ready(pod: &mut Pod, id: String, attempt: u32, ips: Vec<IpAddr>) {
     pod.next_sandbox = attempt + 1;
     pod.ips = ips;
     pod.sandbox_failure = None;
-    pod.durable += 1;
 }
 
 fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
@@ -58,7 +55,6 @@ pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
         return;
     };
     s.state = SandboxState::Lost(now);
-    pod.durable += 1;
     // If no container may be restarted, no new sandbox is created (`computePodActions`).
     let apps = || pod.spec().containers.iter();
     let is_last = apps().any(|spec| pod.container(&spec.name).has_run())

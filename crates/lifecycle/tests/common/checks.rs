@@ -54,7 +54,9 @@ impl Sim {
                 ended(id, exit.code);
                 self.cleaning_up.remove(id);
             }
-            PodLifecycleEvent::Container { event: ContainerEvent::Lost { id }, .. } => drop(self.cleaning_up.remove(id)),
+            PodLifecycleEvent::Container { event: ContainerEvent::Lost { id }, .. } => {
+                self.cleaning_up.remove(id);
+            }
             PodLifecycleEvent::Relisted(view) => {
                 self.cleaning_up.clear();
                 for c in &view.containers {

@@ -353,9 +353,9 @@ impl Interleaver {
 
     pub(crate) fn relist_twice(&mut self) {
         self.sim.relist();
-        let known = self.sim.pod.clone();
+        let known = self.sim.state_json();
         self.sim.relist();
-        assert_eq!(self.sim.pod, known);
+        assert_eq!(self.sim.state_json(), known);
     }
 
     pub(crate) fn restart(&mut self, done: u8, checkpoint: bool) {

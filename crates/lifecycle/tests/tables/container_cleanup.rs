@@ -14,7 +14,13 @@ fn exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit
     sim.settle();
 }
 
-fn deliver_exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit) -> ContainerEvent, id: String) {
+fn deliver_exit(
+    sim: &mut Sim,
+    name: &str,
+    code: i32,
+    to_event: fn(String, ContainerExit) -> ContainerEvent,
+    id: String,
+) {
     let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
     let started_at = Some(sim.now);
     let exit = ContainerExit { code, reason, message: String::new(), started_at, finished_at: sim.now };
@@ -71,9 +77,9 @@ fn other_containers_do_not_wait_for_runtime_cleanup() {
 fn duplicate_exit_event_is_ignored() {
     let (mut sim, _) = running_pod("Never", &["c", "d"]);
     exit(&mut sim, "c", 3, REAPED);
-    let (shown, known) = (sim.status(), sim.pod.clone());
+    let (shown, known) = (sim.status(), sim.state_json());
     exit(&mut sim, "c", 4, REAPED);
-    assert_eq!(sim.pod, known);
+    assert_eq!(sim.state_json(), known);
     exit(&mut sim, "c", 5, EXITED);
     exit(&mut sim, "c", 6, REAPED);
     assert_eq!(sim.status(), shown);
@@ -85,11 +91,11 @@ fn exit_event_of_another_container_is_ignored() {
     let (first, _) = sim.pod.container_id("c", false).unwrap();
     exit(&mut sim, "c", 1, EXITED);
     assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
-    let known = sim.pod.clone();
+    let known = sim.state_json();
     // A late event of the previous container, and one of an unknown container.
     deliver_exit(&mut sim, "c", 2, REAPED, first);
     deliver_exit(&mut sim, "c", 2, REAPED, "unknown".to_owned());
-    assert_eq!(sim.pod, known);
+    assert_eq!(sim.state_json(), known);
 }
 
 #[test]

@@ -68,6 +68,18 @@ fn container_killed_for_restart_is_waiting() {
 }
 
 #[test]
+fn successful_probe_needs_no_checkpoint() {
+    let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"periodSeconds": 5}))}));
+    sim.pass(6);
+    let (revision, probes) = (sim.pod.durable_revision(), sim.log.len());
+    sim.pass(60);
+    assert_eq!((sim.pod.durable_revision(), sim.log.len() - probes), (revision, 12));
+    sim.runtime.probe_failures = 1;
+    sim.pass(5);
+    assert!(sim.pod.durable_revision() > revision, "a failure must be durable");
+}
+
+#[test]
 fn probe_period_counts_from_probe_start() {
     for (timeout, took, next) in [(1, 1, 10), (5, 4, 10), (30, 25, 25), (1, 9, 18)] {
         let mut sim = pod("Always", &json!({"livenessProbe": probe(&json!({"timeoutSeconds": timeout}))}));
