@@ -1,7 +1,7 @@
 //! Recent events of a Pod, for `podium explain` and for replay.
 //!
 //! A dump is JSON lines, each a [`HistoryRecord`]: the initial state, the events, and the resulting plan and status. The same
-//! events give the same plan and status, so [`replay`] reproduces on any machine what a node did.
+//! events give the same plan and status, so [`replay`] reproduces a node's decisions on any machine.
 
 use crate::{NodePolicy, Plan, Pod, PodLifecycleEvent, observe, plan, status};
 use jiff::Timestamp;
@@ -128,11 +128,7 @@ pub fn replay(dump: &str) -> Result<ReplayResult, ReplayError> {
             }
             (HistoryRecord::After { at, plan: recorded_plan, status: recorded_status }, Some((pod, policy))) => {
                 let replayed = (plan(pod, policy, at), round_trip(&status(pod, policy, at)));
-                return Ok(ReplayResult {
-                    recorded: (recorded_plan, *recorded_status),
-                    replayed,
-                    events: event_count,
-                });
+                return Ok(ReplayResult { recorded: (recorded_plan, *recorded_status), replayed, events: event_count });
             }
             _ => return Err(ReplayError::Incomplete),
         }

@@ -4,7 +4,7 @@
 //! [`common::Interleaver`] executes the steps and checks the invariants after each event. In a state without pending
 //! work the Pod must be in a valid final state.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-#![allow(clippy::print_stdout, reason = "the number of states is what the test is worth")]
+#![allow(clippy::print_stdout, reason = "reports the coverage: the number of states")]
 
 #[cfg(test)]
 mod common;
@@ -101,7 +101,7 @@ impl State {
         if self.violation.is_some() || !quiet || interleaver.sim.forgotten {
             return true;
         }
-        // A relist finds what a lost event reported.
+        // A relist finds the change that a lost event reported.
         let mut listed = interleaver.clone();
         listed.apply(&Step::Relist);
         if !listed.startable_actions().is_empty() || !listed.sim.reported() {

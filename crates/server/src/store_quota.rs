@@ -35,7 +35,7 @@ impl ApiServer {
         if let Change::Put(template) = &write.change {
             let size = stored_size(kind, template);
             if size > MAX_OBJECT {
-                return Err(WriteError::TooLarge { what: "data", size, limit: MAX_OBJECT });
+                return Err(WriteError::TooLarge { field: "data", size, limit: MAX_OBJECT });
             }
         }
         self.store.write(write.with_allowance(allowance(user, purpose))).await

@@ -188,8 +188,8 @@ impl PendingReplies {
     }
 }
 
-fn check_size(what: &'static str, size: usize, limit: usize) -> Result<(), WriteError> {
-    if size > limit { Err(WriteError::TooLarge { what, size, limit }) } else { Ok(()) }
+fn check_size(field: &'static str, size: usize, limit: usize) -> Result<(), WriteError> {
+    if size > limit { Err(WriteError::TooLarge { field, size, limit }) } else { Ok(()) }
 }
 
 fn check_expectation(expect: Precondition, change: &Change, current: Option<&Object>) -> Result<(), WriteError> {

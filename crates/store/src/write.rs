@@ -99,16 +99,16 @@ pub enum WriteError {
     #[error("the object does not exist")]
     NotFound,
     /// The key or the data is larger than the store takes.
-    #[error("{what} has {size} bytes, and at most {limit} can be stored")]
+    #[error("{field} has {size} bytes, and at most {limit} can be stored")]
     TooLarge {
         /// `key` or `data`.
-        what: &'static str,
+        field: &'static str,
         /// Its size in bytes.
         size: usize,
         /// The largest size in bytes.
         limit: usize,
     },
-    /// The write would exceed the quota of the store. Nothing was changed; the write may be tried again when objects were
+    /// The write would exceed the quota of the store. Nothing was changed; the write may be retried when objects were
     /// deleted.
     #[error("the objects would take {size} bytes, and {limit} are allowed")]
     NoSpace {
@@ -117,10 +117,10 @@ pub enum WriteError {
         /// The bytes that they may take after this write.
         limit: u64,
     },
-    /// The disk is full. Nothing was changed; the write may be tried again when there is room.
+    /// The disk is full. Nothing was changed; the write may be retried when space is free.
     #[error("the disk that holds the store is full")]
     Full,
-    /// The engine failed. Nothing was changed; the write may be tried again.
+    /// The engine failed. Nothing was changed; the write may be retried.
     #[error("the store could not be written")]
     Engine(#[source] Arc<CommitError>),
     /// The store is closed. Whether a write that was queued then was done is unknown.

@@ -17,7 +17,7 @@ use store::{
 #[derive(Clone, Debug)]
 enum Step {
     /// Writes that are queued together.
-    Write(Vec<(usize, Want, bool)>),
+    Write(Vec<(usize, ExpectedPrecondition, bool)>),
     /// A write whose commit fails.
     Fail(usize),
     /// A watch of a scope from this number of revisions ago.
@@ -30,9 +30,9 @@ enum Step {
     Reopen,
 }
 
-/// An expectation, relative to the object's revision.
+/// Precondition of a write, relative to the object's revision.
 #[derive(Clone, Copy, Debug)]
-enum Want {
+enum ExpectedPrecondition {
     Absent,
     Current,
     Stale,
@@ -41,8 +41,14 @@ enum Want {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let want = prop::sample::select(vec![Want::Absent, Want::Current, Want::Stale, Want::Exists, Want::Any]);
-    let write = (0..KEYS.len(), want, prop::bool::weighted(0.3));
+    let precondition = prop::sample::select(vec![
+        ExpectedPrecondition::Absent,
+        ExpectedPrecondition::Current,
+        ExpectedPrecondition::Stale,
+        ExpectedPrecondition::Exists,
+        ExpectedPrecondition::Any,
+    ]);
+    let write = (0..KEYS.len(), precondition, prop::bool::weighted(0.3));
     prop_oneof![
         8 => prop::collection::vec(write, 1..6).prop_map(Step::Write),
         1 => (0..KEYS.len()).prop_map(Step::Fail),
@@ -172,17 +178,17 @@ impl World {
         }
     }
 
-    async fn write(&mut self, writes: Vec<(usize, Want, bool)>) {
+    async fn write(&mut self, writes: Vec<(usize, ExpectedPrecondition, bool)>) {
         let mut answers = Vec::new();
-        for (index, want, deletes) in writes {
+        for (index, precondition, deletes) in writes {
             let key = key(index);
             let current = self.model.now().get(&key).map_or(1, |object| object.revision);
-            let expect = match want {
-                Want::Absent => Precondition::Absent,
-                Want::Current => Precondition::Revision(current),
-                Want::Stale => Precondition::Revision(current - 1),
-                Want::Exists => Precondition::Exists,
-                Want::Any => Precondition::Any,
+            let expect = match precondition {
+                ExpectedPrecondition::Absent => Precondition::Absent,
+                ExpectedPrecondition::Current => Precondition::Revision(current),
+                ExpectedPrecondition::Stale => Precondition::Revision(current - 1),
+                ExpectedPrecondition::Exists => Precondition::Exists,
+                ExpectedPrecondition::Any => Precondition::Any,
             };
             let template = template("x");
             let write = match deletes {
@@ -191,7 +197,7 @@ impl World {
             };
             let store = self.store.clone();
             answers.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
-            // Tasks of this runtime run in the order in which they were spawned, and so queue, as there is room for all.
+            // Tasks of this runtime run in the order in which they were spawned, and the queue has capacity for all.
         }
         for (key, expect, deletes, answer) in answers {
             self.model.apply(&key, expect, deletes, answer.await.unwrap());

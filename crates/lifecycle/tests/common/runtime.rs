@@ -165,7 +165,8 @@ impl Runtime {
                 self.stop(container, id, *grace, now);
                 let known = self.containers.iter().any(|c| c.id == *id);
                 let lost = ContainerEvent::Lost { id: id.clone() };
-                let event = (!known).then(|| PodLifecycleEvent::Container { container: container.clone(), event: lost });
+                let event =
+                    (!known).then(|| PodLifecycleEvent::Container { container: container.clone(), event: lost });
                 event.into_iter().collect()
             }
             Action::RemoveContainer { container, id } => {

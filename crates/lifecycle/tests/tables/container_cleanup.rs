@@ -14,7 +14,13 @@ fn exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit
     sim.settle();
 }
 
-fn deliver_exit(sim: &mut Sim, name: &str, code: i32, to_event: fn(String, ContainerExit) -> ContainerEvent, id: String) {
+fn deliver_exit(
+    sim: &mut Sim,
+    name: &str,
+    code: i32,
+    to_event: fn(String, ContainerExit) -> ContainerEvent,
+    id: String,
+) {
     let reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
     let started_at = Some(sim.now);
     let exit = ContainerExit { code, reason, message: String::new(), started_at, finished_at: sim.now };

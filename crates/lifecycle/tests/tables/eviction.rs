@@ -381,7 +381,8 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
         (Signal::PidAvailable, false, false),
     ] {
         let figures = observations(&[(signal, 1, 100)]);
-        let met_threshold = EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
+        let met_threshold =
+            EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
         assert_eq!(
             (met_threshold.reclaims_unused_first(false), met_threshold.reclaims_unused_first(true)),
             (with_images, with_split_disks)
