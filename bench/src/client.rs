@@ -108,11 +108,11 @@ impl Api {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
-        let what = format!("{} {}", request.method(), request.uri().path());
+        let operation = format!("{} {}", request.method(), request.uri().path());
         let (head, body) = self.requests.clone().send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         if !head.status.is_success() {
-            bail!("{what}: {} {}", head.status, String::from_utf8_lossy(&body));
+            bail!("{operation}: {} {}", head.status, String::from_utf8_lossy(&body));
         }
         Ok(body)
     }
@@ -218,7 +218,7 @@ async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<Ar
         buffer.extend_from_slice(&data);
         while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = buffer.drain(..=end).collect();
-            tx.send((at, serde_json::from_slice(&line)?)).map_err(|_| anyhow!("nobody listens"))?;
+            tx.send((at, serde_json::from_slice(&line)?)).map_err(|_| anyhow!("the receiver is closed"))?;
         }
     }
     Ok(())

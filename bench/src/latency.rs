@@ -84,11 +84,11 @@ fn waits(shell: Pid) -> bool {
     traps && !children.trim().is_empty() && field("State:").starts_with('S')
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+async fn until(description: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         if Instant::now() > deadline {
-            bail!("timeout: {what}");
+            bail!("timeout: {description}");
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// Sends a request and returns the response with its whole decompressed body.
-    pub(crate) async fn ask(&self, sent: Sent) -> Result<Answer> {
+    pub(crate) async fn send(&self, sent: Sent) -> Result<Answer> {
         let answer = async {
             let (parts, body) = self.open(sent).await?.into_parts();
             let body = body.collect().await?.to_bytes();

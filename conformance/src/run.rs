@@ -26,7 +26,7 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
         client,
         variables: Variables::of_namespace(prefix),
         watches: BTreeMap::new(),
-        held: Vec::new(),
+        finalized: Vec::new(),
         patience,
     };
     if case.namespace {
@@ -45,10 +45,10 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
 
 /// Waits until the namespaces of a run are deleted. A namespace that is not deleted in time is an error of the server or of a
 /// case.
-pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
+pub(crate) async fn wait_until_deleted(client: &Client, run: &str) -> Result<()> {
     let deadline = Instant::now() + DELETION_TIMEOUT;
     loop {
-        let answer = client.ask(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
+        let answer = client.send(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
         let names =
             answer["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
         let left: Vec<_> = names.filter(|name| name.starts_with(run)).collect();
@@ -67,7 +67,7 @@ struct Run<'a> {
     variables: Variables,
     watches: BTreeMap<String, Watch>,
     /// Objects that the case created with finalizers.
-    held: Vec<String>,
+    finalized: Vec<String>,
     patience: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Run<'_> {
         let mut sent = Sent::plain("POST", "/api/v1/namespaces".to_owned());
         sent.body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string().into();
         sent.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
-        let answer = self.client.ask(sent).await?;
+        let answer = self.client.send(sent).await?;
         if answer.status != 201 {
             bail!("failed to create namespace {name}: {} {}", answer.status, answer.value());
         }
@@ -86,16 +86,16 @@ impl Run<'_> {
     /// Deletes the objects of the case. A missing object is no error.
     async fn clean_up(&mut self, case: &Case, prefix: &str) {
         self.watches.clear();
-        for path in self.held.drain(..) {
+        for path in self.finalized.drain(..) {
             let mut sent = Sent::plain("PATCH", path);
             sent.headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
             sent.body = json!({"metadata": {"finalizers": null}}).to_string().into();
-            drop(self.client.ask(sent).await);
+            drop(self.client.send(sent).await);
         }
         let paths = case.cleanup.iter().filter_map(|path| self.variables.text(path).ok());
         let namespace = case.namespace.then(|| format!("/api/v1/namespaces/{prefix}"));
         for path in paths.chain(namespace) {
-            drop(self.client.ask(Sent::plain("DELETE", path)).await);
+            drop(self.client.send(Sent::plain("DELETE", path)).await);
         }
     }
 
@@ -123,15 +123,15 @@ impl Run<'_> {
         let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0)).min(self.patience);
         loop {
             let sent = self.sent(method, path, step)?;
-            let (told, to) = (sent.told(), sent.path.clone());
-            let answer = self.client.ask(sent).await.with_context(|| told.clone())?;
-            self.held.extend(held(&to, step, &answer));
-            let wrong = self.judge(step, &answer)?;
+            let (description, to) = (sent.description(), sent.path.clone());
+            let answer = self.client.send(sent).await.with_context(|| description.clone())?;
+            self.finalized.extend(finalized(&to, step, &answer));
+            let wrong = self.check(step, &answer)?;
             if wrong.is_empty() {
                 return self.save(step, &answer);
             }
             if Instant::now() >= deadline {
-                bail!("{}", report(&told, &answer, &wrong));
+                bail!("{}", report(&description, &answer, &wrong));
             }
             sleep(RETRY_INTERVAL).await;
         }
@@ -173,7 +173,7 @@ impl Run<'_> {
     }
 
     /// Returns the differences between the response and the expected one.
-    fn judge(&self, step: &Step, answer: &Answer) -> Result<Vec<String>> {
+    fn check(&self, step: &Step, answer: &Answer) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if answer.status != step.wanted_status() {
             wrong.push(format!("status: expected {}, got {}", step.wanted_status(), answer.status));
@@ -203,12 +203,12 @@ impl Run<'_> {
 
     fn save(&mut self, step: &Step, answer: &Answer) -> Result<()> {
         let value = answer.value();
-        for (name, place) in &step.save {
-            let found = match place.strip_prefix("header:") {
+        for (name, source) in &step.save {
+            let found = match source.strip_prefix("header:") {
                 Some(header) => answer.header(header).map(Value::from),
-                None => value.pointer(place).cloned(),
+                None => value.pointer(source).cloned(),
             };
-            self.variables.set(name, found.with_context(|| format!("no value at {place} in {value}"))?);
+            self.variables.set(name, found.with_context(|| format!("no value at {source} in {value}"))?);
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Run<'_> {
             let event = watch.next(&step.skip).await.with_context(|| format!("event {}: {expected}", i + 1))?;
             let wrong = differences(&expected, event.as_ref());
             if !wrong.is_empty() {
-                bail!("event {}:\n  {}\ncame: {}", i + 1, wrong.join("\n  "), event.unwrap_or_default());
+                bail!("event {}:\n  {}\nreceived: {}", i + 1, wrong.join("\n  "), event.unwrap_or_default());
             }
         }
         if step.ended
@@ -237,25 +237,25 @@ impl Sent {
         Self { method, path, headers: Vec::new(), body: Vec::new(), identity: None }
     }
 
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let who = self.identity.as_ref().map(|who| format!(" as {who:?}")).unwrap_or_default();
+        let user = self.identity.as_ref().map(|user| format!(" as {user:?}")).unwrap_or_default();
         let body = String::from_utf8_lossy(&self.body);
-        format!("sent: {} {}{who} [{}] {body}", self.method, self.path, headers.join(", "))
+        format!("sent: {} {}{user} [{}] {body}", self.method, self.path, headers.join(", "))
     }
 }
 
 /// Returns the path of an object that was created with finalizers.
-fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
-    let asked = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
+fn finalized(to: &str, step: &Step, answer: &Answer) -> Option<String> {
+    let finalizers = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
     let value = answer.value();
     let name = value.pointer("/metadata/name")?.as_str()?;
     let path = to.split('?').next().unwrap_or_default();
     let path = path.strip_suffix(&format!("/{name}")).unwrap_or(path);
-    (!asked.is_empty() && answer.status == 201).then(|| format!("{path}/{name}"))
+    (!finalizers.is_empty() && answer.status == 201).then(|| format!("{path}/{name}"))
 }
 
-fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {
+fn report(description: &str, answer: &Answer, wrong: &[String]) -> String {
     let body: String = String::from_utf8_lossy(&answer.body).chars().take(MAX_SHOWN).collect();
-    format!("{}\n{told}\ncame: {} {body}", wrong.join("\n"), answer.status)
+    format!("{}\n{description}\nreceived: {} {body}", wrong.join("\n"), answer.status)
 }

@@ -55,7 +55,7 @@ impl Client {
     ///
     /// # Errors
     /// When the response does not arrive in time, or when the connection is closed before.
-    pub(crate) async fn ask(&self, sent: &Sent) -> Result<Answer> {
+    pub(crate) async fn send(&self, sent: &Sent) -> Result<Answer> {
         let response = timeout(RESPONSE_TIMEOUT, self.0.send(sent.request()?)).await.context("response timeout")??;
         let (parts, mut body) = response.into_parts();
         let mut read = BytesMut::new();

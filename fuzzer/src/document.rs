@@ -100,7 +100,7 @@ fn operation(path: &str, method: &'static str, item: &Value, value: &Value) -> O
 }
 
 async fn get(client: &Client, path: &str) -> Result<Value> {
-    let answer = client.ask(&Sent { method: "GET", path: path.to_owned(), ..Sent::default() }).await?;
+    let answer = client.send(&Sent { method: "GET", path: path.to_owned(), ..Sent::default() }).await?;
     if answer.status != 200 {
         bail!("{path}: {}", answer.status);
     }

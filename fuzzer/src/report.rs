@@ -71,9 +71,11 @@ impl Report {
         println!("{}", codes.join(", "));
     }
 
+    /// Returns the result of the run.
+    ///
     /// # Errors
     /// When there was a fault, or when the run has too few requests to be meaningful.
-    pub(crate) fn verdict(&self, operations: usize) -> Result<()> {
+    pub(crate) fn result(&self, operations: usize) -> Result<()> {
         let counts = self.counts.borrow();
         if !counts.faults.is_empty() {
             bail!("{} faults", counts.faults.len());
@@ -81,7 +83,7 @@ impl Report {
         let sum: usize = counts.codes.values().sum();
         let welcome: usize = counts.codes.iter().filter(|(code, _)| **code < 300).map(|(_, n)| n).sum();
         if welcome * 100 < sum * MIN_SUCCESS_PERCENT || sum < operations {
-            bail!("{sum} requests, {welcome} with success, for {operations} operations: too few to say anything");
+            bail!("{sum} requests, {welcome} with success, for {operations} operations: too few for a result");
         }
         Ok(())
     }

@@ -19,18 +19,18 @@ pub(crate) fn fault(sent: &Sent, answer: &Answer) -> Option<String> {
 
 /// Returns whether upstream documents a status of 500 or more for this request.
 fn is_documented(sent: &Sent, answer: &Answer) -> bool {
-    let says = |words: &str| String::from_utf8_lossy(&answer.body).contains(words);
+    let contains = |words: &str| String::from_utf8_lossy(&answer.body).contains(words);
     match answer.status {
         // A list at a future resourceVersion times out ("Too large resource version").
         504 => sent.path.contains("resourceVersion="),
         // pkg/registry/core/pod/storage/eviction.go: "This pod has more than one PodDisruptionBudget".
-        500 if sent.path.contains("/eviction") => says("more than one PodDisruptionBudget"),
+        500 if sent.path.contains("/eviction") => contains("more than one PodDisruptionBudget"),
         // apiextensions-apiserver/pkg/registry/customresource/etcd.go: a custom object without the fields of its scale.
-        500 if sent.path.contains("/scale") => says("the spec replicas field"),
+        500 if sent.path.contains("/scale") => contains("the spec replicas field"),
         // pkg/registry/core/service/storage/alloc.go: no ServiceCIDR is ready (the fuzzer has deleted them all), or has an address.
-        500 if sent.path.contains("/services") => says("failed to allocate a serviceIP: range is full"),
+        500 if sent.path.contains("/services") => contains("failed to allocate a serviceIP: range is full"),
         // apiserver/pkg/storage/errors.go: `ErrResourceVersionSetOnCreate`, which is not translated to a 4xx.
-        500 if sent.method == "POST" => says("resourceVersion should not be set on objects to be created"),
+        500 if sent.method == "POST" => contains("resourceVersion should not be set on objects to be created"),
         _ => false,
     }
 }
