@@ -71,7 +71,7 @@ pub use quota::{QuotaAllowance, Usage};
 pub use store::Store;
 pub use transformer::{StoredForm, TransformError, Transformer};
 pub use watch::Watch;
-pub use write::{Change, Precondition, Write, WriteError};
+pub use write::{Precondition, Write, WriteError, WriteOperation};
 
 /// Revision of the store: the number of a write, as etcd's.
 ///

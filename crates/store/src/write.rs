@@ -21,9 +21,9 @@ pub enum Precondition {
     Any,
 }
 
-/// Change of an object.
+/// Operation of a write.
 #[derive(Clone)]
-pub enum Change {
+pub enum WriteOperation {
     /// Creates or replaces the object.
     Put(Template),
     /// Deletes the object. The bytes are its last state with the revision of the delete, for watchers and for the
@@ -37,8 +37,8 @@ pub struct Write {
     pub key: Key,
     /// Precondition.
     pub precondition: Precondition,
-    /// Change.
-    pub change: Change,
+    /// Operation.
+    pub operation: WriteOperation,
     /// Quota that applies if the write grows the object.
     pub allowance: QuotaAllowance,
 }
@@ -46,7 +46,12 @@ pub struct Write {
 impl Write {
     /// Creates or replaces an object.
     pub fn put(key: Key, expect: Precondition, template: impl Into<Template>) -> Self {
-        Self { key, precondition: expect, change: Change::Put(template.into()), allowance: QuotaAllowance::default() }
+        Self {
+            key,
+            precondition: expect,
+            operation: WriteOperation::Put(template.into()),
+            allowance: QuotaAllowance::default(),
+        }
     }
 
     /// Deletes an object.
@@ -54,7 +59,7 @@ impl Write {
         Self {
             key,
             precondition: expect,
-            change: Change::Delete(template.into()),
+            operation: WriteOperation::Delete(template.into()),
             allowance: QuotaAllowance::default(),
         }
     }
@@ -68,14 +73,14 @@ impl Write {
 
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let change = match self.change {
-            Change::Put(_) => "Put",
-            Change::Delete(_) => "Delete",
+        let operation = match self.operation {
+            WriteOperation::Put(_) => "Put",
+            WriteOperation::Delete(_) => "Delete",
         };
         f.debug_struct("Write")
             .field("key", &self.key)
             .field("expect", &self.precondition)
-            .field("change", &change)
+            .field("operation", &operation)
             .finish()
     }
 }

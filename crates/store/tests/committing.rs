@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use store::{Batch, CommitError, Engine, Head, MemoryEngine, OpenError, Options, Precondition, Record, Store};
 
 /// Engine that records the committing thread, and panics at a given commit.
-struct Witness {
+struct RecordingEngine {
     inner: MemoryEngine,
     threads: Arc<Mutex<Vec<ThreadId>>>,
     panics_at: usize,
 }
 
-impl Engine for Witness {
+impl Engine for RecordingEngine {
     fn path(&self) -> &Path {
         self.inner.path()
     }
@@ -38,7 +38,7 @@ impl Engine for Witness {
 
 fn open(panics_at: usize) -> (Store, Arc<Mutex<Vec<ThreadId>>>) {
     let threads = Arc::<Mutex<Vec<ThreadId>>>::default();
-    let engine = Witness { inner: MemoryEngine::new(), threads: threads.clone(), panics_at };
+    let engine = RecordingEngine { inner: MemoryEngine::new(), threads: threads.clone(), panics_at };
     (Store::open(engine, Options::default()).unwrap(), threads)
 }
 

@@ -101,7 +101,7 @@ impl Model {
     }
 
     /// Checks a result of the store and applies it to the model.
-    fn apply(&mut self, key: &Key, expect: Precondition, deletes: bool, answer: Result<Object, WriteError>) {
+    fn apply(&mut self, key: &Key, expect: Precondition, deletes: bool, result: Result<Object, WriteError>) {
         let current = self.now().get(key).cloned();
         let good = match (expect, &current) {
             (Precondition::Absent, current) => current.is_none() && !deletes,
@@ -110,8 +110,8 @@ impl Model {
             (Precondition::Exists, Some(_)) => true,
             (Precondition::Any, current) => current.is_some() || !deletes,
         };
-        assert_eq!(answer.is_ok(), good, "{expect:?} of {current:?}: {answer:?}");
-        let Ok(object) = answer else { return };
+        assert_eq!(result.is_ok(), good, "{expect:?} of {current:?}: {result:?}");
+        let Ok(object) = result else { return };
         assert_eq!(object.revision, self.revision() + 1, "revisions have no gaps");
         assert_eq!(*object.data, data("x", object.revision));
         assert_eq!(object.create_revision, current.as_ref().map_or(object.revision, |old| old.create_revision));
@@ -135,7 +135,7 @@ struct Watcher {
     next: usize,
 }
 
-struct World {
+struct StoreUnderTest {
     engine: MemoryEngine,
     store: Store,
     model: Model,
@@ -148,7 +148,7 @@ fn options() -> Options {
     Options { watch_cache_events: 12, batch_writes: 3, queue_writes: 8, ..Options::default() }
 }
 
-impl World {
+impl StoreUnderTest {
     fn new() -> Self {
         let (engine, store) = memory_with(options());
         let model = Model { at: vec![BTreeMap::new()], events: Vec::new() };
@@ -179,7 +179,7 @@ impl World {
     }
 
     async fn write(&mut self, writes: Vec<(usize, ExpectedPrecondition, bool)>) {
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         for (index, precondition, deletes) in writes {
             let key = key(index);
             let current = self.model.now().get(&key).map_or(1, |object| object.revision);
@@ -196,11 +196,11 @@ impl World {
                 false => Write::put(key.clone(), expect, template),
             };
             let store = self.store.clone();
-            answers.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
+            results.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
             // Tasks of this runtime run in the order in which they were spawned, and the queue has capacity for all.
         }
-        for (key, expect, deletes, answer) in answers {
-            self.model.apply(&key, expect, deletes, answer.await.unwrap());
+        for (key, expect, deletes, result) in results {
+            self.model.apply(&key, expect, deletes, result.await.unwrap());
         }
     }
 
@@ -293,11 +293,11 @@ proptest! {
     #[test]
     fn random_history_matches_model(steps in prop::collection::vec(step(), 1..60)) {
         block_on(async {
-            let mut world = World::new();
+            let mut tested = StoreUnderTest::new();
             for step in steps {
-                world.step(step).await;
+                tested.step(step).await;
             }
-            world.drain(usize::MAX);
+            tested.drain(usize::MAX);
         });
     }
 }
