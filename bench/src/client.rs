@@ -37,7 +37,7 @@ pub(crate) struct Api {
 }
 
 /// A watch event and its arrival time.
-pub(crate) type Arrival = (Instant, Value);
+pub(crate) type WatchEvent = (Instant, Value);
 
 impl Api {
     /// Connects with an administrator's kubeconfig.
@@ -118,7 +118,7 @@ impl Api {
     }
 
     /// Watches a resource from now on.
-    pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<Arrival>> {
+    pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<WatchEvent>> {
         let list: Value =
             serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
         let revision =
@@ -208,7 +208,7 @@ async fn connect_tls(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<
     Ok(TlsConnector::from(tls).connect(ServerName::try_from(host)?, tcp).await?)
 }
 
-async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<Arrival>) -> Result<()> {
+async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<WatchEvent>) -> Result<()> {
     let (mut body, mut buffer) = (response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
         let at = Instant::now();

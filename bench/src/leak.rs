@@ -4,7 +4,7 @@
 //! by default. A count that grows with each round is a leak; one that grew once may be a cache.
 
 use crate::{
-    client::{Api, Arrival},
+    client::{Api, WatchEvent},
     podium::Podium,
     pods::{is_ready, pod},
 };
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
 async fn load(
     podium: &Podium,
     api: &Api,
-    events: &mut UnboundedReceiver<Arrival>,
+    events: &mut UnboundedReceiver<WatchEvent>,
     pods: usize,
     time: Duration,
 ) -> Result<(Counts, usize)> {
@@ -102,7 +102,7 @@ impl<'a> Churn<'a> {
         Self { api, slots, alive: BTreeSet::new(), deleted: BTreeSet::new(), made: 0, deleted_count: 0 }
     }
 
-    async fn until(&mut self, events: &mut UnboundedReceiver<Arrival>, end: Instant) -> Result<()> {
+    async fn until(&mut self, events: &mut UnboundedReceiver<WatchEvent>, end: Instant) -> Result<()> {
         while Instant::now() < end {
             while self.alive.len() + self.deleted.len() < self.slots {
                 self.made += 1;
@@ -136,7 +136,7 @@ impl<'a> Churn<'a> {
     }
 
     /// Deletes the remaining Pods and waits for their deletion.
-    async fn end(&mut self, events: &mut UnboundedReceiver<Arrival>) -> Result<()> {
+    async fn end(&mut self, events: &mut UnboundedReceiver<WatchEvent>) -> Result<()> {
         for name in std::mem::take(&mut self.alive) {
             self.delete(name).await?;
         }

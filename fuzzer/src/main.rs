@@ -22,7 +22,7 @@ mod values;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use client::{Client, Sent};
+use client::{ApiRequest, Client};
 use document::{Api, Operation};
 use report::Report;
 use request::Requests;
@@ -90,16 +90,16 @@ async fn prepare(client: &Client) -> Result<()> {
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", values::HOME);
     let all = [("/api/v1/namespaces", namespace), (&quotas, quota), (seeds::DEFINITIONS, seeds::definition())];
     for (path, object) in all {
-        let answer = client.send(&posted(path, &object)).await?;
-        if ![201, 409].contains(&answer.status) {
-            bail!("{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        let response = client.send(&posted(path, &object)).await?;
+        if ![201, 409].contains(&response.status) {
+            bail!("{path}: {} {}", response.status, String::from_utf8_lossy(&response.body));
         }
     }
     Ok(())
 }
 
-fn posted(path: &str, object: &Value) -> Sent {
-    Sent {
+fn posted(path: &str, object: &Value) -> ApiRequest {
+    ApiRequest {
         method: "POST",
         path: path.to_owned(),
         headers: vec![("content-type", b"application/json".to_vec())],
@@ -120,16 +120,16 @@ async fn send_stream(client: &Client, requests: &Requests<'_>, seed: u64, stream
         if operation.method == "DELETE" && rng.chance(75) {
             continue;
         }
-        let Some(sent) = requests.of(&mut rng, operation) else { continue };
-        let fault = match client.send(&sent).await {
-            Ok(answer) => {
-                report.answered(operation, answer.status);
-                response_check::fault(&sent, &answer)
+        let Some(api_request) = requests.of(&mut rng, operation) else { continue };
+        let fault = match client.send(&api_request).await {
+            Ok(response) => {
+                report.answered(operation, response.status);
+                response_check::fault(&api_request, &response)
             }
             Err(error) => Some(format!("{error:#}")),
         };
         if let Some(fault) = fault {
-            report.fault(operation, &sent, &fault);
+            report.fault(operation, &api_request, &fault);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The report of a run.
 
-use crate::{client::Sent, document::Operation};
+use crate::{client::ApiRequest, document::Operation};
 use anyhow::{Result, bail};
 use std::{
     cell::RefCell,
@@ -47,13 +47,13 @@ impl Report {
     }
 
     /// Records a fault, and prints it with its request when it is new.
-    pub(crate) fn fault(&self, operation: &Operation, sent: &Sent, fault: &str) {
+    pub(crate) fn fault(&self, operation: &Operation, api_request: &ApiRequest, fault: &str) {
         let key = (operation.title(), fault.chars().take(60).collect());
         let mut counts = self.counts.borrow_mut();
         let seen = counts.faults.entry(key).or_default();
         *seen += 1;
         if *seen <= SHOWN_PER_KIND {
-            println!("FAULT {}: {fault}\n  {}", operation.title(), sent.curl());
+            println!("FAULT {}: {fault}\n  {}", operation.title(), api_request.curl());
         }
     }
 

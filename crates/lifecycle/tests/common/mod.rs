@@ -12,7 +12,7 @@ mod view;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use handlers::refused;
-pub(crate) use interleaver::{Extras, Interleaver, Step};
+pub(crate) use interleaver::{ContainerOptions, Interleaver, Step};
 pub(crate) use runtime::{OnStop, Run, Runtime, image_of};
 
 use jiff::Timestamp;
