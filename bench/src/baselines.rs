@@ -74,9 +74,9 @@ pub(crate) async fn fan_out() -> Result<String> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key.into())?;
-    let (told, address) = mpsc::channel();
+    let (address_sender, address) = mpsc::channel();
     let (sender, updates) = unbounded_channel();
-    let thread = std::thread::spawn(move || serve(server.into(), &told, updates));
+    let thread = std::thread::spawn(move || serve(server.into(), &address_sender, updates));
     let address = address.recv()?;
     let (tx, mut arrivals) = unbounded_channel();
     let connector = TlsConnector::from(Arc::new(client));

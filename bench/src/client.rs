@@ -37,7 +37,7 @@ pub(crate) struct Api {
 }
 
 /// A watch event and its arrival time.
-pub(crate) type Arrival = (Instant, Value);
+pub(crate) type WatchEvent = (Instant, Value);
 
 impl Api {
     /// Connects with an administrator's kubeconfig.
@@ -108,17 +108,17 @@ impl Api {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
-        let what = format!("{} {}", request.method(), request.uri().path());
+        let operation = format!("{} {}", request.method(), request.uri().path());
         let (head, body) = self.requests.clone().send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         if !head.status.is_success() {
-            bail!("{what}: {} {}", head.status, String::from_utf8_lossy(&body));
+            bail!("{operation}: {} {}", head.status, String::from_utf8_lossy(&body));
         }
         Ok(body)
     }
 
     /// Watches a resource from now on.
-    pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<Arrival>> {
+    pub(crate) async fn watch(&self, resource: &str) -> Result<mpsc::UnboundedReceiver<WatchEvent>> {
         let list: Value =
             serde_json::from_slice(&self.call(Method::GET, &format!("{}?limit=1", self.path(resource)), None).await?)?;
         let revision =
@@ -208,7 +208,7 @@ async fn connect_tls(address: &str, tls: Arc<ClientConfig>) -> Result<TlsStream<
     Ok(TlsConnector::from(tls).connect(ServerName::try_from(host)?, tcp).await?)
 }
 
-async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<Arrival>) -> Result<()> {
+async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<WatchEvent>) -> Result<()> {
     let (mut body, mut buffer) = (response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
         let at = Instant::now();
@@ -218,7 +218,7 @@ async fn read_events(response: Response<Incoming>, tx: &mpsc::UnboundedSender<Ar
         buffer.extend_from_slice(&data);
         while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = buffer.drain(..=end).collect();
-            tx.send((at, serde_json::from_slice(&line)?)).map_err(|_| anyhow!("nobody listens"))?;
+            tx.send((at, serde_json::from_slice(&line)?)).map_err(|_| anyhow!("the receiver is closed"))?;
         }
     }
     Ok(())

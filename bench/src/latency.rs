@@ -1,7 +1,7 @@
 //! Latency of status updates after container exits and probe results.
 
 use crate::{
-    client::{Api, Arrival},
+    client::{Api, WatchEvent},
     podium::Podium,
     pods::{is_ready, wait},
     report::{ms, percentile},
@@ -61,7 +61,7 @@ fn runs(process: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-async fn ready(events: &mut UnboundedReceiver<Arrival>, name: &str) -> Result<Value> {
+async fn ready(events: &mut UnboundedReceiver<WatchEvent>, name: &str) -> Result<Value> {
     let mut found = Value::Null;
     wait(events, name, |event| {
         let ready = is_ready(&event["object"]);
@@ -84,11 +84,11 @@ fn waits(shell: Pid) -> bool {
     traps && !children.trim().is_empty() && field("State:").starts_with('S')
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+async fn until(description: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         if Instant::now() > deadline {
-            bail!("timeout: {what}");
+            bail!("timeout: {description}");
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

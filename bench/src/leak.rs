@@ -4,7 +4,7 @@
 //! by default. A count that grows with each round is a leak; one that grew once may be a cache.
 
 use crate::{
-    client::{Api, Arrival},
+    client::{Api, WatchEvent},
     podium::Podium,
     pods::{is_ready, pod},
 };
@@ -52,16 +52,16 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     let mut moments = vec![("before".to_owned(), counts(&podium, &api).await?)];
     eprintln!("{pods} crashing Pods and {pods} Pods of churn for {minutes} min, {rounds} rounds");
     for round in 1..=rounds {
-        let (during, gone) = load(&podium, &api, &mut events, pods, Duration::from_secs(60 * minutes)).await?;
-        moments.push((format!("at the end of the load ({gone} Pods came and went)"), during));
+        let (during, deleted_count) = load(&podium, &api, &mut events, pods, Duration::from_secs(60 * minutes)).await?;
+        moments.push((format!("at the end of the load ({deleted_count} Pods created and deleted)"), during));
         tokio::time::sleep(SETTLE).await;
         moments.push((format!("after round {round}"), counts(&podium, &api).await?));
     }
     println!("| what |{}", moments.iter().map(|(moment, _)| format!(" {moment} |")).collect::<String>());
     println!("| --- |{}", " --- |".repeat(moments.len()));
-    for (n, (what, _)) in moments[0].1.iter().enumerate() {
+    for (n, (metric_name, _)) in moments[0].1.iter().enumerate() {
         let of = |(_, counts): &(String, Counts)| format!(" {} |", counts.get(n).map_or(0, |(_, count)| *count));
-        println!("| {what} |{}", moments.iter().map(of).collect::<String>());
+        println!("| {metric_name} |{}", moments.iter().map(of).collect::<String>());
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
 async fn load(
     podium: &Podium,
     api: &Api,
-    events: &mut UnboundedReceiver<Arrival>,
+    events: &mut UnboundedReceiver<WatchEvent>,
     pods: usize,
     time: Duration,
 ) -> Result<(Counts, usize)> {
@@ -84,7 +84,7 @@ async fn load(
     let during = counts(podium, api).await?;
     churn.alive.extend((0..pods).map(|n| format!("crash-{n}")));
     churn.end(events).await?;
-    Ok((during, churn.gone))
+    Ok((during, churn.deleted_count))
 }
 
 /// Pods that are deleted as soon as they are ready, and created again as soon as they are deleted.
@@ -94,15 +94,15 @@ struct Churn<'a> {
     alive: BTreeSet<String>,
     deleted: BTreeSet<String>,
     made: usize,
-    gone: usize,
+    deleted_count: usize,
 }
 
 impl<'a> Churn<'a> {
     fn new(api: &'a Api, slots: usize) -> Self {
-        Self { api, slots, alive: BTreeSet::new(), deleted: BTreeSet::new(), made: 0, gone: 0 }
+        Self { api, slots, alive: BTreeSet::new(), deleted: BTreeSet::new(), made: 0, deleted_count: 0 }
     }
 
-    async fn until(&mut self, events: &mut UnboundedReceiver<Arrival>, end: Instant) -> Result<()> {
+    async fn until(&mut self, events: &mut UnboundedReceiver<WatchEvent>, end: Instant) -> Result<()> {
         while Instant::now() < end {
             while self.alive.len() + self.deleted.len() < self.slots {
                 self.made += 1;
@@ -122,7 +122,7 @@ impl<'a> Churn<'a> {
         let name = event["object"]["metadata"]["name"].as_str().unwrap_or("").to_owned();
         if event["type"] == "DELETED" {
             self.alive.remove(&name);
-            self.gone += usize::from(self.deleted.remove(&name));
+            self.deleted_count += usize::from(self.deleted.remove(&name));
         } else if name.starts_with("churn-") && is_ready(&event["object"]) && self.alive.remove(&name) {
             self.delete(name).await?;
         }
@@ -135,8 +135,8 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    /// Deletes the remaining Pods and waits until they are gone.
-    async fn end(&mut self, events: &mut UnboundedReceiver<Arrival>) -> Result<()> {
+    /// Deletes the remaining Pods and waits for their deletion.
+    async fn end(&mut self, events: &mut UnboundedReceiver<WatchEvent>) -> Result<()> {
         for name in std::mem::take(&mut self.alive) {
             self.delete(name).await?;
         }
@@ -161,7 +161,7 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
     let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
     Ok(vec![
         ("podium: tasks", metric(api, "podium_tasks").await?),
-        ("podium: what the kubelet remembers of Pods, in entries", metric(api, "podium_remembered").await?),
+        ("podium: the kubelet's entries about Pods", metric(api, "podium_remembered").await?),
         ("podium: Pods in the API", objects(api, "pods").await?),
         ("podium: Events in the API, which are kept for an hour", objects(api, "events").await?),
         ("podium: threads", own.status("Threads")),
@@ -198,8 +198,8 @@ async fn objects(api: &Api, resource: &str) -> Result<u64> {
     Ok(count(list["items"].as_array().into_iter().flatten()))
 }
 
-fn count(things: impl IntoIterator) -> u64 {
-    things.into_iter().fold(0, |n, _| n + 1)
+fn count(items: impl IntoIterator) -> u64 {
+    items.into_iter().fold(0, |n, _| n + 1)
 }
 
 fn listed(dir: &str) -> impl Iterator<Item = String> + use<> {

@@ -109,7 +109,7 @@ async fn main() -> Result<()> {
         let kill = latency::failure_to_kill(&podium, &api).await?;
         let work = "a container's exit to the status seen by a watch, p50";
         rows.push(row("reactions", work, "up to 1 s", "20 ms", exit));
-        let work = "the same after SIGKILL, of which the runtime knows the reason, p50";
+        let work = "the same after SIGKILL, whose reason the runtime reports, p50";
         rows.push(row("reactions", work, "up to 1 s", "", killed));
         rows.push(row("reactions", "readiness success to Ready seen by a watch, p50", "up to 1 s", "10 ms", ready));
         let work = "liveness failure to the end of a container that exits on SIGTERM, p50";

@@ -1,7 +1,7 @@
 //! Pod start and deletion latency with real containers.
 
 use crate::{
-    client::{Api, Arrival},
+    client::{Api, WatchEvent},
     report::{ms, percentile},
 };
 use anyhow::{Context, Result, bail};
@@ -29,14 +29,14 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
         && conditions.is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
-async fn next(events: &mut UnboundedReceiver<Arrival>) -> Result<Arrival> {
+async fn next(events: &mut UnboundedReceiver<WatchEvent>) -> Result<WatchEvent> {
     let event = tokio::time::timeout(LIMIT, events.recv()).await.context("no event for 120 s")?;
     event.context("the watch ended")
 }
 
 /// Waits for an event of a Pod that meets a condition, and returns its arrival time.
 pub(crate) async fn wait(
-    events: &mut UnboundedReceiver<Arrival>,
+    events: &mut UnboundedReceiver<WatchEvent>,
     name: &str,
     mut done: impl FnMut(&Value) -> bool,
 ) -> Result<Instant> {

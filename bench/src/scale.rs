@@ -92,7 +92,7 @@ pub(crate) async fn watchers(podium: &Podium, api: &Api) -> Result<String> {
     }
     while seen.load(Ordering::Relaxed) < UPDATES {
         if start.elapsed() > Duration::from_secs(60) {
-            bail!("{} of {UPDATES} events came", seen.load(Ordering::Relaxed));
+            bail!("{} of {UPDATES} events arrived", seen.load(Ordering::Relaxed));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

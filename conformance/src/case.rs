@@ -137,10 +137,12 @@ impl Step {
     }
 
     fn check(&self) -> Result<()> {
-        let ways = [&self.get, &self.post, &self.put, &self.patch, &self.delete, &self.watch];
-        let ways = ways.iter().filter(|way| way.is_some()).count() + usize::from(self.events.is_some());
-        if ways != 1 {
-            bail!("a step is one of get, post, put, patch, delete, watch and events, this is {ways} of them: {self:?}");
+        let kinds = [&self.get, &self.post, &self.put, &self.patch, &self.delete, &self.watch];
+        let kinds = kinds.iter().filter(|kind| kind.is_some()).count() + usize::from(self.events.is_some());
+        if kinds != 1 {
+            bail!(
+                "a step is one of get, post, put, patch, delete, watch and events, this is {kinds} of them: {self:?}"
+            );
         }
         if self.patch.is_some() && self.patch_type.is_none() && !self.headers.contains_key("Content-Type") {
             bail!("a patch needs a type: {self:?}");

@@ -25,7 +25,7 @@ pub(crate) struct Client {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct ApiRequest {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -35,7 +35,7 @@ pub(crate) struct Sent {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -54,25 +54,25 @@ impl Client {
     }
 
     /// Sends a request and returns the response with its whole decompressed body.
-    pub(crate) async fn ask(&self, sent: Sent) -> Result<Answer> {
-        let answer = async {
-            let (parts, body) = self.open(sent).await?.into_parts();
+    pub(crate) async fn send(&self, api_request: ApiRequest) -> Result<ApiResponse> {
+        let response = async {
+            let (parts, body) = self.open(api_request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
             anyhow::Ok((parts, body))
         };
-        let (parts, body) = tokio::time::timeout(RESPONSE_TIMEOUT, answer).await.context("response timeout")??;
+        let (parts, body) = tokio::time::timeout(RESPONSE_TIMEOUT, response).await.context("response timeout")??;
         let packed = parts.headers.get("content-encoding").is_some_and(|e| e == "gzip");
         let body = if packed { unpack(&body)? } else { body };
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(ApiResponse { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// Sends a request and returns the response with a streaming body.
-    pub(crate) async fn open(&self, sent: Sent) -> Result<Response<Body>> {
-        let mut request = Request::builder().method(sent.method).uri(&sent.path);
-        for (name, value) in &sent.headers {
+    pub(crate) async fn open(&self, api_request: ApiRequest) -> Result<Response<Body>> {
+        let mut request = Request::builder().method(api_request.method).uri(&api_request.path);
+        for (name, value) in &api_request.headers {
             request = request.header(name, value);
         }
-        let client = match &sent.identity {
+        let client = match &api_request.identity {
             None => &self.user,
             Some(Identity::Anonymous) => &self.anonymous,
             Some(Identity::Token(token)) => {
@@ -84,11 +84,11 @@ impl Client {
                 &self.user
             }
         };
-        Ok(client.send(request.body(Body::from(sent.body))?).await?)
+        Ok(client.send(request.body(Body::from(api_request.body))?).await?)
     }
 }
 
-impl Answer {
+impl ApiResponse {
     /// Returns the body as JSON, or else as a string.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.body)

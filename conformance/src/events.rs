@@ -1,6 +1,6 @@
 //! A watch in the background of a case.
 
-use crate::client::{Client, Sent};
+use crate::client::{ApiRequest, Client};
 use anyhow::{Result, bail};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -23,15 +23,15 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Opens a watch, which buffers events from then on.
-    pub(crate) async fn open(client: &Client, sent: Sent) -> Result<Self> {
-        let answer = client.open(sent).await?;
-        if !answer.status().is_success() {
-            let status = answer.status();
-            let body = answer.into_body().collect().await?.to_bytes();
+    pub(crate) async fn open(client: &Client, api_request: ApiRequest) -> Result<Self> {
+        let response = client.open(api_request).await?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
             bail!("the watch was answered with {status}: {}", String::from_utf8_lossy(&body));
         }
         let (sender, events) = unbounded_channel();
-        let reader = tokio::spawn(read(answer.into_body(), sender)).abort_handle();
+        let reader = tokio::spawn(read(response.into_body(), sender)).abort_handle();
         Ok(Self { events, reader })
     }
 

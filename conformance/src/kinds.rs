@@ -56,7 +56,7 @@ struct Invalid {
     /// A merge patch of the valid object.
     with: Value,
     /// The message after `Kind "name" is invalid: `.
-    says: String,
+    message: String,
 }
 
 fn yes() -> bool {
@@ -117,9 +117,9 @@ impl Kind {
         serde_json::from_str(&text).unwrap_or(object)
     }
 
-    fn case(&self, n: usize, what: &str, source: &str, steps: Value) -> Result<Case> {
+    fn case(&self, n: usize, behaviour: &str, source: &str, steps: Value) -> Result<Case> {
         let case = Case {
-            name: format!("{} {what}", self.qualified_version()),
+            name: format!("{} {behaviour}", self.qualified_version()),
             source: source.to_owned(),
             namespace: self.namespaced,
             custom: None,
@@ -179,7 +179,7 @@ mod tests {
   name: t-{n}
   columns: [Name]
   object: {spec: {ip: '192.0.2.{n}'}}
-  invalid: [{with: {spec: {ip: x}}, says: 'spec.ip: Invalid value: \"x\": no'}]
+  invalid: [{with: {spec: {ip: x}}, message: 'spec.ip: Invalid value: \"x\": no'}]
 ";
         let kinds: Vec<Kind> = read_yaml(text).unwrap();
         let kind = kinds.first().unwrap();

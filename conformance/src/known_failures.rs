@@ -10,8 +10,8 @@ pub(crate) type KnownFailures = BTreeMap<String, String>;
 pub(crate) fn load(path: &Path, cases: &[String]) -> Result<KnownFailures> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let known = parse(&text)?;
-    if let Some(gone) = known.keys().find(|name| !cases.contains(name)) {
-        bail!("{}: unknown case {gone:?}", path.display());
+    if let Some(unknown) = known.keys().find(|name| !cases.contains(name)) {
+        bail!("{}: unknown case {unknown:?}", path.display());
     }
     Ok(known)
 }

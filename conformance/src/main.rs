@@ -65,15 +65,15 @@ fn main() -> Result<ExitCode> {
         known_failures::load(&cli.dir.join("known-failures.txt"), &names)?
     };
     let runtime = Arc::new(Runtime::new()?);
-    let asked = runtime.block_on(Client::of(&cli.kubeconfig))?;
+    let client = runtime.block_on(Client::of(&cli.kubeconfig))?;
     let run = format!("conf-{}", run_name()?);
     let trials = cases.into_iter().enumerate().map(|(i, (name, case))| {
-        let (runtime, client, known) = (Arc::clone(&runtime), asked.clone(), known.get(&name).cloned());
+        let (runtime, client, known) = (Arc::clone(&runtime), client.clone(), known.get(&name).cloned());
         let prefix = format!("{run}-{i}");
         // A known failure does not use its whole timeouts.
-        let patience = if known.is_some() { KNOWN_FAILURE_TIMEOUT } else { Duration::MAX };
+        let timeout = if known.is_some() { KNOWN_FAILURE_TIMEOUT } else { Duration::MAX };
         Trial::ignorable_test(name, move || {
-            evaluate(runtime.block_on(run::case(&client, &case, &prefix, patience)), known)
+            evaluate(runtime.block_on(run::case(&client, &case, &prefix, timeout)), known)
         })
     });
     let mut arguments = Arguments::from_iter(["conformance"]);
@@ -82,7 +82,7 @@ fn main() -> Result<ExitCode> {
     arguments.test_threads = Some(cli.test_threads);
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     if !cli.list {
-        runtime.block_on(run::gone(&asked, &run))?;
+        runtime.block_on(run::wait_until_deleted(&client, &run))?;
     }
     Ok(conclusion.exit_code())
 }

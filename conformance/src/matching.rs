@@ -34,9 +34,10 @@ fn compare(at: &str, expected: &Value, actual: Option<&Value>, found: &mut Vec<S
             && let (Value::Array(wanted), Some(Value::Array(given))) = (argument, actual)
         {
             // The actual array is often long, so only missing items are shown.
-            let missing =
-                wanted.iter().filter(|want| !given.iter().any(|item| differences(want, Some(item)).is_empty()));
-            found.extend(missing.map(|want| format!("{at}: no item is {want}")));
+            let missing = wanted
+                .iter()
+                .filter(|wanted_item| !given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()));
+            found.extend(missing.map(|wanted_item| format!("{at}: no item is {wanted_item}")));
         } else if !matches_value(matcher, argument, actual) {
             found.push(format!("{at}: expected {expected}, got {}", shown(actual)));
         }
@@ -76,7 +77,7 @@ fn matches_value(matcher: &str, argument: &Value, actual: Option<&Value>) -> boo
         ("any", _) => true,
         ("exactly", _) => actual == argument,
         ("contains", Value::Array(given)) => argument.as_array().is_some_and(|wanted| {
-            wanted.iter().all(|want| given.iter().any(|item| differences(want, Some(item)).is_empty()))
+            wanted.iter().all(|wanted_item| given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()))
         }),
         ("has", Value::String(text)) => argument.as_str().is_some_and(|part| text.contains(part)),
         ("hasnt", Value::String(text)) => argument.as_str().is_some_and(|part| !text.contains(part)),

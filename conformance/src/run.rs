@@ -2,7 +2,7 @@
 
 use crate::{
     case::{Case, Identity, Step},
-    client::{Answer, Client, Sent},
+    client::{ApiRequest, ApiResponse, Client},
     events::Watch,
     matching::differences,
     variables::Variables,
@@ -26,7 +26,7 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
         client,
         variables: Variables::of_namespace(prefix),
         watches: BTreeMap::new(),
-        held: Vec::new(),
+        finalized: Vec::new(),
         patience,
     };
     if case.namespace {
@@ -45,12 +45,12 @@ pub(crate) async fn case(client: &Client, case: &Case, prefix: &str, patience: D
 
 /// Waits until the namespaces of a run are deleted. A namespace that is not deleted in time is an error of the server or of a
 /// case.
-pub(crate) async fn gone(client: &Client, run: &str) -> Result<()> {
+pub(crate) async fn wait_until_deleted(client: &Client, run: &str) -> Result<()> {
     let deadline = Instant::now() + DELETION_TIMEOUT;
     loop {
-        let answer = client.ask(Sent::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
+        let response = client.send(ApiRequest::plain("GET", "/api/v1/namespaces".to_owned())).await?.value();
         let names =
-            answer["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
+            response["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
         let left: Vec<_> = names.filter(|name| name.starts_with(run)).collect();
         if left.is_empty() {
             return Ok(());
@@ -67,18 +67,19 @@ struct Run<'a> {
     variables: Variables,
     watches: BTreeMap<String, Watch>,
     /// Objects that the case created with finalizers.
-    held: Vec<String>,
+    finalized: Vec<String>,
     patience: Duration,
 }
 
 impl Run<'_> {
     async fn make_namespace(&self, name: &str) -> Result<()> {
-        let mut sent = Sent::plain("POST", "/api/v1/namespaces".to_owned());
-        sent.body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string().into();
-        sent.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
-        let answer = self.client.ask(sent).await?;
-        if answer.status != 201 {
-            bail!("failed to create namespace {name}: {} {}", answer.status, answer.value());
+        let mut api_request = ApiRequest::plain("POST", "/api/v1/namespaces".to_owned());
+        api_request.body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string().into();
+        api_request.headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+        let response = self.client.send(api_request).await?;
+        if response.status != 201 {
+            bail!("failed to create namespace {name}: {} {}", response.status, response.value());
         }
         Ok(())
     }
@@ -86,16 +87,16 @@ impl Run<'_> {
     /// Deletes the objects of the case. A missing object is no error.
     async fn clean_up(&mut self, case: &Case, prefix: &str) {
         self.watches.clear();
-        for path in self.held.drain(..) {
-            let mut sent = Sent::plain("PATCH", path);
-            sent.headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
-            sent.body = json!({"metadata": {"finalizers": null}}).to_string().into();
-            drop(self.client.ask(sent).await);
+        for path in self.finalized.drain(..) {
+            let mut api_request = ApiRequest::plain("PATCH", path);
+            api_request.headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
+            api_request.body = json!({"metadata": {"finalizers": null}}).to_string().into();
+            drop(self.client.send(api_request).await);
         }
         let paths = case.cleanup.iter().filter_map(|path| self.variables.text(path).ok());
         let namespace = case.namespace.then(|| format!("/api/v1/namespaces/{prefix}"));
         for path in paths.chain(namespace) {
-            drop(self.client.ask(Sent::plain("DELETE", path)).await);
+            drop(self.client.send(ApiRequest::plain("DELETE", path)).await);
         }
     }
 
@@ -104,9 +105,9 @@ impl Run<'_> {
             return self.events(step, expected).await;
         }
         if let Some(path) = &step.watch {
-            let mut sent = self.sent("GET", path, step)?;
-            sent.path.push_str(if sent.path.contains('?') { "&watch=true" } else { "?watch=true" });
-            let watch = Watch::open(self.client, sent).await?;
+            let mut api_request = self.api_request("GET", path, step)?;
+            api_request.path.push_str(if api_request.path.contains('?') { "&watch=true" } else { "?watch=true" });
+            let watch = Watch::open(self.client, api_request).await?;
             self.watches.insert(step.save_as.clone(), watch);
             return Ok(());
         }
@@ -122,23 +123,23 @@ impl Run<'_> {
         let (method, path) = step.request().context("the step has no request")?;
         let deadline = Instant::now() + Duration::from_secs(step.until.unwrap_or(0)).min(self.patience);
         loop {
-            let sent = self.sent(method, path, step)?;
-            let (told, to) = (sent.told(), sent.path.clone());
-            let answer = self.client.ask(sent).await.with_context(|| told.clone())?;
-            self.held.extend(held(&to, step, &answer));
-            let wrong = self.judge(step, &answer)?;
+            let api_request = self.api_request(method, path, step)?;
+            let (description, to) = (api_request.description(), api_request.path.clone());
+            let response = self.client.send(api_request).await.with_context(|| description.clone())?;
+            self.finalized.extend(finalized(&to, step, &response));
+            let wrong = self.check(step, &response)?;
             if wrong.is_empty() {
-                return self.save(step, &answer);
+                return self.save(step, &response);
             }
             if Instant::now() >= deadline {
-                bail!("{}", report(&told, &answer, &wrong));
+                bail!("{}", report(&description, &response, &wrong));
             }
             sleep(RETRY_INTERVAL).await;
         }
     }
 
-    fn sent(&self, method: &'static str, path: &str, step: &Step) -> Result<Sent> {
-        let mut sent = Sent::plain(method, self.variables.text(path)?);
+    fn api_request(&self, method: &'static str, path: &str, step: &Step) -> Result<ApiRequest> {
+        let mut api_request = ApiRequest::plain(method, self.variables.text(path)?);
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (key, value) in &step.query {
             match self.variables.value(value)? {
@@ -148,42 +149,42 @@ impl Run<'_> {
         }
         let query = query.finish();
         if !query.is_empty() {
-            sent.path = format!("{}?{query}", sent.path);
+            api_request.path = format!("{}?{query}", api_request.path);
         }
-        sent.body = if let Some(body) = &step.body {
+        api_request.body = if let Some(body) = &step.body {
             self.variables.value(body)?.to_string().into_bytes()
         } else if let Some(bytes) = &step.bytes {
             base64::engine::general_purpose::STANDARD.decode(bytes)?
         } else {
             self.variables.text(step.text.as_deref().unwrap_or_default())?.into_bytes()
         };
-        if !step.headers.contains_key("Content-Type") && !sent.body.is_empty() {
+        if !step.headers.contains_key("Content-Type") && !api_request.body.is_empty() {
             let content_type = step.patch_type.map_or("application/json", |p| p.content_type());
-            sent.headers.push(("Content-Type".to_owned(), content_type.to_owned()));
+            api_request.headers.push(("Content-Type".to_owned(), content_type.to_owned()));
         }
         for (name, value) in &step.headers {
-            sent.headers.push((name.clone(), self.variables.text(value)?));
+            api_request.headers.push((name.clone(), self.variables.text(value)?));
         }
-        sent.identity = match &step.identity {
+        api_request.identity = match &step.identity {
             Some(Identity::Token(token)) => Some(Identity::Token(self.variables.text(token)?)),
             Some(Identity::User(user)) => Some(Identity::User(self.variables.text(user)?)),
             other => other.clone(),
         };
-        Ok(sent)
+        Ok(api_request)
     }
 
     /// Returns the differences between the response and the expected one.
-    fn judge(&self, step: &Step, answer: &Answer) -> Result<Vec<String>> {
+    fn check(&self, step: &Step, response: &ApiResponse) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        if answer.status != step.wanted_status() {
-            wrong.push(format!("status: expected {}, got {}", step.wanted_status(), answer.status));
+        if response.status != step.wanted_status() {
+            wrong.push(format!("status: expected {}, got {}", step.wanted_status(), response.status));
         }
-        let value = answer.value();
+        let value = response.value();
         if let Some(expected) = &step.expect {
             wrong.extend(differences(&self.variables.value(expected)?, Some(&value)));
         }
         if let Some(lines) = &step.lines {
-            let text = String::from_utf8_lossy(&answer.body);
+            let text = String::from_utf8_lossy(&response.body);
             let given: Value =
                 text.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|_| Value::from(l))).collect();
             wrong.extend(differences(&self.variables.value(lines)?, Some(&given)));
@@ -194,21 +195,21 @@ impl Run<'_> {
             }
         }
         for (name, expected) in &step.answers {
-            let given = answer.header(name).map(Value::from);
+            let given = response.header(name).map(Value::from);
             let found = differences(&self.variables.value(expected)?, given.as_ref());
             wrong.extend(found.into_iter().map(|difference| format!("header {name}{difference}")));
         }
         Ok(wrong)
     }
 
-    fn save(&mut self, step: &Step, answer: &Answer) -> Result<()> {
-        let value = answer.value();
-        for (name, place) in &step.save {
-            let found = match place.strip_prefix("header:") {
-                Some(header) => answer.header(header).map(Value::from),
-                None => value.pointer(place).cloned(),
+    fn save(&mut self, step: &Step, response: &ApiResponse) -> Result<()> {
+        let value = response.value();
+        for (name, source) in &step.save {
+            let found = match source.strip_prefix("header:") {
+                Some(header) => response.header(header).map(Value::from),
+                None => value.pointer(source).cloned(),
             };
-            self.variables.set(name, found.with_context(|| format!("no value at {place} in {value}"))?);
+            self.variables.set(name, found.with_context(|| format!("no value at {source} in {value}"))?);
         }
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Run<'_> {
             let event = watch.next(&step.skip).await.with_context(|| format!("event {}: {expected}", i + 1))?;
             let wrong = differences(&expected, event.as_ref());
             if !wrong.is_empty() {
-                bail!("event {}:\n  {}\ncame: {}", i + 1, wrong.join("\n  "), event.unwrap_or_default());
+                bail!("event {}:\n  {}\nreceived: {}", i + 1, wrong.join("\n  "), event.unwrap_or_default());
             }
         }
         if step.ended
@@ -232,30 +233,30 @@ impl Run<'_> {
     }
 }
 
-impl Sent {
+impl ApiRequest {
     pub(crate) fn plain(method: &'static str, path: String) -> Self {
         Self { method, path, headers: Vec::new(), body: Vec::new(), identity: None }
     }
 
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let who = self.identity.as_ref().map(|who| format!(" as {who:?}")).unwrap_or_default();
+        let user = self.identity.as_ref().map(|user| format!(" as {user:?}")).unwrap_or_default();
         let body = String::from_utf8_lossy(&self.body);
-        format!("sent: {} {}{who} [{}] {body}", self.method, self.path, headers.join(", "))
+        format!("sent: {} {}{user} [{}] {body}", self.method, self.path, headers.join(", "))
     }
 }
 
 /// Returns the path of an object that was created with finalizers.
-fn held(to: &str, step: &Step, answer: &Answer) -> Option<String> {
-    let asked = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
-    let value = answer.value();
+fn finalized(to: &str, step: &Step, response: &ApiResponse) -> Option<String> {
+    let finalizers = step.body.as_ref()?.pointer("/metadata/finalizers")?.as_array()?;
+    let value = response.value();
     let name = value.pointer("/metadata/name")?.as_str()?;
     let path = to.split('?').next().unwrap_or_default();
     let path = path.strip_suffix(&format!("/{name}")).unwrap_or(path);
-    (!asked.is_empty() && answer.status == 201).then(|| format!("{path}/{name}"))
+    (!finalizers.is_empty() && response.status == 201).then(|| format!("{path}/{name}"))
 }
 
-fn report(told: &str, answer: &Answer, wrong: &[String]) -> String {
-    let body: String = String::from_utf8_lossy(&answer.body).chars().take(MAX_SHOWN).collect();
-    format!("{}\n{told}\ncame: {} {body}", wrong.join("\n"), answer.status)
+fn report(description: &str, response: &ApiResponse, wrong: &[String]) -> String {
+    let body: String = String::from_utf8_lossy(&response.body).chars().take(MAX_SHOWN).collect();
+    format!("{}\n{description}\nreceived: {} {body}", wrong.join("\n"), response.status)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Client(kube::Client);
 
 /// A request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct ApiRequest {
     pub(crate) method: &'static str,
     /// Path with query.
     pub(crate) path: String,
@@ -35,7 +35,7 @@ pub(crate) struct Sent {
 
 /// A response.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -55,11 +55,12 @@ impl Client {
     ///
     /// # Errors
     /// When the response does not arrive in time, or when the connection is closed before.
-    pub(crate) async fn ask(&self, sent: &Sent) -> Result<Answer> {
-        let response = timeout(RESPONSE_TIMEOUT, self.0.send(sent.request()?)).await.context("response timeout")??;
+    pub(crate) async fn send(&self, api_request: &ApiRequest) -> Result<ApiResponse> {
+        let response =
+            timeout(RESPONSE_TIMEOUT, self.0.send(api_request.request()?)).await.context("response timeout")??;
         let (parts, mut body) = response.into_parts();
         let mut read = BytesMut::new();
-        let limit = if sent.watches { WATCH_DURATION } else { RESPONSE_TIMEOUT };
+        let limit = if api_request.watches { WATCH_DURATION } else { RESPONSE_TIMEOUT };
         let reading = async {
             while let Some(frame) = body.frame().await {
                 if let Some(data) = frame.context("the connection was closed within the response")?.data_ref() {
@@ -70,13 +71,13 @@ impl Client {
         };
         match timeout(limit, reading).await {
             Ok(ended) => ended?,
-            Err(_) if sent.watches => {}
+            Err(_) if api_request.watches => {}
             Err(late) => return Err(late).context("timeout of the response body"),
         }
         let packed = parts.headers.get("content-encoding").is_some_and(|e| e == "gzip");
         // The body of a watch may be cut off.
-        let body = if packed && !sent.watches { unpacked(&read)? } else { read.freeze() };
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        let body = if packed && !api_request.watches { unpacked(&read)? } else { read.freeze() };
+        Ok(ApiResponse { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 }
 
@@ -86,7 +87,7 @@ fn unpacked(body: &[u8]) -> Result<Bytes> {
     Ok(unpacked.into())
 }
 
-impl Sent {
+impl ApiRequest {
     /// Returns whether this is a valid HTTP request.
     pub(crate) fn is_possible(&self) -> bool {
         self.request().is_ok()
@@ -142,11 +143,11 @@ fn quoted(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Sent;
+    use super::ApiRequest;
 
     #[test]
     fn curl_command_repeats_the_request() {
-        let sent = Sent {
+        let api_request = ApiRequest {
             method: "PUT",
             path: "/api/v1/x?a='".into(),
             headers: vec![("accept", b"*/*".to_vec())],
@@ -154,6 +155,6 @@ mod tests {
             watches: false,
         };
         let expected = r#"printf '{"a": "\012\377"}' | curl -sS -i -X PUT -H $'accept: */*' --data-binary @- "$API"$'/api/v1/x?a=\''"#;
-        assert_eq!(sent.curl(), expected);
+        assert_eq!(api_request.curl(), expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The operations of a server, read from its OpenAPI documents.
 
-use crate::client::{Client, Sent};
+use crate::client::{ApiRequest, Client};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
@@ -100,11 +100,11 @@ fn operation(path: &str, method: &'static str, item: &Value, value: &Value) -> O
 }
 
 async fn get(client: &Client, path: &str) -> Result<Value> {
-    let answer = client.ask(&Sent { method: "GET", path: path.to_owned(), ..Sent::default() }).await?;
-    if answer.status != 200 {
-        bail!("{path}: {}", answer.status);
+    let response = client.send(&ApiRequest { method: "GET", path: path.to_owned(), ..ApiRequest::default() }).await?;
+    if response.status != 200 {
+        bail!("{path}: {}", response.status);
     }
-    Ok(serde_json::from_slice(&answer.body)?)
+    Ok(serde_json::from_slice(&response.body)?)
 }
 
 #[cfg(test)]

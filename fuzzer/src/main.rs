@@ -22,7 +22,7 @@ mod values;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use client::{Client, Sent};
+use client::{ApiRequest, Client};
 use document::{Api, Operation};
 use report::Report;
 use request::Requests;
@@ -73,16 +73,16 @@ async fn main() -> Result<()> {
     let report = Report::default();
     let requests = Requests { api: &api, seeds: &seeds };
     let end = Instant::now() + Duration::from_secs(cli.seconds);
-    let streams = (0..cli.streams).map(|stream| ask(&client, &requests, cli.seed, stream, end, &report));
+    let streams = (0..cli.streams).map(|stream| send_stream(&client, &requests, cli.seed, stream, end, &report));
     futures::future::join_all(streams).await;
     report.print();
     if let Some(log) = &cli.log {
         no_panic(log)?;
     }
-    report.verdict(api.operations.len())
+    report.result(api.operations.len())
 }
 
-/// Creates the namespace and the custom kind of the requests. A quota limits Pods, because requests may ask for 2147483647
+/// Creates the namespace and the custom kind of the requests. A quota limits Pods, because a request may have 2147483647
 /// replicas.
 async fn prepare(client: &Client) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values::HOME}});
@@ -90,16 +90,16 @@ async fn prepare(client: &Client) -> Result<()> {
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", values::HOME);
     let all = [("/api/v1/namespaces", namespace), (&quotas, quota), (seeds::DEFINITIONS, seeds::definition())];
     for (path, object) in all {
-        let answer = client.ask(&posted(path, &object)).await?;
-        if ![201, 409].contains(&answer.status) {
-            bail!("{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        let response = client.send(&posted(path, &object)).await?;
+        if ![201, 409].contains(&response.status) {
+            bail!("{path}: {} {}", response.status, String::from_utf8_lossy(&response.body));
         }
     }
     Ok(())
 }
 
-fn posted(path: &str, object: &Value) -> Sent {
-    Sent {
+fn posted(path: &str, object: &Value) -> ApiRequest {
+    ApiRequest {
         method: "POST",
         path: path.to_owned(),
         headers: vec![("content-type", b"application/json".to_vec())],
@@ -109,27 +109,27 @@ fn posted(path: &str, object: &Value) -> Sent {
 }
 
 /// Sends a stream of requests one after another.
-async fn ask(client: &Client, requests: &Requests<'_>, seed: u64, stream: u64, end: Instant, report: &Report) {
+async fn send_stream(client: &Client, requests: &Requests<'_>, seed: u64, stream: u64, end: Instant, report: &Report) {
     let mut rng = SeededRng::new(seed.wrapping_mul(1000).wrapping_add(stream));
     // Round-robin instead of random operations, so that a short run covers every operation.
-    let mut place = rng.below(requests.api.operations.len());
+    let mut index = rng.below(requests.api.operations.len());
     while Instant::now() < end && !report.is_hopeless() {
-        place = (place + 1 + rng.below(7)) % requests.api.operations.len();
-        let operation = &requests.api.operations[place];
+        index = (index + 1 + rng.below(7)) % requests.api.operations.len();
+        let operation = &requests.api.operations[index];
         // Objects must live for a while to be changed.
         if operation.method == "DELETE" && rng.chance(75) {
             continue;
         }
-        let Some(sent) = requests.of(&mut rng, operation) else { continue };
-        let fault = match client.ask(&sent).await {
-            Ok(answer) => {
-                report.answered(operation, answer.status);
-                response_check::fault(&sent, &answer)
+        let Some(api_request) = requests.of(&mut rng, operation) else { continue };
+        let fault = match client.send(&api_request).await {
+            Ok(response) => {
+                report.answered(operation, response.status);
+                response_check::fault(&api_request, &response)
             }
             Err(error) => Some(format!("{error:#}")),
         };
         if let Some(fault) = fault {
-            report.fault(operation, &sent, &fault);
+            report.fault(operation, &api_request, &fault);
         }
     }
 }

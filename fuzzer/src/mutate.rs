@@ -29,8 +29,8 @@ pub(crate) fn value(rng: &mut SeededRng, value: &mut Value, times: usize) {
         let pointer = rng.pick(&pointers);
         if rng.chance(25) {
             structure(rng, value, &pointer);
-        } else if let Some(place) = value.pointer_mut(&pointer) {
-            *place = other(rng, place);
+        } else if let Some(target) = value.pointer_mut(&pointer) {
+            *target = other(rng, target);
         }
     }
 }
@@ -133,8 +133,8 @@ fn letters(rng: &mut SeededRng, bytes: &mut Vec<u8>) {
         8 => (0..8).for_each(|_| {
             let at = rng.below(bytes.len());
             let byte = rng.byte();
-            if let Some(place) = bytes.get_mut(at) {
-                *place = byte;
+            if let Some(target) = bytes.get_mut(at) {
+                *target = byte;
             }
         }),
         // More than the server's size limit.

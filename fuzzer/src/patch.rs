@@ -76,7 +76,7 @@ fn thin(rng: &mut SeededRng, value: &mut Value, kept: usize) {
     }
 }
 
-/// Adds directives of strategic merge patches at valid and invalid places.
+/// Adds directives of strategic merge patches at valid and invalid positions.
 fn directives(rng: &mut SeededRng, value: &mut Value) {
     match value {
         Value::Object(map) => {

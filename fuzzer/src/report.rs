@@ -1,6 +1,6 @@
 //! The report of a run.
 
-use crate::{client::Sent, document::Operation};
+use crate::{client::ApiRequest, document::Operation};
 use anyhow::{Result, bail};
 use std::{
     cell::RefCell,
@@ -47,13 +47,13 @@ impl Report {
     }
 
     /// Records a fault, and prints it with its request when it is new.
-    pub(crate) fn fault(&self, operation: &Operation, sent: &Sent, fault: &str) {
+    pub(crate) fn fault(&self, operation: &Operation, api_request: &ApiRequest, fault: &str) {
         let key = (operation.title(), fault.chars().take(60).collect());
         let mut counts = self.counts.borrow_mut();
         let seen = counts.faults.entry(key).or_default();
         *seen += 1;
         if *seen <= SHOWN_PER_KIND {
-            println!("FAULT {}: {fault}\n  {}", operation.title(), sent.curl());
+            println!("FAULT {}: {fault}\n  {}", operation.title(), api_request.curl());
         }
     }
 
@@ -71,9 +71,11 @@ impl Report {
         println!("{}", codes.join(", "));
     }
 
+    /// Returns the result of the run.
+    ///
     /// # Errors
     /// When there was a fault, or when the run has too few requests to be meaningful.
-    pub(crate) fn verdict(&self, operations: usize) -> Result<()> {
+    pub(crate) fn result(&self, operations: usize) -> Result<()> {
         let counts = self.counts.borrow();
         if !counts.faults.is_empty() {
             bail!("{} faults", counts.faults.len());
@@ -81,7 +83,7 @@ impl Report {
         let sum: usize = counts.codes.values().sum();
         let welcome: usize = counts.codes.iter().filter(|(code, _)| **code < 300).map(|(_, n)| n).sum();
         if welcome * 100 < sum * MIN_SUCCESS_PERCENT || sum < operations {
-            bail!("{sum} requests, {welcome} with success, for {operations} operations: too few to say anything");
+            bail!("{sum} requests, {welcome} with success, for {operations} operations: too few for a result");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Generates requests for operations, mostly valid ones.
 
 use crate::{
-    client::Sent,
+    client::ApiRequest,
     document::{Api, Operation},
     generate::Generator,
     mutate, patch, query,
@@ -66,7 +66,7 @@ pub(crate) struct Requests<'a> {
 
 impl Requests<'_> {
     /// Returns a request for an operation; `None` for an invalid HTTP request or a harmful one.
-    pub(crate) fn of(&self, rng: &mut SeededRng, operation: &Operation) -> Option<Sent> {
+    pub(crate) fn of(&self, rng: &mut SeededRng, operation: &Operation) -> Option<ApiRequest> {
         let n = rng.below(values::NAMES.len());
         let namespace = rng.pick(&values::NAMESPACES);
         let mut pairs = query::of(rng, &operation.parameters);
@@ -91,8 +91,8 @@ impl Requests<'_> {
             pairs.push(("dryRun".to_owned(), "All".to_owned()));
         }
         let path = self.path(rng, operation, n, namespace) + &query::text(&pairs);
-        let sent = Sent { method: operation.method, path, headers, body, watches };
-        sent.is_possible().then_some(sent)
+        let api_request = ApiRequest { method: operation.method, path, headers, body, watches };
+        api_request.is_possible().then_some(api_request)
     }
 
     /// Returns the path with namespace and name.
@@ -271,8 +271,8 @@ mod tests {
         let requests = Requests { api: &api, seeds: &seeds };
         let run = |seed| {
             let mut rng = SeededRng::new(seed);
-            let sent = (0..100).filter_map(|_| requests.of(&mut rng, &api.operations[0]));
-            sent.map(|s| s.curl()).collect::<Vec<_>>()
+            let sent_requests = (0..100).filter_map(|_| requests.of(&mut rng, &api.operations[0]));
+            sent_requests.map(|request| request.curl()).collect::<Vec<_>>()
         };
         assert_eq!(run(5), run(5));
         assert_ne!(run(5), run(6));

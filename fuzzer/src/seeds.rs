@@ -44,8 +44,10 @@ impl Seeds {
                 }
             }
         }
-        let thing = json!({"spec": {"size": 1, "list": [{"name": "a"}], "port": 80, "any": {"b": 1}}});
-        seeds.0.insert(("fuzz.example.com/v1".to_owned(), "Thing".to_owned()), Seed { name: None, object: thing });
+        let custom_object = json!({"spec": {"size": 1, "list": [{"name": "a"}], "port": 80, "any": {"b": 1}}});
+        seeds
+            .0
+            .insert(("fuzz.example.com/v1".to_owned(), "Thing".to_owned()), Seed { name: None, object: custom_object });
         Ok(seeds)
     }
 

@@ -27,8 +27,8 @@ pub(crate) fn of_podium(seconds: u64, seed: u64, only: Option<&str>, path: OsStr
     fuzzer.arg("--kubeconfig").arg(server.kubeconfig()).arg("--log").arg(server.log());
     fuzzer.args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
     fuzzer.args(only.into_iter().flat_map(|only| ["--only", only]));
-    let asked = step::run("requests that no client should send", &mut fuzzer);
-    server.check_running().and(asked)
+    let result = step::run("requests that no client should send", &mut fuzzer);
+    server.check_running().and(result)
 }
 
 /// Compiler flags for coverage instrumentation: those of `cargo fuzz` without sanitizers, which need a nightly compiler.

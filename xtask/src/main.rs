@@ -8,11 +8,11 @@ mod bench;
 mod check;
 mod conformance;
 mod demo;
-mod enum_facts;
+mod enum_table;
 mod fuzz;
-mod openapi_facts;
 mod openapi_lines;
-mod protobuf_facts;
+mod openapi_tables;
+mod protobuf_table;
 mod server;
 mod setup;
 mod step;
@@ -67,7 +67,7 @@ enum Task {
         names: Vec<String>,
     },
     /// Regenerate the table of protobuf messages from checkouts of a Kubernetes release.
-    ProtobufFacts {
+    ProtobufTable {
         /// A checkout of kubernetes/api.
         #[arg(long)]
         api: PathBuf,
@@ -79,7 +79,7 @@ enum Task {
         to: PathBuf,
     },
     /// Regenerate the table of enum fields from a checkout of the same release.
-    EnumFacts {
+    EnumTable {
         /// A checkout of kubernetes/api.
         #[arg(long)]
         api: PathBuf,
@@ -88,7 +88,7 @@ enum Task {
         to: PathBuf,
     },
     /// Regenerate the OpenAPI tables from `api/openapi-spec/swagger.json` of a Kubernetes release.
-    OpenapiFacts {
+    OpenapiTables {
         /// The document.
         #[arg(long)]
         document: PathBuf,
@@ -107,8 +107,8 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
-        Task::EnumFacts { api, to } => enum_facts::run(&api, &to),
-        Task::OpenapiFacts { document, to } => openapi_facts::run(&document, &to),
-        Task::ProtobufFacts { api, apimachinery, to } => protobuf_facts::run(&api, &apimachinery, &to),
+        Task::EnumTable { api, to } => enum_table::run(&api, &to),
+        Task::OpenapiTables { document, to } => openapi_tables::run(&document, &to),
+        Task::ProtobufTable { api, apimachinery, to } => protobuf_table::run(&api, &apimachinery, &to),
     }
 }

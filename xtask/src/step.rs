@@ -34,11 +34,11 @@ fn is_cargo_variable(name: &OsStr) -> bool {
 }
 
 /// Prints a heading, runs the command, and fails when the command fails.
-pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
-    println!("==> {what}");
-    let status = command.status().with_context(|| format!("{what}: failed to start {:?}", command.get_program()))?;
+pub(crate) fn run(heading: &str, command: &mut Command) -> Result<()> {
+    println!("==> {heading}");
+    let status = command.status().with_context(|| format!("{heading}: failed to start {:?}", command.get_program()))?;
     if !status.success() {
-        bail!("{what}: {:?} ended with {status}", command.get_program());
+        bail!("{heading}: {:?} ended with {status}", command.get_program());
     }
     Ok(())
 }

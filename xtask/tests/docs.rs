@@ -99,7 +99,7 @@ fn defines(text: &str, name: &str) -> bool {
 }
 
 /// Returns the problems of a list of tests: names in code spans, followed by the path of their file. A path without names
-/// stands for all tests of the file.
+/// means all tests of the file.
 fn problems(list: &str) -> Vec<String> {
     if list == "none" {
         return Vec::new();

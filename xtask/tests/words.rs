@@ -1,21 +1,64 @@
-//! Project lints: names of tests, and references in the source tree.
-//!
-//! Add a crate to the lists when it is clean.
+//! Project lints: names of tests, private references and private words in the source tree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod common;
 
 use common::{root, sources};
-use std::fs;
+use regex::{Captures, Regex};
+use std::{fs, sync::LazyLock};
 
-/// Directories of crates without private references.
-const WITHOUT_PRIVATE_REFERENCES: &[&str] = &[];
+/// Directories with Rust sources.
+const DIRECTORIES: [&str; 7] = ["bench", "conformance", "crates", "fuzz", "fuzzer", "tests", "xtask"];
 
-/// Directories of crates whose tests have names of limited length.
-const WITH_SHORT_TEST_NAMES: &[&str] = &[];
+/// Directories whose words and test names are not checked yet. Remove an entry when its sources are clean.
+const UNCHECKED: &[&str] = &[
+    "crates/admission",
+    "crates/controllers",
+    "crates/expr",
+    "crates/kubelet",
+    "crates/server",
+    "tests/e2e",
+    "tests/src",
+];
 
-/// References that readers of the project cannot follow.
-const PRIVATE_REFERENCES: [&str; 3] = ["seed 0", "LIFECYCLE.md", "DESIGN.md"];
+/// Lints that contain the references and words that they find.
+const LINTS: [&str; 2] = ["xtask/tests/docs.rs", "xtask/tests/words.rs"];
+
+/// Patterns of references that readers of the project cannot follow.
+const PRIVATE_REFERENCES: [&str; 3] = [r"\bseed \d{3}\b", r"\bLIFECYCLE\.md\b", r"\bDESIGN\.md\b"];
+
+/// Words that are no terms of Kubernetes, Rust or networking, and never needed in a comment or an identifier.
+const PRIVATE_WORDS: [&str; 17] = [
+    "anybody",
+    "asked",
+    "asks",
+    "brings",
+    "everybody",
+    "heard",
+    "hears",
+    "liked",
+    "noted",
+    "said",
+    "shunned",
+    "shuns",
+    "somebody",
+    "speaks",
+    "tells",
+    "told",
+    "whoever",
+];
+
+/// Comments, in a group, and literals of strings and characters.
+static COMMENT_OR_LITERAL: LazyLock<Regex> = LazyLock::new(|| {
+    let comments = r"//[^\n]*|/\*.*?\*/";
+    let raw_strings = r###"\br##".*?"##|\br#".*?"#|\br"[^"]*"|\bbr#".*?"#|\bbr"[^"]*""###;
+    let strings = r#""(?:\\.|[^"\\])*""#;
+    let characters = r"'(?:\\.[^']*|[^\\'])'";
+    Regex::new(&format!("(?s)({comments})|{raw_strings}|{strings}|{characters}")).unwrap()
+});
+
+/// Parts of identifiers in snake_case and CamelCase, and words of comments.
+static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new("[A-Z]?[a-z]+|[A-Z]+").unwrap());
 
 /// Maximum number of letters of a test function's name.
 const MAX_TEST_NAME: usize = 60;
@@ -23,18 +66,25 @@ const MAX_TEST_NAME: usize = 60;
 /// Maximum number of letters of an end-to-end test's name.
 const MAX_E2E_TEST_NAME: usize = 80;
 
-/// Calls `check` with the path and the text of every Rust file of a crate.
-fn for_each_source(dir: &str, mut check: impl FnMut(&str, &str)) {
+/// Returns the problems that `check` finds in the Rust files outside of some directories, each after the path of the file.
+fn problems(unchecked: &[&str], check: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut files = Vec::new();
-    sources(&root().join(dir), &mut files);
-    assert!(!files.is_empty(), "{dir} has no sources");
+    DIRECTORIES.iter().for_each(|dir| sources(&root().join(dir), &mut files));
+    let mut problems = Vec::new();
     for file in files {
-        check(&file.display().to_string(), &fs::read_to_string(&file).unwrap());
+        let path = file.strip_prefix(root()).unwrap().display().to_string();
+        let is_unchecked = unchecked.iter().any(|dir| path.starts_with(&format!("{dir}/")));
+        if !is_unchecked && !LINTS.contains(&path.as_str()) {
+            let found = check(&fs::read_to_string(&file).unwrap());
+            problems.extend(found.into_iter().map(|problem| format!("{path}: {problem}")));
+        }
     }
+    problems
 }
 
-fn private_references(text: &str) -> Vec<&'static str> {
-    PRIVATE_REFERENCES.into_iter().filter(|reference| text.contains(reference)).collect()
+fn private_references(text: &str) -> Vec<String> {
+    let patterns = PRIVATE_REFERENCES.map(|pattern| Regex::new(pattern).unwrap());
+    patterns.iter().flat_map(|pattern| pattern.find_iter(text)).map(|found| found.as_str().to_owned()).collect()
 }
 
 /// Returns the names of a file's tests that are too long: test functions, and names in `#[e2e_test]`.
@@ -53,30 +103,43 @@ fn long_test_names(text: &str) -> Vec<String> {
     long
 }
 
-#[test]
-fn clean_crates_have_no_private_references() {
-    for dir in WITHOUT_PRIVATE_REFERENCES {
-        for_each_source(dir, |path, text| {
-            let found = private_references(text);
-            assert!(found.is_empty(), "{path}: {found:?}");
-        });
+/// Returns the private words in comments and in parts of identifiers, with their lines.
+fn private_words(text: &str) -> Vec<String> {
+    let text = COMMENT_OR_LITERAL.replace_all(text, |found: &Captures<'_>| match found.get(1) {
+        Some(comment) => comment.as_str().to_owned(),
+        None => "\n".repeat(found[0].matches('\n').count()),
+    });
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let words = WORD.find_iter(line).map(|word| word.as_str().to_lowercase());
+        let private = words.filter(|word| PRIVATE_WORDS.contains(&word.as_str()));
+        found.extend(private.map(|word| format!("line {}: {word}", index + 1)));
     }
+    found
 }
 
 #[test]
-fn clean_crates_have_short_test_names() {
-    for dir in WITH_SHORT_TEST_NAMES {
-        for_each_source(dir, |path, text| {
-            let long = long_test_names(text);
-            assert!(long.is_empty(), "{path}: {long:#?}");
-        });
-    }
+fn sources_have_no_private_references() {
+    let problems = problems(&[], private_references);
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn tests_have_short_names() {
+    let problems = problems(UNCHECKED, long_test_names);
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn sources_have_no_private_words() {
+    let problems = problems(UNCHECKED, private_words);
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 #[test]
 fn private_references_are_found() {
-    assert_eq!(private_references("as upstream's computePodActions"), [""; 0]);
-    assert_eq!(private_references("see LIFECYCLE.md 3.4, seed 004"), ["seed 0", "LIFECYCLE.md"]);
+    assert_eq!(private_references("as upstream's computePodActions, seed 7"), [""; 0]);
+    assert_eq!(private_references("see LIFECYCLE.md 3.4, seed 004"), ["seed 004", "LIFECYCLE.md"]);
 }
 
 #[test]
@@ -89,4 +152,24 @@ fn long_test_names_are_found() {
     let long = "c".repeat(MAX_E2E_TEST_NAME + 1);
     let e2e = format!("#[e2e_test(\"short\")]\nfn f() {{}}\n\n#[e2e_test(\"{long}\")]\nfn g() {{}}\n");
     assert_eq!(long_test_names(&e2e), [long]);
+}
+
+#[test]
+fn private_words_are_found_outside_of_literals() {
+    let literals = r##"
+        #[serde(rename = "told_overdue")] // "mimicked"
+        const TASKED: [&str; 3] = ["is told", r#"a "quote" said"#, "\"\\"]; let (quote, lifetime) = ('"', &'a asked);
+        /* it told */ fn was_asked(ToldTwice { .. }: WhoeverAsks) { "over
+        two lines"; } // said
+    "##;
+    let words = [
+        "line 3: asked",
+        "line 4: told",
+        "line 4: asked",
+        "line 4: told",
+        "line 4: whoever",
+        "line 4: asks",
+        "line 5: said",
+    ];
+    assert_eq!(private_words(literals), words);
 }

@@ -133,8 +133,8 @@ impl Kind {
             steps.push(json!({"delete": path, "query": {"labelSelector": "conformance=${ns}-not"}}));
             steps.push(json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "expect": {"items": uid}}));
             steps.push(json!({"delete": path, "query": {"labelSelector": "conformance=${ns}"}}));
-            let gone = json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "until": TIMEOUT_SECONDS, "expect": {"items": []}});
-            steps.push(gone);
+            let wait_for_deletion = json!({"get": path, "query": {"labelSelector": "conformance=${ns}"}, "until": TIMEOUT_SECONDS, "expect": {"items": []}});
+            steps.push(wait_for_deletion);
         }
         self.case(3, "is selected and deleted by labels", CONCEPTS, Value::from(steps))
     }
@@ -226,12 +226,12 @@ impl Kind {
         let n = 8 + i;
         let mut object = self.object(n);
         merge(&mut object, &invalid.with);
-        let message = format!("{} \"{}\" is invalid: {}", self.qualified(), self.name(n), invalid.says);
+        let message = format!("{} \"{}\" is invalid: {}", self.qualified(), self.name(n), invalid.message);
         let steps = json!([{"post": self.path(), "body": object, "status": 422, "expect": {"kind": "Status",
             "status": "Failure", "reason": "Invalid", "code": 422, "message": message,
             "details": {"name": self.name(n), "kind": self.kind, "causes": {"$any": true}}}}]);
-        let field = invalid.says.trim_start_matches('[').split(": ").next().unwrap_or_default();
-        let what = format!("is refused for its {field}");
-        self.case(n, &what, "pkg/apis/*/validation/validation.go", steps)
+        let field = invalid.message.trim_start_matches('[').split(": ").next().unwrap_or_default();
+        let behaviour = format!("is refused for its {field}");
+        self.case(n, &behaviour, "pkg/apis/*/validation/validation.go", steps)
     }
 }

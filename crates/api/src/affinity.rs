@@ -49,13 +49,13 @@ fn matches_requirement(requirement: &NodeSelectorRequirement, actual: Option<&st
         "Exists" => actual.is_some(),
         "DoesNotExist" => actual.is_none(),
         "Gt" | "Lt" => {
-            let (Some(have), [want]) = (actual.and_then(number), values) else {
+            let (Some(actual), [expected]) = (actual.and_then(number), values) else {
                 return false;
             };
-            let Some(want) = number(want) else {
+            let Some(expected) = number(expected) else {
                 return false;
             };
-            if requirement.operator == "Gt" { have > want } else { have < want }
+            if requirement.operator == "Gt" { actual > expected } else { actual < expected }
         }
         _ => false,
     }

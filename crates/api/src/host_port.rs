@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 pub struct HostPort {
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// The host IP; `0.0.0.0` stands for all addresses.
+    /// The host IP; `0.0.0.0` means all addresses.
     pub ip: String,
     /// The port.
     pub port: i32,

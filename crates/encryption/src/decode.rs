@@ -34,8 +34,8 @@ impl Document {
         let parsed = serde_saphyr::from_str_with_options::<Value>(text, options);
         // The parser's error text may contain values.
         parsed.map(Self).map_err(|error| {
-            let place = error.location().map_or_else(String::new, |at| format!(" at line {}", at.line()));
-            ConfigError::Decode(format!("the file is no YAML or has duplicate fields{place}"))
+            let location = error.location().map_or_else(String::new, |at| format!(" at line {}", at.line()));
+            ConfigError::Decode(format!("the file is no YAML or has duplicate fields{location}"))
         })
     }
 }

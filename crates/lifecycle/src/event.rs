@@ -105,7 +105,7 @@ pub enum PodLifecycleEvent {
         message: String,
     },
     /// Relist: all sandboxes and containers of this Pod in the runtime, after a kubelet start and after events may have
-    /// been lost. What is missing in it is lost.
+    /// been lost. Missing sandboxes and containers are lost.
     Relisted(RuntimePodState),
     /// A kubelet started, or sees the Pod for the first time.
     KubeletStarted {

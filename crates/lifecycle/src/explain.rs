@@ -91,7 +91,7 @@ fn container_reason(status: &k8s_openapi::api::core::v1::ContainerStatus) -> Opt
     Some(format!("container {name} is running since {}, restarts: {}", since.0, status.restart_count))
 }
 
-/// Returns what a running container waits for: its kill, its postStart hook or a probe.
+/// Describes the pending step of a running container: its kill, its postStart hook or a probe.
 fn pending_step(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
     let (name, container) = (&spec.name, pod.container(&spec.name));
     let instance = container.current.as_ref().filter(|_| container.is_running())?;

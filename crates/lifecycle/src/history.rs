@@ -1,7 +1,7 @@
 //! Recent events of a Pod, for `podium explain` and for replay.
 //!
 //! A dump is JSON lines, each a [`HistoryRecord`]: the initial state, the events, and the resulting plan and status. The same
-//! events give the same plan and status, so [`replay`] reproduces on any machine what a node did.
+//! events give the same plan and status, so [`replay`] reproduces a node's decisions on any machine.
 
 use crate::{NodePolicy, Plan, Pod, PodLifecycleEvent, observe, plan, status};
 use jiff::Timestamp;

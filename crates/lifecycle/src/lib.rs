@@ -1,7 +1,7 @@
 //! The Pod state machine: computes a Pod's actions and status from its events and the time.
 //!
 //! **Invariant:** this crate is pure. No I/O, no clock, no randomness, no async, no logging: time and jitter are
-//! arguments. Everything that Kubernetes documents about a Pod's life on its node is decided here, and only here.
+//! arguments. The documented behaviour of a Pod's lifecycle on its node is decided here only.
 //!
 //! **Invariant:** the same events in the same order give the same plan and the same status.
 //!

@@ -36,7 +36,7 @@ pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now
 
 fn apply(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
     pod.features = RestartFeatures::from(&policy.gates);
-    // First apply what the time alone has decided since the last event.
+    // First apply the timeouts that have elapsed since the last event.
     store_terminal_phase(pod, now);
     match event {
         PodLifecycleEvent::Updated(object) => updated(pod, object, now),

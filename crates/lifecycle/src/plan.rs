@@ -271,7 +271,7 @@ fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut 
 /// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`).
 fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
-    // A previous kubelet may have created what only a relist shows.
+    // A previous kubelet may have created containers that only a relist shows.
     if pod.has_active_containers() || *pod.unlisted {
         return;
     }

@@ -75,7 +75,7 @@ pub(crate) fn select_victims(
 /// Returns whether a Pod may be preempted for this one (`Preemptable`).
 fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
     let priority = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.priority);
-    let higher = priority(pod).zip(priority(other)).is_some_and(|(own, theirs)| own > theirs);
+    let higher = priority(pod).zip(priority(other)).is_some_and(|(own, other)| own > other);
     is_critical(pod) && !is_critical(other) || higher
 }
 

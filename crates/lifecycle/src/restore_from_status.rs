@@ -16,7 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// Restores containers from the status in the API. What the runtime lists later takes precedence.
+/// Restores containers from the status in the API. A later list of the runtime takes precedence.
 pub(crate) fn restore_from_status(pod: &mut Pod) {
     let Some(status) = pod.object.status.clone() else {
         return;

@@ -33,7 +33,7 @@ const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 /// Computes the `PodStatus` to report.
 ///
 /// A Pod that was restored from the API keeps its status there until the runtime was listed, as upstream, whose Pod worker
-/// waits for the first relist: restored state lacks what only the runtime knows, such as the previous container.
+/// waits for the first relist: restored state lacks the runtime's own data, such as the previous container.
 #[must_use]
 pub fn status(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> PodStatus {
     if let Some(status) = pod.object.status.as_ref().filter(|_| pod.unseen) {
@@ -261,7 +261,7 @@ fn is_missing(pod: &Pod, kind: ContainerKind, spec: &Spec) -> bool {
     }
 }
 
-/// Returns the waiting state of a container that will be restarted: its backoff, or what blocks its start.
+/// Returns the waiting state of a container that will be restarted: its backoff, or the cause that blocks its start.
 fn restart_waiting_state(
     pod: &Pod,
     kind: ContainerKind,

@@ -4,12 +4,12 @@
 //! [`common::Interleaver`] executes the steps and checks the invariants after each event. In a state without pending
 //! work the Pod must be in a valid final state.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-#![allow(clippy::print_stdout, reason = "the number of states is what the test is worth")]
+#![allow(clippy::print_stdout, reason = "reports the coverage: the number of states")]
 
 #[cfg(test)]
 mod common;
 
-use common::{Extras, Fingerprint, Interleaver, Step};
+use common::{ContainerOptions, Fingerprint, Interleaver, Step};
 use lifecycle::{Action, BackoffPolicy};
 use stateright::{Checker, Model, Property};
 use std::{
@@ -76,7 +76,7 @@ struct PodModel {
     init: usize,
     sidecars: usize,
     apps: usize,
-    extras: Extras,
+    options: ContainerOptions,
     budget: Budget,
 }
 
@@ -101,7 +101,7 @@ impl State {
         if self.violation.is_some() || !quiet || interleaver.sim.forgotten {
             return true;
         }
-        // A relist finds what a lost event reported.
+        // A relist finds the change that a lost event reported.
         let mut listed = interleaver.clone();
         listed.apply(&Step::Relist);
         if !listed.startable_actions().is_empty() || !listed.sim.reported() {
@@ -205,7 +205,7 @@ impl Model for PodModel {
     type Action = Transition;
 
     fn init_states(&self) -> Vec<State> {
-        let mut interleaver = Interleaver::new(self.policy, [self.init, self.sidecars, self.apps], None, self.extras);
+        let mut interleaver = Interleaver::new(self.policy, [self.init, self.sidecars, self.apps], None, self.options);
         // Time does not advance by itself; retries are immediate.
         let none = BackoffPolicy { initial: Duration::ZERO, max: Duration::ZERO, reset_after: Duration::ZERO };
         interleaver.sim.policy.container_backoff = none;
@@ -268,14 +268,14 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Explores all histories of such a Pod.
 #[track_caller]
 fn check(init: usize, sidecars: usize, apps: usize, budget: Budget) {
-    check_with(init, sidecars, apps, Extras::default(), budget);
+    check_with(init, sidecars, apps, ContainerOptions::default(), budget);
 }
 
 #[track_caller]
-fn check_with(init: usize, sidecars: usize, apps: usize, extras: Extras, budget: Budget) {
+fn check_with(init: usize, sidecars: usize, apps: usize, options: ContainerOptions, budget: Budget) {
     for policy in ["Always", "OnFailure", "Never"] {
         let begun = Instant::now();
-        let checker = PodModel { policy, init, sidecars, apps, extras, budget }
+        let checker = PodModel { policy, init, sidecars, apps, options, budget }
             .checker()
             .threads(2)
             .timeout(LIMIT)
@@ -328,7 +328,7 @@ fn explore_two_sidecars_with_exit_and_deletion() {
     check(0, 2, 1, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
-const NO_EXTRAS: Extras = Extras {
+const NO_OPTIONS: ContainerOptions = ContainerOptions {
     startup: false,
     liveness: false,
     readiness: false,
@@ -337,7 +337,7 @@ const NO_EXTRAS: Extras = Extras {
     restart_all: false,
     reports_reaped: false,
 };
-const HOOKS: Extras = Extras { post_start: true, pre_stop: true, ..NO_EXTRAS };
+const HOOKS: ContainerOptions = ContainerOptions { post_start: true, pre_stop: true, ..NO_OPTIONS };
 
 #[test]
 fn explore_failing_hooks_with_deletion() {
@@ -351,25 +351,25 @@ fn explore_hooks_with_forced_deletion_and_kubelet_restart() {
 
 #[test]
 fn explore_sidecar_and_app_with_probes_and_pre_stop() {
-    let extras = Extras { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_EXTRAS };
-    check_with(0, 1, 1, extras, Budget { exits: 1, deletions: 1, ..NOTHING });
+    let options = ContainerOptions { startup: true, liveness: true, readiness: true, pre_stop: true, ..NO_OPTIONS };
+    check_with(0, 1, 1, options, Budget { exits: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]
 fn explore_container_reaped_before_its_exit() {
-    let extras = Extras { reports_reaped: true, ..NO_EXTRAS };
+    let options = ContainerOptions { reports_reaped: true, ..NO_OPTIONS };
     let budget = Budget { exits: 1, deletions: 1, lost_events: 1, ..NOTHING };
-    check_with(0, 0, 1, extras, Budget { restarts: 1, ..budget });
-    check_with(1, 0, 1, extras, Budget { deletions: 0, ..budget });
+    check_with(0, 0, 1, options, Budget { restarts: 1, ..budget });
+    check_with(1, 0, 1, options, Budget { deletions: 0, ..budget });
 }
 
-const PROBES: Extras = Extras { startup: true, liveness: true, readiness: true, ..NO_EXTRAS };
+const PROBES: ContainerOptions = ContainerOptions { startup: true, liveness: true, readiness: true, ..NO_OPTIONS };
 
 #[test]
 fn explore_restart_all_with_kubelet_restart() {
-    let extras = Extras { restart_all: true, ..NO_EXTRAS };
-    check_with(1, 0, 1, extras, Budget { exits: 2, ..NOTHING });
-    check_with(0, 0, 1, extras, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
+    let options = ContainerOptions { restart_all: true, ..NO_OPTIONS };
+    check_with(1, 0, 1, options, Budget { exits: 2, ..NOTHING });
+    check_with(0, 0, 1, options, Budget { exits: 1, restarts: 1, deletions: 1, ..NOTHING });
 }
 
 #[test]

@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod common;
 
-use common::{Extras, Interleaver, Run, Sim, Step, refused};
+use common::{ContainerOptions, Interleaver, Run, Sim, Step, refused};
 use lifecycle::{History, Hook, HookOutcome, ProbeKind, ProbeOutcome};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ struct Scenario {
     /// Number of init containers, sidecars and app containers.
     counts: [usize; 3],
     deadline: Option<i64>,
-    extras: Extras,
+    options: ContainerOptions,
     steps: Vec<Step>,
 }
 
@@ -52,13 +52,13 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     let policy = prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
     let deadline = prop_oneof![3 => Just(None), 1 => (10..200_i64).prop_map(Some)];
     let counts = (0..2_usize, 0..3_usize, 1..3_usize).prop_map(|(init, sidecars, apps)| [init, sidecars, apps]);
-    (policy, counts, deadline, extras(), vec(step(), 0..120))
-        .prop_map(|(policy, counts, deadline, extras, steps)| Scenario { policy, counts, deadline, extras, steps })
+    (policy, counts, deadline, options(), vec(step(), 0..120))
+        .prop_map(|(policy, counts, deadline, options, steps)| Scenario { policy, counts, deadline, options, steps })
 }
 
-fn extras() -> impl Strategy<Value = Extras> {
+fn options() -> impl Strategy<Value = ContainerOptions> {
     any::<[bool; 7]>().prop_map(|[startup, liveness, readiness, post_start, pre_stop, restart_all, reports_reaped]| {
-        Extras { startup, liveness, readiness, post_start, pre_stop, restart_all, reports_reaped }
+        ContainerOptions { startup, liveness, readiness, post_start, pre_stop, restart_all, reports_reaped }
     })
 }
 
@@ -92,7 +92,7 @@ proptest! {
 
     #[test]
     fn invariants_hold_for_every_event_sequence(scenario in scenario()) {
-        let mut interleaver = Interleaver::new(scenario.policy, scenario.counts, scenario.deadline, scenario.extras);
+        let mut interleaver = Interleaver::new(scenario.policy, scenario.counts, scenario.deadline, scenario.options);
         interleaver.sim.history = Some(History::new(&interleaver.sim.pod));
         for step in &scenario.steps {
             if interleaver.sim.forgotten {

@@ -10,7 +10,7 @@ const CNI_VERSION: &str = "0.4.0";
 
 /// Parameters of the list beside the names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct BridgeParameters {
     pub(crate) cidr: Ipv4Net,
     pub(crate) gateway: Ipv4Addr,
     /// MTU of the default route's interface, if there is one.
@@ -20,7 +20,7 @@ pub(crate) struct Facts {
 }
 
 /// Returns the list with the plugins `bridge` and, if available, `portmap`.
-pub(crate) fn conflist(names: &Names, facts: Facts) -> Value {
+pub(crate) fn conflist(names: &Names, parameters: BridgeParameters) -> Value {
     let mut bridge = json!({
         "type": "bridge",
         "bridge": names.bridge,
@@ -33,15 +33,15 @@ pub(crate) fn conflist(names: &Names, facts: Facts) -> Value {
         "ipam": {
             "type": "host-local",
             "dataDir": names.ipam_dir(),
-            "ranges": [[{ "subnet": facts.cidr, "gateway": facts.gateway }]],
+            "ranges": [[{ "subnet": parameters.cidr, "gateway": parameters.gateway }]],
             "routes": [{ "dst": "0.0.0.0/0" }],
         },
     });
-    if let Some(mtu) = facts.mtu {
+    if let Some(mtu) = parameters.mtu {
         bridge["mtu"] = mtu.into();
     }
     let mut plugins = vec![bridge];
-    if facts.portmap {
+    if parameters.portmap {
         plugins.push(json!({
             "type": "portmap",
             "capabilities": { "portMappings": true },
@@ -61,8 +61,8 @@ mod tests {
     fn check(mtu: Option<u32>, portmap: bool, expected: &Expect) {
         let names = Names::of(Path::new("/var/lib/podium"));
         let cidr: Ipv4Net = "10.244.1.0/24".parse().expect("a CIDR");
-        let facts = Facts { cidr, gateway: crate::pod_cidr::gateway(cidr), mtu, portmap };
-        let text = serde_json::to_string_pretty(&conflist(&names, facts)).expect("JSON");
+        let parameters = BridgeParameters { cidr, gateway: crate::pod_cidr::gateway(cidr), mtu, portmap };
+        let text = serde_json::to_string_pretty(&conflist(&names, parameters)).expect("JSON");
         expected.assert_eq(&text);
     }
 

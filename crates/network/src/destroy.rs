@@ -26,9 +26,9 @@ impl Default for CniPaths {
     }
 }
 
-pub(crate) async fn destroy(data_dir: &Path, places: &CniPaths) -> Result<(), Error> {
+pub(crate) async fn destroy(data_dir: &Path, cni_paths: &CniPaths) -> Result<(), Error> {
     let names = Names::of(data_dir);
-    remove_namespaces(&names, places)?;
+    remove_namespaces(&names, cni_paths)?;
     remove_links(&names).await?;
     firewall::remove_tables(&names).await;
     if find("iptables").is_some() {
@@ -42,13 +42,13 @@ pub(crate) async fn destroy(data_dir: &Path, places: &CniPaths) -> Result<(), Er
 }
 
 /// Removes network namespaces that outlived their Pods, by libcni's cache.
-fn remove_namespaces(names: &Names, places: &CniPaths) -> Result<(), Error> {
-    let found = match read_network(&places.cni_cache, &names.bridge) {
+fn remove_namespaces(names: &Names, cni_paths: &CniPaths) -> Result<(), Error> {
+    let found = match read_network(&cni_paths.cni_cache, &names.bridge) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(Error::file("read", &places.cni_cache))?,
+        other => other.map_err(Error::file("read", &cni_paths.cni_cache))?,
     };
     let known = |path: &Path| {
-        let parents = places.namespaces.iter().chain([&names.data_dir]);
+        let parents = cni_paths.namespaces.iter().chain([&names.data_dir]);
         path.components().all(|c| c != std::path::Component::ParentDir)
             && parents.into_iter().any(|dir| path.starts_with(dir))
     };

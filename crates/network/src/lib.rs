@@ -116,7 +116,7 @@ impl Network {
     /// masquerading, and IPAM data. Does nothing if there is no network.
     ///
     /// # Errors
-    /// When the kernel or the file system fails. What was removed stays removed; the call can be repeated.
+    /// When the kernel or the file system fails. Completed removals stay; the call can be repeated.
     pub async fn destroy(data_dir: &Path) -> Result<(), Error> {
         destroy::destroy(data_dir, &destroy::CniPaths::default()).await
     }
@@ -227,7 +227,7 @@ pub enum Error {
     /// I/O error of a file or directory.
     #[error("failed to {doing} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// On which file.
         path: PathBuf,
@@ -243,7 +243,7 @@ pub enum Error {
     /// A netlink request failed.
     #[error("failed to {doing}: {source}")]
     Netlink {
-        /// What was asked for.
+        /// The request.
         doing: String,
         /// The kernel's answer.
         source: rtnetlink::Error,
@@ -255,7 +255,7 @@ pub enum Error {
     BridgeTaken {
         /// The interface's name.
         bridge: String,
-        /// Its alias, or what is known of it.
+        /// Its alias, or a description.
         owner: String,
     },
     /// The Pod CIDR was changed while Pods use the old one.
@@ -267,7 +267,7 @@ pub enum Error {
         bridge: String,
         /// The CIDR that Pods use.
         current: Ipv4Net,
-        /// The CIDR that was asked for.
+        /// The requested CIDR.
         wanted: Ipv4Net,
     },
     /// No directory has the CNI plugins `bridge`, `host-local` and `loopback`.

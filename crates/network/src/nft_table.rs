@@ -59,10 +59,10 @@ struct Script<'a> {
 }
 
 impl Script<'_> {
-    fn line(&mut self, verb: &str, what: &str, name: &str, rest: &str) {
+    fn line(&mut self, verb: &str, object: &str, name: &str, rest: &str) {
         let _ = writeln!(
             self.text,
-            "{verb} {what} ip {} {name}{}{rest}",
+            "{verb} {object} ip {} {name}{}{rest}",
             self.table,
             if rest.is_empty() { "" } else { " " }
         );

@@ -29,7 +29,7 @@ pub(crate) enum CidrRequest {
 /// Error of the allocation.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PodCidrError {
-    /// The given CIDR has no room for a gateway and a Pod.
+    /// The given CIDR is too small for a gateway and a Pod, or not unicast.
     #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block of unicast addresses between /8 and /29")]
     Size(Ipv4Net),
     /// The given CIDR overlaps with addresses that are in use.
@@ -37,7 +37,7 @@ pub enum PodCidrError {
     Overlap {
         /// The given CIDR.
         wanted: Ipv4Net,
-        /// What is in use.
+        /// The CIDR in use.
         taken: Ipv4Net,
         /// The interface that uses it.
         device: String,
@@ -95,7 +95,7 @@ pub(crate) fn gateway(net: Ipv4Net) -> Ipv4Addr {
 mod tests {
     use super::*;
 
-    /// `wish` is a CIDR, a CIDR with `?` (remembered) or empty; `occupied` is a list of `CIDR`s of device `br0`.
+    /// `request` is a CIDR, a CIDR with `?` (the previous one) or empty; `occupied` is a list of `CIDR`s of device `br0`.
     #[track_caller]
     fn check(request: &str, in_use: &[&str], expected: Result<&str, &str>) {
         let net = |s: &str| s.parse::<Ipv4Net>().expect("a CIDR");

@@ -1,6 +1,6 @@
 //! Setup of a data directory's network.
 
-use crate::conflist::{Facts, conflist};
+use crate::conflist::{BridgeParameters, conflist};
 use crate::destroy::CniPaths;
 use crate::links::{Link, Machine, Netlink};
 use crate::pod_cidr::{CidrRequest, allocate, gateway};
@@ -33,7 +33,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let gateway = gateway(cidr);
     // portmap is a plugin over iptables.
     let portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();
-    let list = conflist(&names, Facts { cidr, gateway, mtu, portmap });
+    let list = conflist(&names, BridgeParameters { cidr, gateway, mtu, portmap });
     let file = names.conf_dir().join("10-podium.conflist");
     state::replace(&file, format!("{list:#}\n").as_bytes())?;
     let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(alias: Option<&str>, is_bridge: bool, has_port: bool, ours: bool) {
+    fn check(alias: Option<&str>, is_bridge: bool, has_port: bool, is_own: bool) {
         let names = Names::of(Path::new("/a"));
         let link = |index, name: &str, controller| Link {
             index,
@@ -145,7 +145,7 @@ mod tests {
         if has_port {
             machine.links.push(link(8, "veth0", Some(7)));
         }
-        assert_eq!(own_bridge(&machine, &names).is_ok(), ours);
+        assert_eq!(own_bridge(&machine, &names).is_ok(), is_own);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn pod_namespace(file: &Path) {
 }
 
 /// Connects a Pod as a container runtime does: runs the plugins and stores the result in libcni's cache.
-pub(crate) async fn add_pod(network: &Network, places: &CniPaths, netns: &Path, id: &str, host_port: u16) -> Value {
+pub(crate) async fn add_pod(network: &Network, cni_paths: &CniPaths, netns: &Path, id: &str, host_port: u16) -> Value {
     let file = network.conf_dir.join("10-podium.conflist");
     let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
     let mut result = Value::Null;
@@ -64,10 +64,10 @@ pub(crate) async fn add_pod(network: &Network, places: &CniPaths, netns: &Path, 
         }
         result = run_plugin(network, netns, id, &config).await;
     }
-    fs::create_dir_all(&places.cni_cache).expect("a directory");
+    fs::create_dir_all(&cni_paths.cni_cache).expect("a directory");
     let entry = json!({ "containerId": id, "networkName": network.bridge, "result": result });
     let name = format!("{}-{id}-eth0", network.bridge);
-    fs::write(places.cni_cache.join(name), entry.to_string()).expect("writable");
+    fs::write(cni_paths.cni_cache.join(name), entry.to_string()).expect("writable");
     result
 }
 
@@ -112,7 +112,7 @@ fn network_is_created_taken_over_and_destroyed() {
     in_a_namespace(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
-        let places = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let cni_paths = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         if find("iptables").is_some() {
             run("iptables", &["-P", "FORWARD", "DROP"], "").await.expect("Docker's policy");
         }
@@ -121,7 +121,7 @@ fn network_is_created_taken_over_and_destroyed() {
 
         let netns = dir.path().join("cni-1");
         pod_namespace(&netns);
-        let result = add_pod(&first, &places, &netns, "c1", 8080).await;
+        let result = add_pod(&first, &cni_paths, &netns, "c1", 8080).await;
         assert_eq!(result["ips"][0]["address"], "10.244.0.2/24");
         assert_eq!(result["ips"][0]["gateway"], "10.244.0.1");
         let rules = firewall_rules(&first.bridge).await;
@@ -129,24 +129,24 @@ fn network_is_created_taken_over_and_destroyed() {
 
         let again = Network::prepare(Options::new(&data_dir)).await.expect("taken over");
         assert_eq!(again, first);
-        assert_eq!(firewall_rules(&first.bridge).await, rules, "nothing is added twice");
+        assert_eq!(firewall_rules(&first.bridge).await, rules, "no rule is added twice");
         let mut other = Options::new(&data_dir);
         other.pod_cidr = Some("10.9.0.0/24".parse().expect("a CIDR"));
         let refused = Network::prepare(other.clone()).await.expect_err("Pods run");
         assert!(matches!(refused, Error::CidrInUse { .. }), "{refused}");
 
-        destroy(&data_dir, &places).await.expect("removed");
-        destroy(&data_dir, &places).await.expect("removed twice");
+        destroy(&data_dir, &cni_paths).await.expect("removed");
+        destroy(&data_dir, &cni_paths).await.expect("removed twice");
         let machine = Netlink::open().expect("netlink").machine().await.expect("links");
         let left: Vec<_> = machine.links.iter().filter(|l| l.is_bridge || l.name.starts_with("veth")).collect();
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(firewall_rules(&first.bridge).await, 0);
         assert!(!netns.exists() && !data_dir.join("network").exists());
-        assert_eq!(fs::read_dir(&places.cni_cache).expect("the cache").count(), 0);
+        assert_eq!(fs::read_dir(&cni_paths.cni_cache).expect("the cache").count(), 0);
 
-        let changed = Network::prepare(other).await.expect("nobody is plugged in");
+        let changed = Network::prepare(other).await.expect("no Pod is attached");
         assert_eq!(changed.gateway.to_string(), "10.9.0.1");
-        destroy(&data_dir, &places).await.expect("removed");
+        destroy(&data_dir, &cni_paths).await.expect("removed");
     });
 }
 
@@ -182,7 +182,7 @@ fn foreign_bridge_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
         let mut foreign = names.clone();
-        foreign.alias = "somebody else".into();
+        foreign.alias = "another owner".into();
         let netlink = Netlink::open().expect("netlink");
         let address = "10.9.0.1/24".parse().expect("an address");
         netlink.ensure_bridge(&foreign, None, address, false).await.expect("a bridge");
@@ -190,7 +190,7 @@ fn foreign_bridge_is_an_error() {
         assert!(matches!(refused, Error::BridgeTaken { .. }), "{refused}");
         destroy(dir.path(), &CniPaths::default()).await.expect("nothing to do");
         let machine = netlink.machine().await.expect("links");
-        assert!(machine.link(&names.bridge).is_some(), "what is not ours stays");
+        assert!(machine.link(&names.bridge).is_some(), "a foreign interface is kept");
     });
 }
 
@@ -198,16 +198,16 @@ fn foreign_bridge_is_an_error() {
 #[test]
 fn gateways_are_read_from_routes() {
     in_a_namespace(|| async {
-        let told = async |args: &str| {
+        let run_ip = async |args: &str| {
             let done = Command::new("ip").args(args.split(' ')).status().await.expect("ip runs");
             assert!(done.success(), "{args}");
         };
         assert_eq!(Network::gateways().await.expect("routes"), Vec::<Ipv4Addr>::new());
-        told("link add d0 type bridge").await;
-        told("addr add 192.0.2.2/24 dev d0").await;
-        told("link set d0 up").await;
-        told("route add default via 192.0.2.1").await;
-        told("route add 198.51.100.0/24 via 192.0.2.77").await;
+        run_ip("link add d0 type bridge").await;
+        run_ip("addr add 192.0.2.2/24 dev d0").await;
+        run_ip("link set d0 up").await;
+        run_ip("route add default via 192.0.2.1").await;
+        run_ip("route add 198.51.100.0/24 via 192.0.2.77").await;
         let mut gateways = Network::gateways().await.expect("routes");
         gateways.sort_unstable();
         assert_eq!(gateways, [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 77)]);

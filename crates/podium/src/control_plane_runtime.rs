@@ -53,7 +53,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn listener_is_served_while_the_runtime_that_bound_it_is_blocked() {
+    async fn listener_is_served_while_its_first_runtime_is_blocked() {
         let control_plane = ControlPlaneRuntime::new().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

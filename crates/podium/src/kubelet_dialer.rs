@@ -36,9 +36,9 @@ impl NodeDialer for KubeletDialer {
                 return Err(io::Error::new(io::ErrorKind::NotFound, message));
             }
             let kubelet = self.kubelet.get().ok_or(io::ErrorKind::NotConnected)?.clone();
-            let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-            self.node_runtime.spawn(async move { kubelet.serve_stream(theirs).await });
-            Ok(Box::new(ours) as Box<dyn DialedStream>)
+            let (client_end, kubelet_end) = tokio::io::duplex(BUFFER_BYTES);
+            self.node_runtime.spawn(async move { kubelet.serve_stream(kubelet_end).await });
+            Ok(Box::new(client_end) as Box<dyn DialedStream>)
         }
         .boxed()
     }

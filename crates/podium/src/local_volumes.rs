@@ -90,7 +90,8 @@ fn orphaned(paths: &[PathBuf], volumes: &[PersistentVolume], claims: &[Persisten
         let spec = volume.spec.as_ref();
         let local = spec.and_then(|spec| spec.local.as_ref()).map(|source| source.path.as_str());
         let host = spec.and_then(|spec| spec.host_path.as_ref()).map(|source| source.path.as_str());
-        let mut within = [local, host].into_iter().flatten().filter(|place| Path::new(place).starts_with(path));
+        let mut within =
+            [local, host].into_iter().flatten().filter(|volume_path| Path::new(volume_path).starts_with(path));
         is_named(path, volume.metadata.name.as_deref()) || within.next().is_some()
     };
     let is_pending = |path: &Path, claim: &PersistentVolumeClaim| {

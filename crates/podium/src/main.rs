@@ -72,7 +72,7 @@ fn format_error(error: &anyhow::Error) -> String {
 }
 
 async fn run_command(command: Command) -> anyhow::Result<i32> {
-    // Checked before anything is created that an unprivileged process could not remove.
+    // Checked first: an unprivileged process could not remove its files.
     if matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_)) && !nix::unistd::geteuid().is_root() {
         anyhow::bail!("must be run as root, because it creates containers, networks and mounts");
     }

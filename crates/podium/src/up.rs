@@ -36,7 +36,7 @@ pub(crate) async fn up(args: UpArgs) -> Result<()> {
     result
 }
 
-/// Removes what a failed start created, in a data directory that had not been used before.
+/// Removes the files of a failed start, in a data directory that had not been used before.
 async fn remove_failed_start(dir: &DataDir, lock: Lock) -> Result<()> {
     if dir.has_runtime_or_network() {
         remove_runtime_state(dir).await?;

@@ -136,7 +136,7 @@ pub struct SandboxConfig {
     pub hostname: String,
     /// Directory of the containers' log files.
     pub log_directory: PathBuf,
-    /// `resolv.conf`; `None` lets the runtime copy the node's.
+    /// `resolv.conf`; with `None` the runtime copies the node's.
     pub dns: Option<Dns>,
     /// Host ports of the Pod.
     pub port_mappings: Vec<PortMapping>,

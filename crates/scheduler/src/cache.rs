@@ -27,7 +27,7 @@ pub struct Cache {
     pub(crate) budgets: BTreeMap<String, PodDisruptionBudget>,
     pub(crate) nominator: Nominator,
     nodes: BTreeMap<String, NodeInfo>,
-    /// Usage by node; also for nodes that are not in the cache yet, whose Pods came first.
+    /// Usage by node; also for nodes that are not in the cache yet, if their Pods were added first.
     used: HashMap<String, NodeUsage>,
     assigned: HashMap<Uid, AssignedPod>,
     /// Whether a Pod was assigned or changed, or a node removed, since the last `take_pods_changed`.

@@ -69,7 +69,7 @@ pub(crate) fn decide(cache: &Cache, pod: Value) -> String {
         Decision::Bind(name) => return name,
         Decision::Unschedulable(message) | Decision::UnschedulableKeepingNomination(message) => message,
         Decision::BindVolumes(orders) => panic!("{orders:?}"),
-        Decision::Preempt(room) => panic!("{room:?}"),
+        Decision::Preempt(preemption) => panic!("{preemption:?}"),
     };
     let all = format!("0/{} nodes are available: ", cache.node_count());
     let short = message.replace(&all, "").replace(". no new claims to deallocate, preemption: ", " | ");

@@ -91,7 +91,7 @@ async fn preemptor_is_bound_after_victim_terminates() {
     let api = start(&["n1"]);
     running(&api, "low", 1, "4", "n1");
     pod(&api, "high", 10, "2", |_| {});
-    api.wait_until("it leaves, and an event says why", |api| !events(api, "Preempted").is_empty()).await;
+    api.wait_until("the victim is evicted with an Event", |api| !events(api, "Preempted").is_empty()).await;
 
     assert!(leaves(&api, "low"));
     let target = condition(&api, "low", "DisruptionTarget");
@@ -127,7 +127,8 @@ async fn preemptor_waits_for_victims_without_new_ones() {
     node(&api, "n2");
     let message = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: \
                    not eligible due to a terminating pod on the nominated node.";
-    api.wait_until("it says so", |api| condition(api, "high", "PodScheduled")["message"] == message).await;
+    api.wait_until("the condition is reported", |api| condition(api, "high", "PodScheduled")["message"] == message)
+        .await;
     // A restart of the scheduler does not change that.
     first.cancel();
     schedule(&api);

@@ -113,10 +113,10 @@ async fn first_node_schedules_pending_pod_without_backoff() {
     pod(&api, "a", "1", |_| {});
     api.wait_until("a condition", |api| condition(api, "a")["reason"] == "Unschedulable").await;
     assert_eq!(condition(&api, "a")["message"], "no nodes available to schedule pods");
-    let came = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     node(&api, "n1", "4");
     assert_eq!(bound(&api, "a").await, "n1");
-    assert!(came.elapsed().as_millis() < 10, "it does not wait for a back-off");
+    assert!(started.elapsed().as_millis() < 10, "without backoff");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,7 @@ async fn gated_pod_is_scheduled_once_gates_are_removed() {
     let opened = tokio::time::Instant::now();
     pod(&api, "a", "1", |_| {});
     assert_eq!(bound(&api, "a").await, "n1");
-    assert!(opened.elapsed().as_millis() < 10, "nobody has tried to place it before");
+    assert!(opened.elapsed().as_millis() < 10, "it was not attempted before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,16 +167,16 @@ fn with_claim(api: &FakeApi) {
         "apis/storage.k8s.io/v1/storageclasses/s",
         json!({"metadata": {"name": "s"}, "provisioner": "example.com/disk", "volumeBindingMode": "WaitForFirstConsumer"}),
     );
-    let asked = json!({"metadata": {"name": "c", "namespace": "default", "uid": "1"}, "status": {"phase": "Pending"},
+    let claim = json!({"metadata": {"name": "c", "namespace": "default", "uid": "1"}, "status": {"phase": "Pending"},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "s", "resources": {"requests": {"storage": "1Gi"}}}});
-    api.put(CLAIM, asked);
+    api.put(CLAIM, claim);
     pod(api, "a", "1", |pod| {
         pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     });
 }
 
 /// Returns whether provisioning of the claim is requested.
-fn is_asked_for(api: &FakeApi) -> bool {
+fn is_provisioning_requested(api: &FakeApi) -> bool {
     api.get(CLAIM).is_some_and(|c| c["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1")
 }
 
@@ -184,7 +184,7 @@ fn is_asked_for(api: &FakeApi) -> bool {
 async fn provisioning_precedes_binding_without_backoff() {
     let api = start();
     with_claim(&api);
-    api.wait_until("a volume is asked for", is_asked_for).await;
+    api.wait_until("provisioning is requested", is_provisioning_requested).await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert_eq!((node_of(&api, "a"), condition(&api, "a")), (None, Value::Null));
     let mut bound = api.get(CLAIM).expect("a claim");
@@ -199,17 +199,17 @@ async fn provisioning_precedes_binding_without_backoff() {
 async fn failed_provisioning_is_reported_and_retried() {
     let api = start();
     with_claim(&api);
-    api.wait_until("a volume is asked for", is_asked_for).await;
-    let mut given_up = api.get(CLAIM).expect("a claim");
-    given_up["metadata"]["annotations"] = json!({});
-    api.put(CLAIM, given_up);
+    api.wait_until("provisioning is requested", is_provisioning_requested).await;
+    let mut failed = api.get(CLAIM).expect("a claim");
+    failed["metadata"]["annotations"] = json!({});
+    api.put(CLAIM, failed);
     api.wait_until("the condition is reported", |api| condition(api, "a")["reason"] == "Unschedulable").await;
-    let why = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
+    let message = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
     assert_eq!(
         (&condition(&api, "a")["message"], events(&api, "FailedScheduling")),
-        (&json!(why), vec![why.to_owned()])
+        (&json!(message), vec![message.to_owned()])
     );
-    api.wait_until("a volume is asked for again", is_asked_for).await;
+    api.wait_until("provisioning is requested again", is_provisioning_requested).await;
 }
 
 /// Asserts that the Pod is bound without a backoff.
@@ -272,7 +272,7 @@ async fn pod_waits_until_its_required_affinity_matches() {
         pod["spec"]["nodeName"] = "n2".into();
     });
     assert_eq!(bound_at_once(&api, "a").await, "n2");
-    assert_eq!(reports(&api, "large"), before, "who cares for nobody is not woken");
+    assert_eq!(reports(&api, "large"), before, "a Pod without affinity is not requeued");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@
 //! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
 use crate::{ApiServer, UserInfo, kinds::Kind, user};
-use store::{Change, Object, QuotaAllowance, Template, Write, WriteError};
+use store::{Object, QuotaAllowance, Template, Write, WriteError, WriteOperation};
 use tokio::sync::watch;
 
 /// Maximum size of an object in bytes (etcd's `DefaultMaxRequestBytes`).
@@ -32,10 +32,10 @@ impl ApiServer {
         purpose: Purpose,
         write: Write,
     ) -> Result<Object, WriteError> {
-        if let Change::Put(template) = &write.change {
+        if let WriteOperation::Put(template) = &write.operation {
             let size = stored_size(kind, template);
             if size > MAX_OBJECT {
-                return Err(WriteError::TooLarge { what: "data", size, limit: MAX_OBJECT });
+                return Err(WriteError::TooLarge { field: "data", size, limit: MAX_OBJECT });
             }
         }
         self.store.write(write.with_allowance(allowance(user, purpose))).await

@@ -5,7 +5,7 @@
 //! resets the connection and drops the last output of the command. So input is buffered here: a frame is sent after the
 //! previous one was processed, and none after the runtime has sent the exit status.
 //!
-//! `spdystream` handles frames with five workers: the data of a stream always goes to the same worker, PINGs go round
+//! `spdystream` handles frames with five workers: the data of a stream is always handled by the same worker, PINGs go round
 //! robin. Five PINGs after a data frame reach each worker once, so all are answered only after the data was processed.
 
 use parking_lot::Mutex;

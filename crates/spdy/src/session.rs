@@ -49,7 +49,7 @@ pub enum SpdyError {
     /// The transport failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The peer does not speak SPDY/3.1.
+    /// The peer does not use SPDY/3.1.
     #[error("not a SPDY/3.1 frame")]
     Protocol,
     /// A header block could not be decoded.

@@ -1,5 +1,5 @@
 //! Measures the store on this machine: `cargo run --release -p store --example measure [FOLDER]`.
-#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+#![expect(clippy::print_stdout, reason = "prints its results")]
 
 use std::error::Error;
 use std::fs;

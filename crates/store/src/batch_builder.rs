@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use crate::quota::object_size;
 use crate::state::State;
 use crate::{
-    Batch, BatchChange, Change, Event, EventKind, Head, Key, Object, Options, Precondition, QuotaAllowance, Record,
-    Write, WriteError,
+    Batch, BatchChange, Event, EventKind, Head, Key, Object, Options, Precondition, QuotaAllowance, Record, Write,
+    WriteError, WriteOperation,
 };
 
 pub(crate) type WriteResult = Result<Object, WriteError>;
@@ -90,18 +90,18 @@ impl<'a> BatchBuilder<'a> {
     }
 
     fn apply(&mut self, write: Write) -> WriteResult {
-        let Write { key, precondition: expect, change, allowance } = write;
+        let Write { key, precondition: expect, operation, allowance } = write;
         check_size("key", key.bytes(), Key::MAX_BYTES)?;
         let previous = match self.pending_objects.get(&key) {
             Some(object) => object.clone(),
             None => self.state.read().get(&key).cloned(),
         };
-        check_expectation(expect, &change, previous.as_ref())?;
+        check_expectation(expect, &operation, previous.as_ref())?;
         let revision = self.head.revision + 1;
         let create_revision = previous.as_ref().map_or(revision, |previous| previous.create_revision);
-        let (kind, template) = match change {
-            Change::Put(template) => (EventKind::Put, template),
-            Change::Delete(template) => (EventKind::Delete, template),
+        let (kind, template) = match operation {
+            WriteOperation::Put(template) => (EventKind::Put, template),
+            WriteOperation::Delete(template) => (EventKind::Delete, template),
         };
         let mut record = Record::new(key, revision, create_revision, &template);
         check_size("data", record.data.len(), self.options.object_bytes)?;
@@ -188,14 +188,18 @@ impl PendingReplies {
     }
 }
 
-fn check_size(what: &'static str, size: usize, limit: usize) -> Result<(), WriteError> {
-    if size > limit { Err(WriteError::TooLarge { what, size, limit }) } else { Ok(()) }
+fn check_size(field: &'static str, size: usize, limit: usize) -> Result<(), WriteError> {
+    if size > limit { Err(WriteError::TooLarge { field, size, limit }) } else { Ok(()) }
 }
 
-fn check_expectation(expect: Precondition, change: &Change, current: Option<&Object>) -> Result<(), WriteError> {
-    let must_exist =
-        matches!(change, Change::Delete(_)) || matches!(expect, Precondition::Exists | Precondition::Revision(_));
-    match (expect, current) {
+fn check_expectation(
+    precondition: Precondition,
+    operation: &WriteOperation,
+    current: Option<&Object>,
+) -> Result<(), WriteError> {
+    let must_exist = matches!(operation, WriteOperation::Delete(_))
+        || matches!(precondition, Precondition::Exists | Precondition::Revision(_));
+    match (precondition, current) {
         (Precondition::Absent, Some(current)) => Err(WriteError::AlreadyExists { current: current.clone() }),
         (Precondition::Revision(expected), Some(current)) if current.revision != expected => {
             Err(WriteError::Conflict { current: current.clone() })

@@ -16,8 +16,8 @@ use crate::{Key, Object, OpenError, Record, Revision};
 
 /// Durable storage of the store's objects.
 ///
-/// The store calls it from one thread at a time. An engine with other writers (etcd) also needs a watch method; it
-/// comes with the first such engine.
+/// The store calls it from one thread at a time. An engine with other writers (etcd) also needs a watch method,
+/// which is added with the first such engine.
 pub trait Engine: Send + 'static {
     /// Returns the location, for messages.
     fn path(&self) -> &Path;

@@ -20,12 +20,12 @@ pub enum OpenError {
         /// The newest format that is understood.
         supported: u32,
     },
-    /// The store has lost or garbled something that was acknowledged. It is left as it is, for repair or restore.
+    /// Acknowledged data is lost or corrupt. The store is not changed, for repair or restore.
     #[error("{} is damaged: {detail}", path.display())]
     Damaged {
         /// The file or directory that is damaged.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
     },
     /// Another process (or another store in this one) has the directory open.
@@ -47,7 +47,7 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

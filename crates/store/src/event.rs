@@ -9,7 +9,7 @@ use crate::{Object, Revision};
 /// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// The object was created or replaced; [`Event::previous`] tells which.
+    /// The object was created or replaced; [`Event::previous`] distinguishes them.
     Put,
     /// The object was deleted.
     Delete,

@@ -1,6 +1,6 @@
 //! Versioned, durable, watchable object store.
 //!
-//! The store knows keys and opaque bytes, and nothing of Kubernetes. It guarantees:
+//! The store handles keys and opaque bytes, independent of Kubernetes. It guarantees:
 //!
 //! 1. **Durability.** [`Store::write`] resolves after the engine has synced the batch to disk; readers and watchers
 //!    see durable state only.
@@ -71,7 +71,7 @@ pub use quota::{QuotaAllowance, Usage};
 pub use store::Store;
 pub use transformer::{StoredForm, TransformError, Transformer};
 pub use watch::Watch;
-pub use write::{Change, Precondition, Write, WriteError};
+pub use write::{Precondition, Write, WriteError, WriteOperation};
 
 /// Revision of the store: the number of a write, as etcd's.
 ///

@@ -16,7 +16,7 @@ pub struct Options {
     pub batch_bytes: usize,
     /// The largest data of one object, in bytes.
     pub object_bytes: usize,
-    /// Bytes that all objects may take together, with their keys and what they cost in memory beside.
+    /// Maximum total size of all objects in bytes, with their keys and their overhead in memory.
     pub quota_bytes: u64,
 }
 

@@ -121,7 +121,7 @@ impl Watch {
 
     /// Returns the revision up to which all events were delivered, for bookmarks.
     ///
-    /// Advances with the store even without events in this scope; never goes back. For a watch from a future revision,
+    /// Advances with the store even without events in this scope; never decreases. For a watch from a future revision,
     /// it is that revision until the store has reached it.
     pub fn progress(&mut self) -> Revision {
         // An expired watch is reported by the next call for events.

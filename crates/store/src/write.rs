@@ -21,9 +21,9 @@ pub enum Precondition {
     Any,
 }
 
-/// Change of an object.
+/// Operation of a write.
 #[derive(Clone)]
-pub enum Change {
+pub enum WriteOperation {
     /// Creates or replaces the object.
     Put(Template),
     /// Deletes the object. The bytes are its last state with the revision of the delete, for watchers and for the
@@ -37,8 +37,8 @@ pub struct Write {
     pub key: Key,
     /// Precondition.
     pub precondition: Precondition,
-    /// Change.
-    pub change: Change,
+    /// Operation.
+    pub operation: WriteOperation,
     /// Quota that applies if the write grows the object.
     pub allowance: QuotaAllowance,
 }
@@ -46,7 +46,12 @@ pub struct Write {
 impl Write {
     /// Creates or replaces an object.
     pub fn put(key: Key, expect: Precondition, template: impl Into<Template>) -> Self {
-        Self { key, precondition: expect, change: Change::Put(template.into()), allowance: QuotaAllowance::default() }
+        Self {
+            key,
+            precondition: expect,
+            operation: WriteOperation::Put(template.into()),
+            allowance: QuotaAllowance::default(),
+        }
     }
 
     /// Deletes an object.
@@ -54,7 +59,7 @@ impl Write {
         Self {
             key,
             precondition: expect,
-            change: Change::Delete(template.into()),
+            operation: WriteOperation::Delete(template.into()),
             allowance: QuotaAllowance::default(),
         }
     }
@@ -68,14 +73,14 @@ impl Write {
 
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let change = match self.change {
-            Change::Put(_) => "Put",
-            Change::Delete(_) => "Delete",
+        let operation = match self.operation {
+            WriteOperation::Put(_) => "Put",
+            WriteOperation::Delete(_) => "Delete",
         };
         f.debug_struct("Write")
             .field("key", &self.key)
             .field("expect", &self.precondition)
-            .field("change", &change)
+            .field("operation", &operation)
             .finish()
     }
 }
@@ -99,16 +104,16 @@ pub enum WriteError {
     #[error("the object does not exist")]
     NotFound,
     /// The key or the data is larger than the store takes.
-    #[error("{what} has {size} bytes, and at most {limit} can be stored")]
+    #[error("{field} has {size} bytes, and at most {limit} can be stored")]
     TooLarge {
         /// `key` or `data`.
-        what: &'static str,
+        field: &'static str,
         /// Its size in bytes.
         size: usize,
         /// The largest size in bytes.
         limit: usize,
     },
-    /// The write would exceed the quota of the store. Nothing was changed; the write may be tried again when objects were
+    /// The write would exceed the quota of the store. Nothing was changed; the write may be retried when objects were
     /// deleted.
     #[error("the objects would take {size} bytes, and {limit} are allowed")]
     NoSpace {
@@ -117,10 +122,10 @@ pub enum WriteError {
         /// The bytes that they may take after this write.
         limit: u64,
     },
-    /// The disk is full. Nothing was changed; the write may be tried again when there is room.
+    /// The disk is full. Nothing was changed; the write may be retried when space is free.
     #[error("the disk that holds the store is full")]
     Full,
-    /// The engine failed. Nothing was changed; the write may be tried again.
+    /// The engine failed. Nothing was changed; the write may be retried.
     #[error("the store could not be written")]
     Engine(#[source] Arc<CommitError>),
     /// The store is closed. Whether a write that was queued then was done is unknown.

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use store::{Batch, CommitError, Engine, Head, MemoryEngine, OpenError, Options, Precondition, Record, Store};
 
 /// Engine that records the committing thread, and panics at a given commit.
-struct Witness {
+struct RecordingEngine {
     inner: MemoryEngine,
     threads: Arc<Mutex<Vec<ThreadId>>>,
     panics_at: usize,
 }
 
-impl Engine for Witness {
+impl Engine for RecordingEngine {
     fn path(&self) -> &Path {
         self.inner.path()
     }
@@ -30,7 +30,7 @@ impl Engine for Witness {
 
     fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
         let mut threads = self.threads.lock();
-        assert!(threads.len() != self.panics_at, "the engine is told to panic");
+        assert!(threads.len() != self.panics_at, "injected panic");
         threads.push(thread::current().id());
         self.inner.commit(batch)
     }
@@ -38,7 +38,7 @@ impl Engine for Witness {
 
 fn open(panics_at: usize) -> (Store, Arc<Mutex<Vec<ThreadId>>>) {
     let threads = Arc::<Mutex<Vec<ThreadId>>>::default();
-    let engine = Witness { inner: MemoryEngine::new(), threads: threads.clone(), panics_at };
+    let engine = RecordingEngine { inner: MemoryEngine::new(), threads: threads.clone(), panics_at };
     (Store::open(engine, Options::default()).unwrap(), threads)
 }
 
@@ -56,7 +56,7 @@ fn lone_caller_commits_inline_on_fast_disk() {
         }
     });
     let threads = threads.lock();
-    assert_ne!(threads[0], own, "nothing was known of the disk");
+    assert_ne!(threads[0], own, "the disk is not measured yet");
     assert!(threads.contains(&own), "{threads:?}");
 }
 
@@ -71,8 +71,8 @@ fn engine_panic_closes_store_for_writes() {
                 let expected = if number < panics_at { "done" } else { "closed" };
                 assert_eq!(outcome(&answer), expected, "write {number} of a store that panics at {panics_at}");
             }
-            let there = (0..4).filter(|number| store.get(&pod(&number.to_string())).is_some()).count();
-            assert_eq!(there, panics_at, "what was written can be read");
+            let found = (0..4).filter(|number| store.get(&pod(&number.to_string())).is_some()).count();
+            assert_eq!(found, panics_at, "acknowledged data can be read");
         });
     }
 }

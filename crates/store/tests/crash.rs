@@ -23,13 +23,13 @@ fn open(folder: &Path) -> Store {
     Store::open(FjallEngine::open(folder, options).unwrap(), Options::default()).unwrap()
 }
 
-/// The child process that [`acknowledged_writes_survive_and_no_revision_comes_twice`] kills; no test of its own.
+/// The child process that [`acknowledged_writes_survive_and_revisions_are_unique`] kills; no test of its own.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
-    say("opening");
+    print_line("opening");
     let store = open(folder.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     for writer in 0..WRITERS {
@@ -51,13 +51,13 @@ async fn write_forever(store: Store, writer: usize) {
         let deletes = round % 5 == 0 && store.get(&key).is_some();
         let write = if deletes { delete(&key, Precondition::Any) } else { put(&key, Precondition::Any, &text) };
         let revision = store.write(write).await.unwrap().revision;
-        let what = if deletes { "deleted" } else { "put" };
-        say(&format!("ack {what} {writer} {round} {revision}"));
+        let operation = if deletes { "deleted" } else { "put" };
+        print_line(&format!("ack {operation} {writer} {round} {revision}"));
     }
 }
 
 /// Prints a line with one system call, so that it is atomic.
-fn say(line: &str) {
+fn print_line(line: &str) {
     std::io::stdout().write_all(format!("\n{line}\n").as_bytes()).unwrap();
 }
 
@@ -69,7 +69,7 @@ struct Ack {
 }
 
 #[test]
-fn acknowledged_writes_survive_and_no_revision_comes_twice() {
+fn acknowledged_writes_survive_and_revisions_are_unique() {
     let folder = tempfile::tempdir().unwrap();
     let mut revisions = BTreeSet::new();
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -117,9 +117,9 @@ fn live(folder: &Path, end: End) -> Vec<Ack> {
     let mut acknowledged = Vec::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
-        if let ["ack", what, writer, round, revision] = line.split(' ').collect::<Vec<_>>()[..] {
+        if let ["ack", operation, writer, round, revision] = line.split(' ').collect::<Vec<_>>()[..] {
             acknowledged.push(Ack {
-                deleted: what == "deleted",
+                deleted: operation == "deleted",
                 writer: writer.parse().unwrap(),
                 round: round.parse().unwrap(),
                 revision: revision.parse().unwrap(),

@@ -1,6 +1,6 @@
 //! Tests with a full disk.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
-#![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints the reason")]
 
 #[cfg(test)]
 mod common;
@@ -85,7 +85,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
         assert_eq!(outcome(&refused), "full");
         fs::remove_file(&ballast).unwrap();
         let after = store.write(put(&pod("after"), Precondition::Absent, &text)).await.unwrap();
-        assert_eq!(after.revision, 2 + expected, "writes go on once there is room");
+        assert_eq!(after.revision, 2 + expected, "writes continue once space is free");
     });
     let before = store.list(&Scope::resource("pods"), None, None);
     drop(store);

@@ -17,7 +17,7 @@ use store::{
 #[derive(Clone, Debug)]
 enum Step {
     /// Writes that are queued together.
-    Write(Vec<(usize, Want, bool)>),
+    Write(Vec<(usize, ExpectedPrecondition, bool)>),
     /// A write whose commit fails.
     Fail(usize),
     /// A watch of a scope from this number of revisions ago.
@@ -30,9 +30,9 @@ enum Step {
     Reopen,
 }
 
-/// An expectation, relative to the object's revision.
+/// Precondition of a write, relative to the object's revision.
 #[derive(Clone, Copy, Debug)]
-enum Want {
+enum ExpectedPrecondition {
     Absent,
     Current,
     Stale,
@@ -41,8 +41,14 @@ enum Want {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let want = prop::sample::select(vec![Want::Absent, Want::Current, Want::Stale, Want::Exists, Want::Any]);
-    let write = (0..KEYS.len(), want, prop::bool::weighted(0.3));
+    let precondition = prop::sample::select(vec![
+        ExpectedPrecondition::Absent,
+        ExpectedPrecondition::Current,
+        ExpectedPrecondition::Stale,
+        ExpectedPrecondition::Exists,
+        ExpectedPrecondition::Any,
+    ]);
+    let write = (0..KEYS.len(), precondition, prop::bool::weighted(0.3));
     prop_oneof![
         8 => prop::collection::vec(write, 1..6).prop_map(Step::Write),
         1 => (0..KEYS.len()).prop_map(Step::Fail),
@@ -95,7 +101,7 @@ impl Model {
     }
 
     /// Checks a result of the store and applies it to the model.
-    fn apply(&mut self, key: &Key, expect: Precondition, deletes: bool, answer: Result<Object, WriteError>) {
+    fn apply(&mut self, key: &Key, expect: Precondition, deletes: bool, result: Result<Object, WriteError>) {
         let current = self.now().get(key).cloned();
         let good = match (expect, &current) {
             (Precondition::Absent, current) => current.is_none() && !deletes,
@@ -104,8 +110,8 @@ impl Model {
             (Precondition::Exists, Some(_)) => true,
             (Precondition::Any, current) => current.is_some() || !deletes,
         };
-        assert_eq!(answer.is_ok(), good, "{expect:?} of {current:?}: {answer:?}");
-        let Ok(object) = answer else { return };
+        assert_eq!(result.is_ok(), good, "{expect:?} of {current:?}: {result:?}");
+        let Ok(object) = result else { return };
         assert_eq!(object.revision, self.revision() + 1, "revisions have no gaps");
         assert_eq!(*object.data, data("x", object.revision));
         assert_eq!(object.create_revision, current.as_ref().map_or(object.revision, |old| old.create_revision));
@@ -129,7 +135,7 @@ struct Watcher {
     next: usize,
 }
 
-struct World {
+struct StoreUnderTest {
     engine: MemoryEngine,
     store: Store,
     model: Model,
@@ -142,7 +148,7 @@ fn options() -> Options {
     Options { watch_cache_events: 12, batch_writes: 3, queue_writes: 8, ..Options::default() }
 }
 
-impl World {
+impl StoreUnderTest {
     fn new() -> Self {
         let (engine, store) = memory_with(options());
         let model = Model { at: vec![BTreeMap::new()], events: Vec::new() };
@@ -172,17 +178,17 @@ impl World {
         }
     }
 
-    async fn write(&mut self, writes: Vec<(usize, Want, bool)>) {
-        let mut answers = Vec::new();
-        for (index, want, deletes) in writes {
+    async fn write(&mut self, writes: Vec<(usize, ExpectedPrecondition, bool)>) {
+        let mut results = Vec::new();
+        for (index, precondition, deletes) in writes {
             let key = key(index);
             let current = self.model.now().get(&key).map_or(1, |object| object.revision);
-            let expect = match want {
-                Want::Absent => Precondition::Absent,
-                Want::Current => Precondition::Revision(current),
-                Want::Stale => Precondition::Revision(current - 1),
-                Want::Exists => Precondition::Exists,
-                Want::Any => Precondition::Any,
+            let expect = match precondition {
+                ExpectedPrecondition::Absent => Precondition::Absent,
+                ExpectedPrecondition::Current => Precondition::Revision(current),
+                ExpectedPrecondition::Stale => Precondition::Revision(current - 1),
+                ExpectedPrecondition::Exists => Precondition::Exists,
+                ExpectedPrecondition::Any => Precondition::Any,
             };
             let template = template("x");
             let write = match deletes {
@@ -190,11 +196,11 @@ impl World {
                 false => Write::put(key.clone(), expect, template),
             };
             let store = self.store.clone();
-            answers.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
-            // Tasks of this runtime run in the order in which they were spawned, and so queue, as there is room for all.
+            results.push((key, expect, deletes, tokio::spawn(async move { store.write(write).await })));
+            // Tasks of this runtime run in the order in which they were spawned, and the queue has capacity for all.
         }
-        for (key, expect, deletes, answer) in answers {
-            self.model.apply(&key, expect, deletes, answer.await.unwrap());
+        for (key, expect, deletes, result) in results {
+            self.model.apply(&key, expect, deletes, result.await.unwrap());
         }
     }
 
@@ -287,11 +293,11 @@ proptest! {
     #[test]
     fn random_history_matches_model(steps in prop::collection::vec(step(), 1..60)) {
         block_on(async {
-            let mut world = World::new();
+            let mut tested = StoreUnderTest::new();
             for step in steps {
-                world.step(step).await;
+                tested.step(step).await;
             }
-            world.drain(usize::MAX);
+            tested.drain(usize::MAX);
         });
     }
 }

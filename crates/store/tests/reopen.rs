@@ -47,7 +47,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn batch_ends(journal: &Path) -> Vec<usize> {
     let bytes = fs::read(journal).unwrap();
     let windows = bytes.windows(4).enumerate();
-    windows.filter(|(_, window)| window == b"FJL\x03").map(|(place, _)| place + 4).collect()
+    windows.filter(|(_, window)| window == b"FJL\x03").map(|(index, _)| index + 4).collect()
 }
 
 /// Checks that opening fails with this message and changes nothing.
@@ -125,7 +125,7 @@ fn newer_format_is_refused() {
     fs::write(folder.path().join("format"), "store-format 7\n").unwrap();
     check_refused(folder.path(), "has format 7, and this version reads formats up to 1");
     fs::write(folder.path().join("format"), "something else").unwrap();
-    check_refused(folder.path(), "it says \"something else\"");
+    check_refused(folder.path(), "unknown content \"something else\"");
     fs::remove_file(folder.path().join("format")).unwrap();
     check_refused(folder.path(), "format is damaged: it is missing");
 }
@@ -192,12 +192,12 @@ fn rotated_journals_form_one_history() {
 
 #[test]
 fn damage_in_the_middle_of_a_journal_is_refused() {
-    for place in 0..3 {
+    for index in 0..3 {
         let folder = filled(5);
         let ends = batch_ends(&journal(folder.path()));
         let file = fs::File::options().write(true).open(journal(folder.path())).unwrap();
         // A tag, a byte of an object, and a trailer.
-        let offset = [ends[1], ends[1] + 60, ends[2] - 1][place];
+        let offset = [ends[1], ends[1] + 60, ends[2] - 1][index];
         file.write_all_at(&[0xee], offset as u64).unwrap();
         check_refused(folder.path(), "followed by others");
     }

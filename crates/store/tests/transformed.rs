@@ -89,7 +89,7 @@ fn outdated_forms_are_removed_after_last_rewrite() {
         store.write(put(&pod("c"), Precondition::Exists, TEXT)).await.unwrap();
         assert!(!is_on_disk(folder.path(), TEXT.as_bytes()) && is_on_disk(folder.path(), &shifted(1)));
         let after = create(&store, &pod("d"), TEXT).await;
-        assert_eq!(after.revision, first.revision + 3, "the history goes on");
+        assert_eq!(after.revision, first.revision + 3, "the history continues");
         assert_eq!(*after.data, *data(TEXT, after.revision));
         drop(store);
 
@@ -98,7 +98,7 @@ fn outdated_forms_are_removed_after_last_rewrite() {
             assert!(object.is_stale && *object.data == *data(TEXT, object.revision));
             store.write(put(&object.key, Precondition::Revision(object.revision), TEXT)).await.unwrap();
         }
-        assert!(!is_on_disk(folder.path(), &shifted(1)), "what the old key has encrypted is gone, too");
+        assert!(!is_on_disk(folder.path(), &shifted(1)), "data of the old key is removed, too");
         let revision = store.revision();
         drop(store);
         let store = open(folder.path(), 2, &[2]).unwrap();

@@ -19,7 +19,7 @@ fn check(exists: bool, write: impl FnOnce(&Key) -> Write, expected: &str) {
         let before = store.revision();
         let answer = store.write(write(&key)).await;
         assert_eq!(outcome(&answer), expected);
-        assert_eq!(store.revision(), before + u64::from(answer.is_ok()), "only what is done has a revision");
+        assert_eq!(store.revision(), before + u64::from(answer.is_ok()), "only a successful write has a revision");
         match answer {
             Err(WriteError::Conflict { current } | WriteError::AlreadyExists { current }) => {
                 assert_eq!(Some(current), store.get(&key));

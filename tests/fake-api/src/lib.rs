@@ -159,7 +159,7 @@ impl FakeApi {
     ///
     /// # Panics
     /// When the condition is not met within an hour.
-    pub async fn wait_until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+    pub async fn wait_until(&self, description: &str, mut condition: impl FnMut(&Self) -> bool) {
         let mut ticks = self.ticks.subscribe();
         let wait = async {
             while !condition(self) {
@@ -167,7 +167,7 @@ impl FakeApi {
             }
         };
         let waited = tokio::time::timeout(std::time::Duration::from_secs(3600), wait).await;
-        assert!(waited.is_ok(), "never came true: {what}; writes: {:#?}", self.writes());
+        assert!(waited.is_ok(), "timed out: {description}; writes: {:#?}", self.writes());
     }
 
     /// Receives the next request with this prefix (`GET api/v1/nodes/n`) without ever responding.

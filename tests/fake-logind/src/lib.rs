@@ -54,7 +54,7 @@ impl FakeLogind {
         let mut bus = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("dbus-daemon starts");
         let mut address = String::new();
         let stdout = bus.stdout.take().expect("its output");
-        BufReader::new(stdout).read_line(&mut address).expect("dbus-daemon says where it is");
+        BufReader::new(stdout).read_line(&mut address).expect("dbus-daemon prints its address");
         let address = address.trim().to_owned();
         let state = State {
             delay,

@@ -124,7 +124,7 @@ fn apply_of_the_same_configuration_changes_nothing() {
 }
 
 #[test]
-fn atomic_field_conflicts_as_a_whole() {
+fn atomic_field_conflicts_as_one() {
     let mut state = State::default();
     state.apply("a", json!({"wholeList": ["p"], "wholeMap": {"p": "1"}, "wholeStruct": {"a": 1}}));
     state.expect_owners(&["a applied wholeList wholeMap wholeStruct"]);

@@ -32,7 +32,7 @@ fn managers_of_an_unserved_version_are_dropped() {
 }
 
 #[test]
-fn field_that_became_atomic_is_owned_as_a_whole() {
+fn field_that_became_atomic_is_owned_as_one() {
     let mut state = State::default();
     state.apply("a", json!({"wholeMap": {"k": "v"}, "text": "x"}));
     let mut managers = state.managers.to_json().unwrap();

@@ -11,7 +11,7 @@ use lifecycle::{
 use std::time::Duration;
 
 impl Sim {
-    /// Records what the checks need, independently of the state machine.
+    /// Records the state for the checks, independently of the state machine.
     pub(super) fn record_event(&mut self, event: &PodLifecycleEvent) {
         let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
         let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
@@ -154,7 +154,7 @@ impl Sim {
     pub(super) fn check_termination_deadline(&self) {
         if let Some(deadline) = self.deadline.filter(|_| !self.kubelet_was_restarted) {
             let late = self.now > deadline + Duration::from_secs(2) && self.runtime.any_running();
-            assert!(!late, "something still runs");
+            assert!(!late, "a container still runs");
         }
     }
 
@@ -242,14 +242,14 @@ impl Sim {
 
     pub(super) fn check(&mut self) {
         let (first, second) = (plan(&self.pod, &self.policy, self.now), plan(&self.pod, &self.policy, self.now));
-        assert_eq!(first, second, "the same facts give the same plan");
-        assert!(first.wake.is_none_or(|wake| wake > self.now), "a wake-up lies in the past: {:?}", first.wake);
+        assert_eq!(first, second, "the same events give the same plan");
+        assert!(first.wake.is_none_or(|wake| wake > self.now), "a wake-up is in the past: {:?}", first.wake);
         let status = self.status();
         let phase = status.phase.clone().unwrap();
         if let Some(terminal) = &self.terminal {
             assert_eq!(*terminal, (phase, status.reason.clone()), "a terminal phase never changes");
         } else if phase == "Succeeded" || phase == "Failed" {
-            assert!(!self.runtime.any_running(), "{phase} while something runs");
+            assert!(!self.runtime.any_running(), "{phase} while a container runs");
             self.terminal = Some((phase, status.reason.clone()));
         }
         self.check_exits(&status);

@@ -50,7 +50,7 @@ pub(crate) enum Step {
 
 /// Optional parts of the container specs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Extras {
+pub(crate) struct ContainerOptions {
     pub(crate) startup: bool,
     pub(crate) liveness: bool,
     pub(crate) readiness: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Extras {
     pub(crate) reports_reaped: bool,
 }
 
-impl Extras {
+impl ContainerOptions {
     fn add_to(self, policy: &str, container: &mut Value) {
         if self.restart_all {
             let own = container.get("restartPolicy").cloned().unwrap_or(json!(policy));
@@ -95,14 +95,19 @@ pub(crate) struct Interleaver {
 }
 
 impl Interleaver {
-    pub(crate) fn new(policy: &str, [init, sidecars, apps]: [usize; 3], deadline: Option<i64>, extras: Extras) -> Self {
+    pub(crate) fn new(
+        policy: &str,
+        [init, sidecars, apps]: [usize; 3],
+        deadline: Option<i64>,
+        options: ContainerOptions,
+    ) -> Self {
         let list = |prefix: &str, count| -> Vec<_> {
             (0..count).map(|n| json!({"name": format!("{prefix}{n}"), "image": "i"})).collect()
         };
         let mut first = list("i", init);
         first.extend(list("s", sidecars).into_iter().map(|mut c| {
             c["restartPolicy"] = json!("Always");
-            extras.add_to(policy, &mut c);
+            options.add_to(policy, &mut c);
             c
         }));
         let mut app = list("c", apps);
@@ -111,7 +116,7 @@ impl Interleaver {
                 container["resizePolicy"] = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
             }
         }
-        app.iter_mut().for_each(|c| extras.add_to(policy, c));
+        app.iter_mut().for_each(|c| options.add_to(policy, c));
         let mut sim = Sim::new(json!({
             "restartPolicy": policy,
             "activeDeadlineSeconds": deadline,
@@ -119,8 +124,8 @@ impl Interleaver {
             "initContainers": first,
             "containers": app,
         }));
-        sim.runtime.reports_reaped = extras.reports_reaped;
-        if extras.restart_all {
+        sim.runtime.reports_reaped = options.reports_reaped;
+        if options.restart_all {
             let gates = "RestartAllContainersOnContainerExits=true,NodeDeclaredFeatures=true";
             sim.policy.gates = api::feature_gates::FeatureGates::parse(gates).unwrap();
         } else if policy == "Never" {

@@ -12,7 +12,7 @@ mod view;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use handlers::refused;
-pub(crate) use interleaver::{Extras, Interleaver, Step};
+pub(crate) use interleaver::{ContainerOptions, Interleaver, Step};
 pub(crate) use runtime::{OnStop, Run, Runtime, image_of};
 
 use jiff::Timestamp;
@@ -232,7 +232,7 @@ impl Sim {
             }
             Action::DeleteFromApi => {
                 assert!(matches!(self.api_phase(), "Succeeded" | "Failed"), "deleted before its phase was terminal");
-                assert!(!self.runtime.any_running(), "deleted while something runs");
+                assert!(!self.runtime.any_running(), "deleted while a container runs");
                 self.in_api = false;
                 vec![PodLifecycleEvent::ActionSucceeded(action.key()), PodLifecycleEvent::Removed]
             }
@@ -271,7 +271,7 @@ impl Sim {
         self.observe(PodLifecycleEvent::Updated(Arc::new(self.api.clone())));
     }
 
-    /// Advances the time and executes what becomes due.
+    /// Advances the time and executes actions as they become due.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         self.settle();
@@ -437,7 +437,7 @@ impl Sim {
         !self.in_api || self.shown.as_ref() == Some(&self.status())
     }
 
-    /// Delivers an event without effect, to apply what the time has decided.
+    /// Delivers an event without effect, to apply elapsed timeouts.
     pub(crate) fn tick(&mut self) {
         self.observe(PodLifecycleEvent::ActionSucceeded(ActionKey::Forget));
     }

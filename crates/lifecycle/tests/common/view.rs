@@ -52,8 +52,8 @@ impl Sim {
     }
 
     /// Returns the times of an action, in seconds; named as in [`Self::done`].
-    pub(crate) fn times(&self, what: &str) -> Vec<u64> {
-        self.log.iter().filter(|(_, a)| action_text(a) == what).map(|(at, _)| *at).collect()
+    pub(crate) fn times(&self, action: &str) -> Vec<u64> {
+        self.log.iter().filter(|(_, a)| action_text(a) == action).map(|(at, _)| *at).collect()
     }
 
     /// Returns the actions started from this second on, except probes.

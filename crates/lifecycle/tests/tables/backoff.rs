@@ -97,7 +97,7 @@ fn failed_step_backoff_doubles_from_1s_to_60s() {
     sim.runtime.sandbox_failures = 8;
     sim.pass(2000);
     let times =
-        |what: &str| -> Vec<u64> { sim.done().iter().filter_map(|d| d.strip_suffix(what)?.parse().ok()).collect() };
+        |action: &str| -> Vec<u64> { sim.done().iter().filter_map(|d| d.strip_suffix(action)?.parse().ok()).collect() };
     assert_eq!(times(" mount"), [0, 1, 3, 7]);
     assert_eq!(times(" create sandbox 0"), [7, 8, 10, 14, 22, 38, 70, 130, 190]);
     assert_eq!(sim.state("c"), "running");

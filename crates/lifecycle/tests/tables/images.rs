@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Returns the times of this action, in seconds.
 #[track_caller]
-fn times(sim: &Sim, what: &str) -> Vec<u64> {
-    sim.done().iter().filter_map(|d| d.strip_suffix(what)?.strip_suffix(' ')?.parse().ok()).collect()
+fn times(sim: &Sim, action: &str) -> Vec<u64> {
+    sim.done().iter().filter_map(|d| d.strip_suffix(action)?.strip_suffix(' ')?.parse().ok()).collect()
 }
 
 fn fail_pulls(sim: &mut Sim, times: usize) {

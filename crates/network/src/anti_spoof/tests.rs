@@ -79,47 +79,47 @@ fn pod_cannot_send_with_an_address_of_another() {
             return;
         }
         let dir = tempfile::tempdir().expect("a directory");
-        let places = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
+        let cni_paths = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         let network = Network::prepare(Options::new(dir.path().join("data"))).await.expect("a network");
         if !network.has_anti_spoofing {
             println!("skipped: no nftables for bridges here");
             return;
         }
-        let anti_spoof = AntiSpoof::new(&network.bridge, &places.cni_cache);
+        let anti_spoof = AntiSpoof::new(&network.bridge, &cni_paths.cni_cache);
         let netns = dir.path().join("attacker");
         pod_namespace(&netns);
-        add_pod(&network, &places, &netns, "c1", 8080).await;
+        add_pod(&network, &cni_paths, &netns, "c1", 8080).await;
         anti_spoof.add("c1").await.expect("checked");
         let node = UdpSocket::bind((network.gateway, 0)).expect("a socket");
         node.set_read_timeout(Some(DEADLINE)).expect("a time");
         let to = (network.gateway, node.local_addr().expect("an address").port());
-        let stolen = Ipv4Addr::new(10, 244, 0, 77);
+        let spoofed = Ipv4Addr::new(10, 244, 0, 77);
 
         send(&netns, None, to, "as itself");
         assert_eq!(received(&node), "as itself");
         // Packets of one port keep their order.
-        inside(&netns, move || ip(&format!("addr add {stolen}/24 dev eth0")));
-        send(&netns, Some(stolen), to, "as another");
+        inside(&netns, move || ip(&format!("addr add {spoofed}/24 dev eth0")));
+        send(&netns, Some(spoofed), to, "as another");
         send(&netns, None, to, "as itself again");
         assert_eq!(received(&node), "as itself again");
 
         // It has configured the address, but must not be reachable there.
-        let asked = UdpSocket::bind((network.gateway, 0)).expect("a socket");
+        let socket = UdpSocket::bind((network.gateway, 0)).expect("a socket");
         let end = Instant::now() + DEADLINE;
         // Once: another packet would restart neighbour discovery, and hide its failure.
-        asked.send_to(b"?", (stolen, 9)).expect("sent");
+        socket.send_to(b"?", (spoofed, 9)).expect("sent");
         loop {
-            let known = neighbour(stolen).await;
-            assert!(!known.contains("lladdr"), "{known}");
-            if known.contains("FAILED") {
+            let entry = neighbour(spoofed).await;
+            assert!(!entry.contains("lladdr"), "{entry}");
+            if entry.contains("FAILED") {
                 break;
             }
-            assert!(Instant::now() < end, "{known}");
+            assert!(Instant::now() < end, "{entry}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
 
         let own =
-            std::fs::read_to_string(places.cni_cache.join(format!("{}-c1-eth0", network.bridge))).expect("a file");
+            std::fs::read_to_string(cni_paths.cni_cache.join(format!("{}-c1-eth0", network.bridge))).expect("a file");
         let own = port_mac(&own);
         inside(&netns, || ip("link set eth0 address 0a:00:00:00:00:99"));
         send(&netns, None, to, "with another MAC");
@@ -131,10 +131,10 @@ fn pod_cannot_send_with_an_address_of_another() {
         run("nft", &["flush", "ruleset"], "").await.expect("nothing is left");
         anti_spoof.added.lock().await.clear();
         anti_spoof.add("c1").await.expect("checked");
-        send(&netns, Some(stolen), to, "as another");
+        send(&netns, Some(spoofed), to, "as another");
         send(&netns, None, to, "as itself at last");
         assert_eq!(received(&node), "as itself at last");
-        crate::destroy::destroy(&dir.path().join("data"), &places).await.expect("removed");
+        crate::destroy::destroy(&dir.path().join("data"), &cni_paths).await.expect("removed");
         let tables = run("nft", &["list", "tables"], "").await.expect("a list");
         assert!(!tables.contains(&network.bridge), "{tables}");
     });

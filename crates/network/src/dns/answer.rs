@@ -45,20 +45,21 @@ pub(crate) fn reply(zone: &Zone, question: &[u8], transport: Transport, turn: us
     if message.header().opcode() != Opcode::QUERY {
         return Some(Reply::Answer(failure(message, Rcode::NOTIMP)));
     }
-    let Ok(asked) = message.sole_question() else {
+    let Ok(parsed) = message.sole_question() else {
         return Some(Reply::Answer(failure(message, Rcode::FORMERR)));
     };
-    if asked.qclass() != Class::IN {
+    if parsed.qclass() != Class::IN {
         return Some(Reply::Answer(failure(message, Rcode::REFUSED)));
     }
-    let name = asked.qname().to_string().trim_end_matches('.').to_lowercase();
-    let mut answer = Answer { zone, aliases: Vec::new(), turn, kind: asked.qtype() };
+    let name = parsed.qname().to_string().trim_end_matches('.').to_lowercase();
+    let mut answer = Answer { zone, aliases: Vec::new(), turn, kind: parsed.qtype() };
     let reply = match answer.find(&name) {
         Found::Elsewhere => match answer.aliases.last() {
             None => Reply::Forward,
-            Some(alias) => {
-                Reply::Alias { name: alias.clone(), question: ask(alias, asked.qtype(), message.header().id()).ok()? }
-            }
+            Some(alias) => Reply::Alias {
+                name: alias.clone(),
+                question: build_question(alias, parsed.qtype(), message.header().id()).ok()?,
+            },
         },
         found => Reply::Answer(answer.write(message, &found, transport)),
     };
@@ -79,18 +80,18 @@ pub(crate) fn failed(question: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Appends the forwarded answer to the CNAME record.
-pub(crate) fn of_alias(question: &[u8], alias: &str, others: &[u8], transport: Transport) -> Option<Vec<u8>> {
+pub(crate) fn of_alias(question: &[u8], alias: &str, forwarded: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let question = Message::from_slice(question).ok()?;
     let question = &question.for_slice_ref();
-    let others = Message::from_slice(others).ok()?;
-    let asked = question.sole_question().ok()?;
-    let mut answer = builder().start_answer(question, others.header().rcode()).ok()?;
+    let forwarded = Message::from_slice(forwarded).ok()?;
+    let parsed = question.sole_question().ok()?;
+    let mut answer = builder().start_answer(question, forwarded.header().rcode()).ok()?;
     answer.header_mut().set_ra(true);
     answer.set_push_limit(limit(question, transport));
     let mut push = || -> Result<(), PushError> {
         let target = owned(alias)?;
-        answer.push((asked.qname(), Class::IN, TTL, Cname::new(target)))?;
-        for record in others.answer().into_iter().flatten().flatten() {
+        answer.push((parsed.qname(), Class::IN, TTL, Cname::new(target)))?;
+        for record in forwarded.answer().into_iter().flatten().flatten() {
             if let Ok(Some(record)) = record.into_record::<AllRecordData<_, _>>() {
                 answer.push(record)?;
             }
@@ -146,7 +147,7 @@ impl<'a> Answer<'a> {
                 opt.set_udp_payload_size(LARGEST);
                 Ok(())
             });
-            debug_assert!(size.is_ok(), "room was left for it");
+            debug_assert!(size.is_ok(), "the limit reserves its size");
         }
         full.finish().into_target()
     }
@@ -158,8 +159,8 @@ impl<'a> Answer<'a> {
         question: &Message<&[u8]>,
         found: &Found<'_>,
     ) -> Result<(), PushError> {
-        let asked = question.sole_question().map_err(|_| PushError::ShortBuf)?;
-        let mut owner = owned(&asked.qname().to_string())?;
+        let parsed = question.sole_question().map_err(|_| PushError::ShortBuf)?;
+        let mut owner = owned(&parsed.qname().to_string())?;
         for alias in &self.aliases {
             let target = owned(alias)?;
             answer.push((&owner, Class::IN, TTL, Cname::new(&target)))?;
@@ -227,20 +228,20 @@ impl<'a> Answer<'a> {
         let (is_empty, is_cut) = (answer.counts().ancount() == 0, answer.header().tc());
         let mut authority = answer.authority();
         if is_empty && !is_cut {
-            let _ = self.nothing(&mut authority);
+            let _ = self.add_soa(&mut authority);
         }
         let mut more = authority.additional();
-        let places = entry.into_iter().flat_map(|entry| &entry.services).filter(|_| self.kind == Rtype::SRV);
-        for target in places.map(|service| &service.target) {
-            let Found::Entry(there) = self.zone.find(target) else { continue };
-            for ip in &there.addresses {
+        let services = entry.into_iter().flat_map(|entry| &entry.services).filter(|_| self.kind == Rtype::SRV);
+        for target in services.map(|service| &service.target) {
+            let Found::Entry(target_entry) = self.zone.find(target) else { continue };
+            for ip in &target_entry.addresses {
                 let _ = owned(target).and_then(|target| more.push((target, Class::IN, TTL, A::new(*ip))));
             }
         }
         more
     }
 
-    fn nothing(&self, authority: &mut AuthorityBuilder<Target>) -> Result<(), PushError> {
+    fn add_soa(&self, authority: &mut AuthorityBuilder<Target>) -> Result<(), PushError> {
         authority.push((owned(self.zone.domain())?, Class::IN, TTL, self.authority()?))
     }
 
@@ -259,7 +260,7 @@ fn owned(name: &str) -> Result<OwnedName, PushError> {
 
 fn builder() -> MessageBuilder<Target> {
     #[allow(clippy::expect_used, reason = "the header of a message fits into an empty vector")]
-    MessageBuilder::from_target(StaticCompressor::new(Vec::new())).expect("room for a header")
+    MessageBuilder::from_target(StaticCompressor::new(Vec::new())).expect("space for a header")
 }
 
 fn limit(question: &Message<&[u8]>, transport: Transport) -> usize {
@@ -272,7 +273,7 @@ fn limit(question: &Message<&[u8]>, transport: Transport) -> usize {
 }
 
 /// Builds a question with the ID of the client's question.
-fn ask(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, PushError> {
+fn build_question(name: &str, kind: Rtype, id: u16) -> Result<Vec<u8>, PushError> {
     let mut question = builder();
     question.header_mut().set_rd(true);
     question.header_mut().set_id(id);

@@ -39,7 +39,7 @@ impl Forward {
     }
 
     /// Returns the response of the first server that answers; `None` if none does, or the limits are exceeded.
-    pub(crate) async fn ask(&self, client: IpAddr, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    pub(crate) async fn forward(&self, client: IpAddr, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
         bounds::within(&self.in_progress, client, self.first_answer(question, transport)).await.flatten()
     }
 
@@ -48,13 +48,13 @@ impl Forward {
         let text = tokio::fs::read_to_string(&self.resolv_conf).await.unwrap_or_default();
         for server in servers(&text).into_iter().filter(|ip| !self.own.contains(ip)) {
             let server = SocketAddr::new(server, self.port);
-            let asked = async {
+            let exchange = async {
                 match transport {
                     Transport::Udp => over_udp(server, question).await,
                     Transport::Tcp => over_tcp(server, question).await,
                 }
             };
-            match tokio::time::timeout(PATIENCE, asked).await {
+            match tokio::time::timeout(PATIENCE, exchange).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(e)) => tracing::debug!(%server, error = %e, "failed to forward query"),
                 Err(_) => tracing::debug!(%server, "timed out forwarding query"),
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(found, ["10.0.0.1", "10.0.0.2", "fe80::1"]);
     }
 
-    /// Returns a forwarder whose only server is a local one.
-    async fn asked(answers: &'static [&'static [u8]]) -> Option<Vec<u8>> {
+    /// Forwards a query to a local server that sends these answers.
+    async fn forward_to(answers: &'static [&'static [u8]]) -> Option<Vec<u8>> {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         let port = server.local_addr().expect("an address").port();
         let serving = tokio::spawn(async move {
@@ -144,22 +144,22 @@ mod tests {
         std::fs::write(file.path(), "nameserver 10.96.0.10\nnameserver 127.0.0.1\n").expect("written");
         let own = vec!["10.96.0.10".parse().expect("an address")];
         let forward = Forward::new(file.path().to_owned(), own).at_port(port);
-        let answer = forward.ask(CLIENT, b"\x07\x08question", Transport::Udp).await;
+        let answer = forward.forward(CLIENT, b"\x07\x08question", Transport::Udp).await;
         drop(serving);
         answer
     }
 
     #[tokio::test]
     async fn forwarder_ignores_mismatched_answers() {
-        let said = asked(&[b"\x00\x00nonsense", b"\x07\x08answer"]).await;
-        assert_eq!(said.as_deref(), Some(&b"\x07\x08answer"[..]));
+        let answer = forward_to(&[b"\x00\x00nonsense", b"\x07\x08answer"]).await;
+        assert_eq!(answer.as_deref(), Some(&b"\x07\x08answer"[..]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn unresponsive_name_server_times_out() {
-        let began = tokio::time::Instant::now();
-        assert_eq!(asked(&[]).await, None);
-        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+        let started = tokio::time::Instant::now();
+        assert_eq!(forward_to(&[]).await, None);
+        assert_eq!(started.elapsed().as_secs(), PATIENCE.as_secs());
     }
 
     /// Returns a server that never answers, and a forwarder limited to 10 queries, two per client.
@@ -183,14 +183,14 @@ mod tests {
         for _ in 0..20 {
             for last in 1..=5 {
                 let forward = Arc::clone(&forward);
-                tokio::spawn(async move { forward.ask(client(last), b"\x00\x01question", Transport::Udp).await });
+                tokio::spawn(async move { forward.forward(client(last), b"\x00\x01question", Transport::Udp).await });
             }
         }
         let mut buffer = [0; 100];
         for _ in 0..10 {
             server.recv_from(&mut buffer).await.expect("a question");
         }
-        let other = forward.ask(client(99), b"\x07\x08question", Transport::Udp);
+        let other = forward.forward(client(99), b"\x07\x08question", Transport::Udp);
         let answered = async {
             loop {
                 let (_, from) = server.recv_from(&mut buffer).await.expect("a question");

@@ -82,7 +82,7 @@ struct Server {
     zone: watch::Receiver<Option<Arc<Zone>>>,
     forward: Forward,
     turn: AtomicUsize,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     peers: NodePeers,
     connections: InProgress,
     /// Idle timeout of a TCP connection.
@@ -91,9 +91,9 @@ struct Server {
 
 impl Server {
     fn new(zone: watch::Receiver<Option<Arc<Zone>>>, forward: Forward, peers: NodePeers) -> Self {
-        let room = Arc::new(Semaphore::new(AT_A_TIME));
+        let permits = Arc::new(Semaphore::new(AT_A_TIME));
         let connections = bounds::connections();
-        Self { zone, forward, turn: AtomicUsize::new(0), room, peers, connections, silence: SILENCE }
+        Self { zone, forward, turn: AtomicUsize::new(0), permits, peers, connections, silence: SILENCE }
     }
 
     async fn udp(self: Arc<Self>, socket: Arc<UdpSocket>) {
@@ -115,20 +115,20 @@ impl Server {
             let question = buffer.get(..length).unwrap_or_default();
             match self.lookup(question, Transport::Udp) {
                 Some(Reply::Answer(answer)) => send(&socket, &answer, from).await,
-                Some(reply) => self.clone().ask_others(reply, question.to_vec(), socket.clone(), from),
+                Some(reply) => self.clone().spawn_forward(reply, question.to_vec(), socket.clone(), from),
                 None => {}
             }
         }
     }
 
     /// Forwards a question in its own task; beyond the limit it is dropped, and resolvers retry.
-    fn ask_others(self: Arc<Self>, reply: Reply, question: Vec<u8>, socket: Arc<UdpSocket>, from: SocketAddr) {
-        let Ok(room) = self.room.clone().try_acquire_owned() else { return };
+    fn spawn_forward(self: Arc<Self>, reply: Reply, question: Vec<u8>, socket: Arc<UdpSocket>, from: SocketAddr) {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
-            if let Some(answer) = self.others(from.ip(), reply, &question, Transport::Udp).await {
+            if let Some(answer) = self.forward(from.ip(), reply, &question, Transport::Udp).await {
                 send(&socket, &answer, from).await;
             }
-            drop(room);
+            drop(permit);
         });
     }
 
@@ -156,7 +156,7 @@ impl Server {
             let question = tokio::time::timeout(self.silence, read_framed(&mut stream, MAX_QUERY)).await??;
             let answer = match self.lookup(&question, Transport::Tcp) {
                 Some(Reply::Answer(answer)) => Some(answer),
-                Some(reply) => self.others(peer.ip(), reply, &question, Transport::Tcp).await,
+                Some(reply) => self.forward(peer.ip(), reply, &question, Transport::Tcp).await,
                 None => None,
             };
             let Some(answer) = answer else { return Ok(()) };
@@ -170,16 +170,16 @@ impl Server {
         answer::reply(&zone, question, transport, self.turn.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn others(&self, client: IpAddr, reply: Reply, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
-        let said = match reply {
+    async fn forward(&self, client: IpAddr, reply: Reply, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        let answer = match reply {
             Reply::Answer(answer) => Some(answer),
-            Reply::Forward => self.forward.ask(client, question, transport).await,
+            Reply::Forward => self.forward.forward(client, question, transport).await,
             Reply::Alias { name, question: next } => {
-                let said = self.forward.ask(client, &next, transport).await;
-                said.and_then(|said| answer::of_alias(question, &name, &said, transport))
+                let answer = self.forward.forward(client, &next, transport).await;
+                answer.and_then(|answer| answer::of_alias(question, &name, &answer, transport))
             }
         };
-        said.or_else(|| answer::failed(question))
+        answer.or_else(|| answer::failed(question))
     }
 }
 

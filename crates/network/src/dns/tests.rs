@@ -47,10 +47,10 @@ fn zone() -> Zone {
     Zone::new("cluster.local", &services, &slices)
 }
 
-fn ask(name: &str, kind: Rtype) -> Vec<u8> {
+fn query(name: &str, kind: Rtype) -> Vec<u8> {
     let mut question = MessageBuilder::new_vec().question();
     question.header_mut().set_rd(true);
-    question.push(Question::new_in(Name::vec_from_str(name).expect("a name"), kind)).expect("room");
+    question.push(Question::new_in(Name::vec_from_str(name).expect("a name"), kind)).expect("space");
     question.finish()
 }
 
@@ -70,13 +70,13 @@ fn show(message: &[u8]) -> String {
 
 #[track_caller]
 fn check(name: &str, kind: Rtype, expected: &str) {
-    let said = match reply(&zone(), &ask(name, kind), Transport::Udp, 0) {
+    let shown = match reply(&zone(), &query(name, kind), Transport::Udp, 0) {
         Some(Reply::Answer(answer)) => show(&answer),
         Some(Reply::Forward) => "forward".to_owned(),
         Some(Reply::Alias { name, .. }) => format!("alias {name}"),
         None => "nothing".to_owned(),
     };
-    assert_eq!(said, expected, "{name} {kind}");
+    assert_eq!(shown, expected, "{name} {kind}");
 }
 
 #[test]
@@ -112,22 +112,23 @@ fn cname_is_returned_and_followed() {
     check("out.shop.svc.cluster.local.", Rtype::A, "alias www.example.com");
     check("out.shop.svc.cluster.local.", Rtype::CNAME, "NOERROR: CNAME www.example.com");
     check("in.shop.svc.cluster.local.", Rtype::A, "NOERROR: CNAME web.shop.svc.cluster.local, A 10.96.7.7");
-    let circle = ["CNAME circle.shop.svc.cluster.local"; 8].join(", ");
-    check("circle.shop.svc.cluster.local.", Rtype::A, &format!("NOERROR: {circle}"));
+    let loop_answer = ["CNAME circle.shop.svc.cluster.local"; 8].join(", ");
+    check("circle.shop.svc.cluster.local.", Rtype::A, &format!("NOERROR: {loop_answer}"));
 }
 
 #[test]
 fn forwarded_answer_follows_cname() {
-    let question = ask("out.shop.svc.cluster.local.", Rtype::A);
+    let question = query("out.shop.svc.cluster.local.", Rtype::A);
     let Some(Reply::Alias { name, question: next }) = reply(&zone(), &question, Transport::Udp, 0) else {
         panic!("no alias")
     };
-    let asked = Message::from_octets(next.as_slice()).expect("a question");
-    let mut others = MessageBuilder::new_vec().start_answer(&asked, domain::base::iana::Rcode::NOERROR).expect("room");
+    let forwarded_question = Message::from_octets(next.as_slice()).expect("a question");
+    let mut upstream_answer =
+        MessageBuilder::new_vec().start_answer(&forwarded_question, domain::base::iana::Rcode::NOERROR).expect("space");
     let owner: Name<Vec<u8>> = Name::vec_from_str("www.example.com").expect("a name");
-    others.push((owner, Class::IN, Ttl::from_secs(60), A::from_octets(192, 0, 2, 1))).expect("room");
-    let whole = of_alias(&question, &name, &others.finish(), Transport::Udp).expect("an answer");
-    assert_eq!(show(&whole), "NOERROR: CNAME www.example.com, A 192.0.2.1");
+    upstream_answer.push((owner, Class::IN, Ttl::from_secs(60), A::from_octets(192, 0, 2, 1))).expect("space");
+    let combined = of_alias(&question, &name, &upstream_answer.finish(), Transport::Udp).expect("an answer");
+    assert_eq!(show(&combined), "NOERROR: CNAME www.example.com, A 192.0.2.1");
 }
 
 #[test]
@@ -157,23 +158,23 @@ fn empty_non_terminals_exist_and_other_names_are_forwarded() {
 
 /// Checks the number of addresses and the TC flag, for a UDP payload size.
 #[track_caller]
-fn check_size(kind: Rtype, takes: Option<u16>, transport: Transport, expected: (usize, bool)) {
+fn check_size(kind: Rtype, payload_size: Option<u16>, transport: Transport, expected: (usize, bool)) {
     let mut question = MessageBuilder::new_vec().question();
     let name = Name::<Vec<u8>>::vec_from_str("many.shop.svc.cluster.local.").expect("a name");
-    question.push(Question::new_in(name, kind)).expect("room");
+    question.push(Question::new_in(name, kind)).expect("space");
     let mut question = question.additional();
-    if let Some(size) = takes {
+    if let Some(size) = payload_size {
         let set = |opt: &mut domain::base::message_builder::OptBuilder<'_, Vec<u8>>| {
             opt.set_udp_payload_size(size);
             Ok(())
         };
-        question.opt(set).expect("room");
+        question.opt(set).expect("space");
     }
     let Some(Reply::Answer(answer)) = reply(&zone(), &question.finish(), transport, 0) else { panic!("no answer") };
-    let most = if transport == Transport::Tcp { 65_535 } else { takes.unwrap_or(512).into() };
+    let most = if transport == Transport::Tcp { 65_535 } else { payload_size.unwrap_or(512).into() };
     assert!(answer.len() <= most, "{} of {most} bytes", answer.len());
     let answer = Message::from_octets(answer).expect("a message");
-    assert_eq!((answer.opt().is_some(), answer.header().aa()), (takes.is_some(), true));
+    assert_eq!((answer.opt().is_some(), answer.header().aa()), (payload_size.is_some(), true));
     assert_eq!((usize::from(answer.header_counts().ancount()), answer.header().tc()), expected);
 }
 
@@ -188,7 +189,7 @@ fn large_udp_answer_is_truncated_and_retried_over_tcp() {
 
 #[test]
 fn answer_without_additional_records_is_not_truncated() {
-    let places = |count: usize| {
+    let record_counts = |count: usize| {
         let endpoints: Vec<Value> = (1..=count).map(|n| json!({"addresses": [format!("10.1.0.{n}")]})).collect();
         let (service, slice) = (json!({"clusterIP": "None"}), json!(endpoints));
         let service = json!({"metadata": {"name": "few", "namespace": "shop"}, "spec": service});
@@ -197,20 +198,20 @@ fn answer_without_additional_records_is_not_truncated() {
         let read = "an object";
         let services = [Arc::new(serde_json::from_value(service).expect(read))];
         let zone = Zone::new("cluster.local", &services, &[Arc::new(serde_json::from_value(slice).expect(read))]);
-        let question = ask("_sql._tcp.few.shop.svc.cluster.local.", Rtype::SRV);
+        let question = query("_sql._tcp.few.shop.svc.cluster.local.", Rtype::SRV);
         let Some(Reply::Answer(answer)) = reply(&zone, &question, Transport::Udp, 0) else { panic!("no answer") };
         let answer = Message::from_octets(answer).expect("a message");
         let counts = answer.header_counts();
         (counts.ancount(), counts.arcount(), answer.header().tc())
     };
-    assert_eq!(places(2), (2, 2, false));
-    let (named, placed, is_cut) = places(6);
-    assert!(named == 6 && placed < 6 && !is_cut, "{named} {placed} {is_cut}");
+    assert_eq!(record_counts(2), (2, 2, false));
+    let (answers, additional, is_cut) = record_counts(6);
+    assert!(answers == 6 && additional < 6 && !is_cut, "{answers} {additional} {is_cut}");
 }
 
 #[test]
 fn addresses_are_rotated() {
-    let question = ask("db.shop.svc.cluster.local.", Rtype::A);
+    let question = query("db.shop.svc.cluster.local.", Rtype::A);
     let first = |turn| match reply(&zone(), &question, Transport::Udp, turn) {
         Some(Reply::Answer(answer)) => show(&answer),
         other => panic!("{other:?}"),
@@ -227,18 +228,18 @@ fn invalid_query_is_ignored_and_unsupported_is_refused() {
     for bad in [&b""[..], b"x", &[0; 11]] {
         assert_eq!(reply(&zone, bad, Transport::Udp, 0), None, "{bad:?}");
     }
-    let mut answer = ask("web.shop.svc.cluster.local.", Rtype::A);
+    let mut answer = query("web.shop.svc.cluster.local.", Rtype::A);
     answer[2] |= 0x80;
     assert_eq!(reply(&zone, &answer, Transport::Udp, 0), None);
     let code = |message: &[u8]| match reply(&zone, message, Transport::Udp, 0) {
         Some(Reply::Answer(answer)) => show(&answer),
         other => panic!("{other:?}"),
     };
-    let mut notify = ask("web.shop.svc.cluster.local.", Rtype::A);
+    let mut notify = query("web.shop.svc.cluster.local.", Rtype::A);
     notify[2] |= 0x20;
     assert_eq!(code(&notify), "NOTIMP: ");
     assert_eq!(code(&[0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "FORMERR: ");
-    let mut cut = ask("web.shop.svc.cluster.local.", Rtype::A);
+    let mut cut = query("web.shop.svc.cluster.local.", Rtype::A);
     cut.truncate(20);
     assert_eq!(code(&cut), "FORMERR: ");
 }

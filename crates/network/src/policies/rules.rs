@@ -1,8 +1,8 @@
 //! Rules of NetworkPolicies: pure.
 //!
 //! Only the first packet of a connection is evaluated: connection tracking accepts the others and the replies. Verdict
-//! maps look up the Pod by source and by destination address; an isolated Pod's element goes to a chain that returns
-//! for allowed packets and drops the rest. Traffic of the node itself is not forwarded and not evaluated.
+//! maps look up the Pod by source and by destination address; the verdict of an isolated Pod's element is a `goto` to a
+//! chain that returns for allowed packets and drops the rest. Traffic of the node itself is not forwarded and not evaluated.
 //!
 //! If a policy isolates a direction, packets of Pod addresses without a known Pod are dropped in it. Pods of this node
 //! are known before they start ([`super::gate`]; section "Pod lifecycle" of the NetworkPolicy concept page).

@@ -60,13 +60,13 @@ const PODS: &[&str] = &["shop/web 10.0.0.2 app=web", "shop/db 10.0.0.3 app=db ot
 #[track_caller]
 fn check(specs: &[Value], expected: &Expect) {
     let script = made(specs, PODS).script("t", Some(&Table::default()));
-    let told = script
+    let rules = script
         .lines()
         .filter_map(|line| line.strip_prefix("add rule ip t ").or(line.strip_prefix("add element ip t ")));
     let always = ["forward ", "itself ", "to-pods ", "from-pods "];
     let is_always = |line: &str| line.ends_with(": return }") || always.iter().any(|name| line.starts_with(name));
-    let told: String = told.filter(|line| !is_always(line)).flat_map(|line| [line, "\n"]).collect();
-    expected.assert_eq(&told);
+    let rules: String = rules.filter(|line| !is_always(line)).flat_map(|line| [line, "\n"]).collect();
+    expected.assert_eq(&rules);
 }
 
 #[test]

@@ -132,9 +132,9 @@ impl Rules<'_> {
         if has_endpoints && !external_keys.is_empty() {
             self.add_external_chains(port);
         }
-        for (led, no_endpoints, key, chain) in external_keys {
+        for (map, no_endpoints, key, chain) in external_keys {
             if has_endpoints {
-                self.add_endpoint_verdict(led, key, &chain);
+                self.add_endpoint_verdict(map, key, &chain);
             } else {
                 self.add_no_endpoint_verdict(no_endpoints, key, port);
             }

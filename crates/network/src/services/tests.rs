@@ -41,7 +41,7 @@ fn proxied_ports(spec: &Value, endpoints: &[&str]) -> Vec<ServicePort> {
 }
 
 fn reserved() -> ReservedIps {
-    let ProxyConfig { pods, services, .. } = place(true);
+    let ProxyConfig { pods, services, .. } = config(true);
     ReservedIps::new(pods, services, vec!["192.0.2.1".parse().expect("an address")])
 }
 
@@ -82,7 +82,7 @@ fn headless_and_foreign_services_are_not_proxied() {
     }
 }
 
-fn place(sees_bridge: bool) -> ProxyConfig {
+fn config(sees_bridge: bool) -> ProxyConfig {
     ProxyConfig {
         bridge: "pd-1".into(),
         pods: "10.0.0.0/24".parse().expect("a CIDR"),
@@ -95,14 +95,14 @@ fn place(sees_bridge: bool) -> ProxyConfig {
 /// Checks the nft script that the Service adds.
 #[track_caller]
 fn check_rules(spec: &Value, endpoints: &[&str], sees_bridge: bool, expected: &Expect) {
-    let place = place(sees_bridge);
-    let empty = table(&[], &place);
-    expected.assert_eq(&table(&proxied_ports(spec, endpoints), &place).script("t", Some(&empty)));
+    let config = config(sees_bridge);
+    let empty = table(&[], &config);
+    expected.assert_eq(&table(&proxied_ports(spec, endpoints), &config).script("t", Some(&empty)));
 }
 
 #[test]
 fn table_without_services_has_base_chains_only() {
-    let place = place(true);
+    let config = config(true);
     expect![[r#"
         add table ip t
         delete table ip t
@@ -145,7 +145,7 @@ fn table_without_services_has_base_chains_only() {
         add rule ip t prerouting ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node-ports
         add rule ip t refuse reject
     "#]]
-    .assert_eq(&table(&[], &place).script("t", None));
+    .assert_eq(&table(&[], &config).script("t", None));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn ipv6_only_source_ranges_deny_ipv4_clients() {
     let chain = |ranges: Value| {
         let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges,
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
-        let table = table(&proxied_ports(&spec, &["10.0.0.1"]), &place(true));
+        let table = table(&proxied_ports(&spec, &["10.0.0.1"]), &config(true));
         table.chains["balancer-95253A1D-default/web/tcp/http"].rules.clone()
     };
     let open = "goto external-95253A1D-default/web/tcp/http";
@@ -256,7 +256,7 @@ fn ipv6_only_source_ranges_deny_ipv4_clients() {
 #[test]
 fn reserved_addresses_get_no_service_rules() {
     let masqueraded_sources = ["192.0.2.8", "10.97.0.3"];
-    // A Pod, its gateway, Services, a router, loopback, a metadata service, nobody, many.
+    // A Pod, its gateway, Services, a router, loopback, a metadata service, unspecified, multicast.
     let of_others = [
         "10.0.0.2",
         "10.0.0.1",

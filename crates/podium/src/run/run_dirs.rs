@@ -55,13 +55,13 @@ pub(super) async fn remove_abandoned(parent: &Path) -> Vec<(PathBuf, Option<Stri
 /// Returns the directories of this user that only the user can read and whose process has exited.
 fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| {
+    let own = entries.filter(|entry| {
         let name = entry.file_name();
         let pid = name.to_str().and_then(pid_of);
         let has_exited = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         has_exited && is_own(&entry.path()) && DataDir::new(&entry.path()).is_ok_and(|dir| dir.was_used())
     });
-    ours.map(|entry| entry.path()).collect()
+    own.map(|entry| entry.path()).collect()
 }
 
 /// Returns the PID of the process that created the directory of this name.

@@ -13,18 +13,18 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// Time before the timeout at which the processes are listed: after the kill, the parents of orphans are not known.
-const SNAPSHOT_LEAD: Duration = Duration::from_millis(50);
+const SNAPSHOT_MARGIN: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits for a command that the runtime kills after `limit`, and then kills its descendants.
-pub(super) async fn whole<T>(
+pub(super) async fn kill_descendants_on_timeout<T>(
     container: &str,
     limit: Duration,
     command: impl Future<Output = Result<T, RuntimeError>>,
 ) -> Result<T, RuntimeError> {
     let began = Instant::now();
     tokio::pin!(command);
-    if let Ok(done) = timeout(limit.saturating_sub(SNAPSHOT_LEAD), &mut command).await {
+    if let Ok(done) = timeout(limit.saturating_sub(SNAPSHOT_MARGIN), &mut command).await {
         return done;
     }
     let mut processes = Processes::of(container);
@@ -52,33 +52,33 @@ async fn kill_orphans(processes: &mut Processes, before: &[Process]) {
 
 /// Returns the PIDs of orphans: processes in the sessions of exited commands, and their descendants.
 fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
-    let there = |p: &&Process| after.iter().any(|q| q.pid == p.pid && q.began == p.began);
-    let gone: Vec<&Process> = commands(before).filter(|p| !there(p)).collect();
-    let mut family: Vec<i32> = gone.iter().flat_map(|p| [p.pid, p.session]).collect();
+    let is_running = |p: &&Process| after.iter().any(|q| q.pid == p.pid && q.began == p.began);
+    let exited: Vec<&Process> = commands(before).filter(|p| !is_running(p)).collect();
+    let mut descendants: Vec<i32> = exited.iter().flat_map(|p| [p.pid, p.session]).collect();
     // The list is not ordered by start time.
     loop {
-        let known = family.len();
+        let count = descendants.len();
         for p in before.iter().chain(after) {
-            if !family.contains(&p.pid) && (family.contains(&p.session) || family.contains(&p.parent)) {
-                family.push(p.pid);
+            if !descendants.contains(&p.pid) && (descendants.contains(&p.session) || descendants.contains(&p.parent)) {
+                descendants.push(p.pid);
             }
         }
-        if family.len() == known {
+        if descendants.len() == count {
             break;
         }
     }
     // The PID of an exited process may have been reused.
-    let left = after.iter().map(|p| p.pid).filter(|pid| family.contains(pid));
-    left.filter(|pid| !gone.iter().any(|p| p.pid == *pid)).collect()
+    let orphans = after.iter().map(|p| p.pid).filter(|pid| descendants.contains(pid));
+    orphans.filter(|pid| !exited.iter().any(|p| p.pid == *pid)).collect()
 }
 
 /// Returns the exec commands of a container. Like the container's main process, the oldest one, they have a parent outside
 /// of the container: the shim. They are session leaders (`runc`), or their session leader has exited (`crun`).
 fn commands(all: &[Process]) -> impl Iterator<Item = &Process> {
     let own = all.iter().min_by_key(|p| (p.began, p.pid));
-    let brought = move |p: &&Process| own.is_some_and(|own| p.parent == own.parent && p.pid != own.pid);
+    let is_exec_process = move |p: &&Process| own.is_some_and(|own| p.parent == own.parent && p.pid != own.pid);
     let has_leader = |p: &Process| all.iter().any(|q| q.pid == p.session);
-    all.iter().filter(brought).filter(move |p| p.session == p.pid || !has_leader(p))
+    all.iter().filter(is_exec_process).filter(move |p| p.session == p.pid || !has_leader(p))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::{
 use futures::{FutureExt, stream::BoxStream};
 use std::{path::PathBuf, time::Duration};
 
-fn missing(what: &str) -> RuntimeError {
-    RuntimeError::Failed(format!("the container runtime's answer lacks {what}"))
+fn missing(field: &str) -> RuntimeError {
+    RuntimeError::Failed(format!("the container runtime's answer lacks {field}"))
 }
 
 fn image_spec(spec: ImageSpec<'_>) -> proto::ImageSpec {
@@ -96,9 +96,9 @@ impl Runtime for CriRuntime {
     fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>> {
         async {
             let items = call(REQUEST_TIMEOUT, self.runtime().list_pod_sandbox(proto::Empty {})).await?.items;
-            let ours =
+            let own =
                 items.into_iter().filter(|s| s.labels.get(crate::labels::OWNER).is_some_and(|o| **o == *self.owner));
-            Ok(ours
+            Ok(own
                 .map(|s| convert::sandbox_status(s.id, s.metadata.unwrap_or_default(), s.state, s.created_at))
                 .collect())
         }
@@ -199,7 +199,8 @@ impl Runtime for CriRuntime {
                 proto::ExecSyncRequest { container_id: id.0.clone(), cmd: command.to_vec(), timeout: seconds };
             let mut runtime = self.runtime();
             let answer = call(timeout + Duration::from_secs(5), runtime.exec_sync(request));
-            let o = exec::whole(&id.0, Duration::from_secs(timeout.as_secs().max(1)), answer).await?;
+            let o =
+                exec::kill_descendants_on_timeout(&id.0, Duration::from_secs(timeout.as_secs().max(1)), answer).await?;
             Ok(ExecOutput { code: o.exit_code, stdout: o.stdout, stderr: o.stderr })
         }
         .boxed()

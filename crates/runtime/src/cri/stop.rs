@@ -21,7 +21,7 @@ pub(super) async fn stop(
     signal: Option<StopSignal>,
 ) -> Result<(), RuntimeError> {
     let Some(signal) = signal else { return by_cri(runtime, id, grace).await };
-    match knows_signal(runtime, id).await {
+    match has_stop_signal(runtime, id).await {
         Ok(false) => {}
         Ok(true) => return by_cri(runtime, id, grace).await,
         Err(RuntimeError::NotFound(_)) => return Ok(()),
@@ -58,7 +58,7 @@ async fn by_cri(runtime: &CriRuntime, id: &ContainerId, grace: Duration) -> Resu
 }
 
 /// Whether the runtime supports the configured stop signal: it then reports the signal in the container status.
-async fn knows_signal(runtime: &CriRuntime, id: &ContainerId) -> Result<bool, RuntimeError> {
+async fn has_stop_signal(runtime: &CriRuntime, id: &ContainerId) -> Result<bool, RuntimeError> {
     let request = proto::ContainerId { container_id: id.0.clone() };
     let answer = call(REQUEST_TIMEOUT, runtime.runtime().container_status(request)).await?;
     Ok(answer.status.is_some_and(|status| status.stop_signal != 0))

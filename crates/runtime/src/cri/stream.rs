@@ -30,8 +30,8 @@ const MAX_ERROR: u64 = 64 << 10;
 /// Socket receive buffer in bytes: larger than the data that a sender has in flight.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-fn failed(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RuntimeError {
-    move |e| RuntimeError::Failed(format!("{what}: {e}"))
+fn failed(operation: &'static str) -> impl Fn(&dyn std::fmt::Display) -> RuntimeError {
+    move |e| RuntimeError::Failed(format!("{operation}: {e}"))
 }
 
 /// Connects to a streaming address and upgrades to SPDY. The streams keep the connection open.

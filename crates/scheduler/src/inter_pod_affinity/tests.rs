@@ -3,7 +3,7 @@
 use crate::test_cache::{NODES, cache, decide, pod, read, selector, with};
 use serde_json::{Value, json};
 
-const NOT_NEAR: &str = "4 node(s) didn't match pod affinity rules | 4 no help";
+const AFFINITY_MISMATCH: &str = "4 node(s) didn't match pod affinity rules | 4 no help";
 
 /// Returns an affinity with required terms, by zone unless they have a topology key; `kind` is `podAffinity` or
 /// `podAntiAffinity`.
@@ -23,11 +23,11 @@ fn preferred(kind: &str, weight: i32, key: &str, app: &str) -> Value {
         { "weight": weight, "podAffinityTerm": term } ] } } })
 }
 
-fn near(term: Value) -> Value {
+fn affinity(term: Value) -> Value {
     required("podAffinity", &[term])
 }
 
-fn far(term: Value) -> Value {
+fn anti_affinity(term: Value) -> Value {
     required("podAntiAffinity", &[term])
 }
 
@@ -39,20 +39,20 @@ fn check(assigned: &[(&str, Value)], pod: Value, expected: &str) {
 #[test]
 fn required_affinity_selects_the_matching_domain() {
     let web = || [("b1", pod("web", json!({})))];
-    let needs = |term: Value| pod("me", near(term));
+    let needs = |term: Value| pod("me", affinity(term));
     check(&web(), needs(json!({ "labelSelector": selector("web") })), "b1");
-    check(&[], needs(json!({ "labelSelector": selector("web") })), NOT_NEAR);
-    check(&web(), needs(json!({ "labelSelector": selector("db") })), NOT_NEAR);
+    check(&[], needs(json!({ "labelSelector": selector("web") })), AFFINITY_MISMATCH);
+    check(&web(), needs(json!({ "labelSelector": selector("db") })), AFFINITY_MISMATCH);
     // The topology key decides: the zone, the node, or nothing where nodes lack the label.
     let a2 = [("a2", pod("web", json!({})))];
     check(&a2, needs(json!({ "labelSelector": selector("web") })), "a1");
     check(&a2, needs(json!({ "labelSelector": selector("web"), "topologyKey": "host" })), "a2");
-    check(&a2, needs(json!({ "labelSelector": selector("web"), "topologyKey": "rack" })), NOT_NEAR);
+    check(&a2, needs(json!({ "labelSelector": selector("web"), "topologyKey": "rack" })), AFFINITY_MISMATCH);
     // A missing selector matches no Pod, an empty one all.
-    check(&web(), needs(json!({})), NOT_NEAR);
+    check(&web(), needs(json!({})), AFFINITY_MISMATCH);
     check(&web(), needs(json!({ "labelSelector": {} })), "b1");
     // Pods on unknown nodes are in no domain.
-    check(&[("gone", pod("web", json!({})))], needs(json!({ "labelSelector": selector("web") })), NOT_NEAR);
+    check(&[("gone", pod("web", json!({})))], needs(json!({ "labelSelector": selector("web") })), AFFINITY_MISMATCH);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn affinity_requires_one_pod_to_match_all_terms() {
     let term = |app: &str| json!({ "labelSelector": { "matchExpressions": [{ "key": app, "operator": "Exists" }] } });
     let both = || pod("me", required("podAffinity", &[term("x"), term("y")]));
     let labelled = |labels: Value| with(pod("web", json!({})), &json!({ "labels": labels }));
-    check(&[("b1", labelled(json!({ "x": "" }))), ("b1", labelled(json!({ "y": "" })))], both(), NOT_NEAR);
+    check(&[("b1", labelled(json!({ "x": "" }))), ("b1", labelled(json!({ "y": "" })))], both(), AFFINITY_MISMATCH);
     check(&[("b1", labelled(json!({ "x": "", "y": "" })))], both(), "b1");
 }
 
@@ -72,18 +72,18 @@ fn affinity_term_matches_only_pods_of_its_namespaces() {
         for (field, value) in change.as_object().into_iter().flatten() {
             term[field] = value.clone();
         }
-        pod("me", near(term))
+        pod("me", affinity(term))
     };
     let red = || json!({ "namespaceSelector": { "matchLabels": { "team": "red" } } });
     for (namespace, change, expected) in [
         ("shop", json!({}), "b1"),
-        ("other", json!({}), NOT_NEAR),
+        ("other", json!({}), AFFINITY_MISMATCH),
         ("other", json!({ "namespaces": ["other"] }), "b1"),
-        ("shop", json!({ "namespaces": ["other"] }), NOT_NEAR),
+        ("shop", json!({ "namespaces": ["other"] }), AFFINITY_MISMATCH),
         ("other", json!({ "namespaceSelector": {} }), "b1"),
         ("red-team", red(), "b1"),
-        ("blue-team", red(), NOT_NEAR),
-        ("shop", red(), NOT_NEAR),
+        ("blue-team", red(), AFFINITY_MISMATCH),
+        ("shop", red(), AFFINITY_MISMATCH),
         ("shop", json!({ "namespaces": ["shop"], "namespaceSelector": red()["namespaceSelector"] }), "b1"),
     ] {
         check(&assigned(namespace), needs(change), expected);
@@ -92,56 +92,56 @@ fn affinity_term_matches_only_pods_of_its_namespaces() {
 
 #[test]
 fn first_pod_of_self_affine_group_is_schedulable() {
-    let one = || pod("web", near(json!({ "labelSelector": selector("web") })));
+    let one = || pod("web", affinity(json!({ "labelSelector": selector("web") })));
     check(&[], one(), "a1");
     assert_eq!(
         decide(&cache(&["bare"], &[]), one()),
         "1 node(s) didn't match pod affinity rules | 1 no help",
-        "a node without the label is near to nothing"
+        "a node without the label is in no domain"
     );
     check(&[("b1", one())], one(), "b1");
     // The exception needs that no Pod matches yet, and that the Pod matches its own terms.
     check(&[("b1", pod("web", json!({})))], one(), "b1");
-    check(&[], pod("db", near(json!({ "labelSelector": selector("web") }))), NOT_NEAR);
+    check(&[], pod("db", affinity(json!({ "labelSelector": selector("web") }))), AFFINITY_MISMATCH);
 }
 
 #[test]
 fn required_anti_affinity_avoids_matching_domains() {
-    let shuns = || pod("me", far(json!({ "labelSelector": selector("web") })));
-    check(&[("a2", pod("web", json!({})))], shuns(), "b1");
-    check(&[("a2", pod("web", json!({}))), ("b1", pod("web", json!({})))], shuns(), "bare");
+    let repelled = || pod("me", anti_affinity(json!({ "labelSelector": selector("web") })));
+    check(&[("a2", pod("web", json!({})))], repelled(), "b1");
+    check(&[("a2", pod("web", json!({}))), ("b1", pod("web", json!({})))], repelled(), "bare");
     let busy = [("a2", pod("web", json!({}))), ("b1", pod("web", json!({})))];
     assert_eq!(
-        decide(&cache(&["a2", "b1"], &busy), shuns()),
+        decide(&cache(&["a2", "b1"], &busy), repelled()),
         "2 node(s) didn't match pod anti-affinity rules | 2 no victims"
     );
-    check(&[("a1", with(pod("web", json!({})), &json!({ "namespace": "other" })))], shuns(), "a2");
+    check(&[("a1", with(pod("web", json!({})), &json!({ "namespace": "other" })))], repelled(), "a2");
 }
 
 #[test]
 fn existing_anti_affinity_rejects_incoming_pod() {
-    let shunning = |app: &str| pod(app, far(json!({ "labelSelector": selector("web") })));
-    check(&[("a1", shunning("db"))], pod("web", json!({})), "b1");
-    check(&[("a1", shunning("db"))], pod("me", json!({})), "a2");
+    let with_anti_affinity = |app: &str| pod(app, anti_affinity(json!({ "labelSelector": selector("web") })));
+    check(&[("a1", with_anti_affinity("db"))], pod("web", json!({})), "b1");
+    check(&[("a1", with_anti_affinity("db"))], pod("me", json!({})), "a2");
     let other = json!({ "namespace": "other" });
-    check(&[("a1", with(shunning("db"), &other))], pod("web", json!({})), "a2");
+    check(&[("a1", with(with_anti_affinity("db"), &other))], pod("web", json!({})), "a2");
     assert_eq!(
-        decide(&cache(&["a1", "a2"], &[("a1", shunning("db"))]), pod("web", json!({}))),
+        decide(&cache(&["a1", "a2"], &[("a1", with_anti_affinity("db"))]), pod("web", json!({}))),
         "2 node(s) didn't satisfy existing pods anti-affinity rules | 2 no victims"
     );
     // A `namespaceSelector` matches labels of the incoming Pod's namespace.
-    let red = far(json!({ "labelSelector": {}, "namespaceSelector": { "matchLabels": { "team": "red" } } }));
-    let come = |namespace: &str| with(pod("web", json!({})), &json!({ "namespace": namespace }));
-    check(&[("a1", pod("db", red.clone()))], come("red-team"), "b1");
-    check(&[("a1", pod("db", red))], come("blue-team"), "a2");
+    let red = anti_affinity(json!({ "labelSelector": {}, "namespaceSelector": { "matchLabels": { "team": "red" } } }));
+    let incoming = |namespace: &str| with(pod("web", json!({})), &json!({ "namespace": namespace }));
+    check(&[("a1", pod("db", red.clone()))], incoming("red-team"), "b1");
+    check(&[("a1", pod("db", red))], incoming("blue-team"), "a2");
 }
 
 #[test]
 fn required_affinity_is_reported_before_anti_affinity() {
-    let mut both = near(json!({ "labelSelector": selector("web") }));
+    let mut both = affinity(json!({ "labelSelector": selector("web") }));
     both["affinity"]["podAntiAffinity"] =
-        far(json!({ "labelSelector": selector("web") }))["affinity"]["podAntiAffinity"].clone();
-    let assigned = [("a1", pod("web", far(json!({ "labelSelector": {} }))))];
+        anti_affinity(json!({ "labelSelector": selector("web") }))["affinity"]["podAntiAffinity"].clone();
+    let assigned = [("a1", pod("web", anti_affinity(json!({ "labelSelector": {} }))))];
     assert_eq!(
         decide(&cache(&["a1", "b1"], &assigned), pod("me", both)),
         "1 node(s) didn't match pod affinity rules, 1 node(s) didn't match pod anti-affinity rules | 1 no victims, 1 no help"
@@ -155,12 +155,12 @@ fn match_label_keys_use_the_pods_own_values() {
     let alike = |keys: &str| json!({ "labelSelector": selector("web"), keys: ["version", "absent"] });
     let assigned =
         || [("a1", version("1", json!({}))), ("b1", version("2", json!({}))), ("bare", pod("db", json!({})))];
-    check(&assigned(), version("2", near(alike("matchLabelKeys"))), "b1");
-    check(&assigned(), version("1", far(alike("matchLabelKeys"))), "b1");
-    check(&assigned(), version("2", far(alike("mismatchLabelKeys"))), "b1");
+    check(&assigned(), version("2", affinity(alike("matchLabelKeys"))), "b1");
+    check(&assigned(), version("1", anti_affinity(alike("matchLabelKeys"))), "b1");
+    check(&assigned(), version("2", anti_affinity(alike("mismatchLabelKeys"))), "b1");
     // For an assigned Pod, its own labels are used.
-    check(&[("a1", version("1", far(alike("matchLabelKeys"))))], version("1", json!({})), "b1");
-    check(&[("a1", version("1", far(alike("matchLabelKeys"))))], version("2", json!({})), "a2");
+    check(&[("a1", version("1", anti_affinity(alike("matchLabelKeys"))))], version("1", json!({})), "b1");
+    check(&[("a1", version("1", anti_affinity(alike("matchLabelKeys"))))], version("2", json!({})), "a2");
 }
 
 #[test]
@@ -172,21 +172,21 @@ fn preferred_affinity_selects_the_highest_score() {
     // Preferred terms of assigned Pods count, and their required affinity, too.
     check(&[("b1", pod("db", preferred("podAffinity", 1, "zone", "me")))], pod("me", json!({})), "b1");
     check(&[("a1", pod("db", preferred("podAntiAffinity", 1, "zone", "me")))], pod("me", json!({})), "b1");
-    check(&[("b1", pod("me", near(json!({ "labelSelector": selector("me") }))))], pod("me", json!({})), "b1");
+    check(&[("b1", pod("me", affinity(json!({ "labelSelector": selector("me") }))))], pod("me", json!({})), "b1");
     check(&[("b1", pod("db", preferred("podAffinity", 1, "zone", "web")))], pod("me", json!({})), "a1");
 }
 
 #[test]
 fn assigned_pod_update_affects_affinity_at_once() {
-    let needs = || pod("me", near(json!({ "labelSelector": selector("web") })));
+    let needs = || pod("me", affinity(json!({ "labelSelector": selector("web") })));
     let mut cache = cache(&NODES, &[("b1", pod("db", json!({})))]);
     assert!(cache.take_pods_changed() && !cache.take_pods_changed());
     let mut assigned = with(pod("web", json!({})), &json!({ "uid": "placed-0" }));
     assigned["spec"]["nodeName"] = "b1".into();
-    assert!(!cache.set_pod(&read(assigned.clone())), "new labels free nothing");
+    assert!(!cache.set_pod(&read(assigned.clone())), "new labels release no resources");
     assert!(cache.take_pods_changed());
     assert_eq!(decide(&cache, needs()), "b1");
     assert!(!cache.set_pod(&read(assigned.clone())) && !cache.take_pods_changed(), "the same again");
     assert!(cache.remove_pod("placed-0"));
-    assert_eq!(decide(&cache, needs()), NOT_NEAR);
+    assert_eq!(decide(&cache, needs()), AFFINITY_MISMATCH);
 }

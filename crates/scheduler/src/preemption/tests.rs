@@ -77,18 +77,18 @@ fn with_exclusive_claim(mut cache: Cache) -> Cache {
 /// Checks the decision; `expected` is `node: victims`, the message's part on preemption, or the decision.
 #[track_caller]
 fn check(cache: &Cache, pod: Value, expected: &str) {
-    let said = |message: &str| message.split_once("preemption: ").expect("a message").1.to_owned();
-    let got = match schedule_pod(&parsed(pod), cache) {
-        Decision::Preempt(room) => {
-            let names: Vec<&str> = room.victims.iter().map(|victim| victim.name.as_str()).collect();
-            format!("{}: {}", room.node, names.join(" "))
+    let preemption_message = |message: &str| message.split_once("preemption: ").expect("a message").1.to_owned();
+    let decision = match schedule_pod(&parsed(pod), cache) {
+        Decision::Preempt(preemption) => {
+            let names: Vec<&str> = preemption.victims.iter().map(|victim| victim.name.as_str()).collect();
+            format!("{}: {}", preemption.node, names.join(" "))
         }
-        Decision::Unschedulable(message) => said(&message),
-        Decision::UnschedulableKeepingNomination(message) => format!("waits, {}", said(&message)),
-        Decision::Bind(node) => format!("goes to {node}"),
+        Decision::Unschedulable(message) => preemption_message(&message),
+        Decision::UnschedulableKeepingNomination(message) => format!("nominated, {}", preemption_message(&message)),
+        Decision::Bind(node) => format!("bound to {node}"),
         Decision::BindVolumes(orders) => panic!("{orders:?}"),
     };
-    assert_eq!(got, expected);
+    assert_eq!(decision, expected);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn preemption_selects_only_lower_priority_victims() {
     check(&full(-1), pod("p", 0, "1"), "n: a");
     let mut never = pod("p", 10, "1");
     never["spec"]["preemptionPolicy"] = "Never".into();
-    check(&full(9), never, "waits, not eligible due to preemptionPolicy=Never.");
+    check(&full(9), never, "nominated, not eligible due to preemptionPolicy=Never.");
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn preemption_without_benefit_selects_no_victims() {
 fn preemption_frees_ports_pod_capacity_and_claims() {
     let port =
         |pod: &mut Value| pod["spec"]["containers"][0]["ports"] = json!([{ "containerPort": 1, "hostPort": 80 }]);
-    let (mut holder, mut wants) = (assigned("n", "holder", 1, "1", 0), pod("p", 10, "1"));
+    let (mut holder, mut preemptor) = (assigned("n", "holder", 1, "1", 0), pod("p", 10, "1"));
     port(&mut holder);
-    port(&mut wants);
-    check(&cache(&["n"], vec![holder, assigned("n", "other", 0, "1", 0)]), wants, "n: holder");
+    port(&mut preemptor);
+    check(&cache(&["n"], vec![holder, assigned("n", "other", 0, "1", 0)]), preemptor, "n: holder");
     let many = (0..10).map(|i| assigned("n", &format!("a{i}"), i, "0", 0)).collect();
     check(&cache(&["n"], many), pod("p", 10, "0"), "n: a0");
 
@@ -219,7 +219,7 @@ fn preemptor_waits_for_terminating_victims() {
         cache.add_nominated_pod("p", &parsed(pod("p", 10, "4")), node);
         cache
     };
-    let waits = "waits, not eligible due to a terminating pod on the nominated node.";
+    let waits = "nominated, not eligible due to a terminating pod on the nominated node.";
     let row = |reason: &str| cache(&["a", "b"], vec![termination(reason), assigned("b", "y", 0, "4", 0)]);
     check(&nominated(row("PreemptionByScheduler"), "a"), pod("p", 10, "4"), waits);
     check(&nominated(row("EvictionByEvictionAPI"), "a"), pod("p", 10, "4"), "b: y");
@@ -251,26 +251,28 @@ fn nominated_pod_blocks_lower_priority_pod() {
     let none = "0/1 nodes are available: 1 No preemption victims found for incoming pod.";
     check(&kept(10, "4"), pod("p", 9, "1"), none);
     check(&kept(10, "4"), pod("p", 10, "1"), none);
-    check(&kept(10, "4"), pod("p", 11, "1"), "goes to a");
-    check(&kept(10, "3"), pod("p", 9, "1"), "goes to a");
-    check(&kept(10, "4"), pod("first", 10, "4"), "goes to a");
+    check(&kept(10, "4"), pod("p", 11, "1"), "bound to a");
+    check(&kept(10, "3"), pod("p", 9, "1"), "bound to a");
+    check(&kept(10, "4"), pod("first", 10, "4"), "bound to a");
     // No victims for a Pod that would not fit beside the nominated one.
     let mut full = kept(10, "4");
     full.set_pod(&parsed(assigned("a", "x", 1, "4", 0)));
     check(&full, pod("p", 9, "1"), "0/1 nodes are available: 1 Insufficient cpu.");
     check(&full, pod("p", 11, "1"), "a: x");
-    let Decision::Preempt(room) = schedule_pod(&parsed(pod("p", 11, "1")), &full) else { panic!("nobody goes") };
-    assert_eq!(room.lower_nominated.iter().map(|other| other.name.as_str()).collect::<Vec<_>>(), ["first"]);
-    assert_eq!(room.message, "0/1 nodes are available: 1 Insufficient cpu.");
+    let Decision::Preempt(preemption) = schedule_pod(&parsed(pod("p", 11, "1")), &full) else {
+        panic!("no preemption")
+    };
+    assert_eq!(preemption.lower_nominated.iter().map(|other| other.name.as_str()).collect::<Vec<_>>(), ["first"]);
+    assert_eq!(preemption.message, "0/1 nodes are available: 1 Insufficient cpu.");
 }
 
 #[test]
 fn nominated_node_precedes_higher_scores() {
     let mut both = cache(&["a", "b"], vec![assigned("b", "x", 20, "2", 0)]);
-    check(&both, pod("p", 10, "1"), "goes to a");
+    check(&both, pod("p", 10, "1"), "bound to a");
     both.add_nominated_pod("p", &parsed(pod("p", 10, "1")), "b");
-    check(&both, pod("p", 10, "1"), "goes to b");
-    check(&both, pod("p", 10, "4"), "goes to a");
+    check(&both, pod("p", 10, "1"), "bound to b");
+    check(&both, pod("p", 10, "4"), "bound to a");
 }
 
 #[test]
@@ -343,8 +345,8 @@ fn exclusive_claim_is_reserved_for_nominated_pod() {
     cache.add_nominated_pod("high", &parsed(with_claim(pod("high", 9, "1"))), "a");
     let refused = schedule_pod(&parsed(with_claim(pod("low", 0, "1"))), &cache);
     assert!(matches!(&refused, Decision::Unschedulable(why) if why.contains("ReadWriteOncePod")), "{refused:?}");
-    check(&cache, with_claim(pod("higher", 10, "1")), "goes to a");
-    check(&cache, pod("other", 0, "1"), "goes to a");
+    check(&cache, with_claim(pod("higher", 10, "1")), "bound to a");
+    check(&cache, pod("other", 0, "1"), "bound to a");
 }
 
 #[test]

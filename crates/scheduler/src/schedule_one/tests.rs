@@ -205,13 +205,13 @@ fn preemption_policy_never_is_reported() {
 
 #[test]
 fn feasible_node_with_highest_score_is_selected() {
-    let disliked = json!({ "spec": { "taints": [{ "key": "k", "effect": "PreferNoSchedule" }] } });
+    let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "PreferNoSchedule" }] } });
     let busy = || vec![("a", requesting(json!({ "cpu": "1" })))];
     // Equal scores: the first by name. Less allocated: preferred. `PreferNoSchedule`: only without alternative.
     check(&cache(vec![node("b", json!({})), node("a", json!({}))], vec![]), json!({}), "a");
     check(&cache(vec![node("a", json!({})), node("b", json!({}))], busy()), json!({}), "b");
-    check(&cache(vec![node("a", json!({})), node("b", disliked.clone())], busy()), json!({}), "a");
-    check(&cache(vec![node("b", disliked)], vec![]), json!({}), "b");
+    check(&cache(vec![node("a", json!({})), node("b", tainted.clone())], busy()), json!({}), "a");
+    check(&cache(vec![node("b", tainted)], vec![]), json!({}), "b");
     let preferred = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
         { "weight": 5, "preference": { "matchExpressions": [
             { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] } ] } },

@@ -163,7 +163,7 @@ fn assumed_volumes_count_until_reverted() {
     let none = json!({});
     let mut case =
         Case::new().claim(&none, &none).class("kubernetes.io/no-provisioner", LATER, &none).volume("v", "n1", &none);
-    let Decision::BindVolumes(pod_volumes) = schedule_pod(&case.pod, &case.cache) else { panic!("nothing is ordered") };
+    let Decision::BindVolumes(pod_volumes) = schedule_pod(&case.pod, &case.cache) else { panic!("no volume is bound") };
     case.cache.storage.assume(&pod_volumes);
     case.check("waits");
     case.cache.storage.revert(*pod_volumes);

@@ -162,10 +162,10 @@ impl FjallEngine {
     }
 
     /// Refuses a write if the disk may have too little space to finish it.
-    fn check_room(&self) -> Result<(), CommitError> {
-        let room =
+    fn check_free_space(&self) -> Result<(), CommitError> {
+        let statistics =
             nix::sys::statvfs::statvfs(self.directory.path()).map_err(|error| CommitError::Write(error.into()))?;
-        let free = room.blocks_available().saturating_mul(room.fragment_size());
+        let free = statistics.blocks_available().saturating_mul(statistics.fragment_size());
         if free < self.options.reserve_bytes { Err(CommitError::Full) } else { Ok(()) }
     }
 
@@ -230,7 +230,7 @@ impl Engine for FjallEngine {
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
-        self.check_room()?;
+        self.check_free_space()?;
         if self.database.is_none() {
             self.database = Some(self.reopen()?);
         }
@@ -254,7 +254,7 @@ impl Engine for FjallEngine {
         if self.head.sequence == 0 {
             return Ok(());
         }
-        self.check_room()?;
+        self.check_free_space()?;
         let database = match self.database.take() {
             Some(database) => database,
             None => self.reopen()?,

@@ -14,7 +14,7 @@ fn pod(name: &str, app: &str, ip: Option<Ipv4Addr>) -> serde_json::Value {
         "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"podIP": ip, "phase": "Running"}})
 }
 
-fn place(sees_bridge: bool) -> PolicyConfig {
+fn config(sees_bridge: bool) -> PolicyConfig {
     let pods = "10.0.0.0/24".parse().expect("a CIDR");
     PolicyConfig { node: "n".into(), bridge: "pd-t".into(), pods, sees_bridge }
 }
@@ -91,9 +91,9 @@ fn rules_are_installed_before_pod_starts() {
         let (gate, api, stop) = (PolicyGate::default(), FakeApi::new(), CancellationToken::new());
         // Its status outlives its sandbox; nothing selects it.
         api.put("api/v1/namespaces/shop/pods/old", pod("old", "db", Some(ADDRESS)));
-        let (client, led, stopped) = (api.client(), gate.clone(), stop.clone());
-        let place = place(true);
-        let controller = tokio::spawn(async move { sync_policies(&client, place, &led, &stopped).await });
+        let (client, synced_gate, stopped) = (api.client(), gate.clone(), stop.clone());
+        let config = config(true);
+        let controller = tokio::spawn(async move { sync_policies(&client, config, &synced_gate, &stopped).await });
         deny(&api);
         gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect("in time");
         let isolated = async |ip: &str| {
@@ -116,8 +116,9 @@ fn rules_are_installed_before_pod_starts() {
 fn node_without_br_netfilter_gets_an_event() {
     in_a_namespace(async || {
         let (gate, api, stop) = (PolicyGate::default(), FakeApi::new(), CancellationToken::new());
-        let (client, led, stopped) = (api.client(), gate.clone(), stop.clone());
-        let controller = tokio::spawn(async move { sync_policies(&client, place(false), &led, &stopped).await });
+        let (client, synced_gate, stopped) = (api.client(), gate.clone(), stop.clone());
+        let controller =
+            tokio::spawn(async move { sync_policies(&client, config(false), &synced_gate, &stopped).await });
         assert_eq!(
             api.list("api/v1/namespaces/default/events").len(),
             0,

@@ -43,8 +43,8 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Record> {
 pub(super) fn encode_head(head: &Head) -> [u8; HEAD_BYTES] {
     let mut out = [0; HEAD_BYTES];
     let fields = [head.sequence, head.revision, head.objects, head.digest];
-    for (place, field) in out.chunks_exact_mut(8).zip(fields) {
-        place.copy_from_slice(&field.to_le_bytes());
+    for (slot, field) in out.chunks_exact_mut(8).zip(fields) {
+        slot.copy_from_slice(&field.to_le_bytes());
     }
     out
 }

@@ -1,4 +1,4 @@
-//! The directory of a store: its format, its lock, and the note of what was acknowledged.
+//! The directory of a store: its format, its lock, and the record of the acknowledged head.
 //!
 //! ```text
 //! format         "store-format 1"
@@ -6,11 +6,11 @@
 //! acknowledged   the sequence of the last acknowledged batch, with a checksum; written after each commit, not synced
 //! database/      fjall's own
 //! database.new/  a database that was being created, or that a compaction has replaced, when the machine stopped
-//! torn/          copies of what was cut from journals
+//! torn/          copies of truncated journal tails
 //! ```
 //!
-//! The note costs a microsecond and no sync: after a crash of the process it is exact, after a loss of power it may be
-//! older than the truth, and it is never newer. So whatever it names must be there.
+//! `acknowledged` costs a microsecond and no sync: after a crash of the process it is exact, after a loss of power it may
+//! be outdated, and it is never ahead. So the batch that it names must exist.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -170,6 +170,8 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
     match found {
         Some(found @ 1..=FORMAT) => Ok(Some(found)),
         Some(found) => Err(OpenError::UnknownFormat { path: path.to_owned(), found, supported: FORMAT }),
-        None => Err(OpenError::damaged(file, format!("it says {:?}", text.chars().take(80).collect::<String>()))),
+        None => {
+            Err(OpenError::damaged(file, format!("unknown content {:?}", text.chars().take(80).collect::<String>())))
+        }
     }
 }

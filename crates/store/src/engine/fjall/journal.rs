@@ -1,10 +1,10 @@
 //! Reading fjall's journals without changing them.
 //!
-//! When fjall (3.1) opens a database, it cuts a journal at the first entry that it cannot decode, and forgets whatever
-//! came after without a word: right for the torn tail of a crash, wrong for a damaged block in the middle of
-//! acknowledged batches. So the journals are read here first, and fjall sees only those that are whole.
+//! When fjall (3.1) opens a database, it truncates a journal at the first entry that it cannot decode, and silently
+//! drops all later ones: correct for the torn tail of a crash, wrong for a damaged block in the middle of acknowledged
+//! batches. So the journals are verified here first, and fjall opens only intact ones.
 //!
-//! A journal is a row of batches, then zeros (it is made 64 MiB long at birth). Numbers are little endian:
+//! A journal is a sequence of batches, then zeros (it is created with 64 MiB). Numbers are little endian:
 //!
 //! ```text
 //! batch  01 count:u32 seqno:u64  item * count  03 xxh3(items):u64 "FJL" 03
@@ -151,8 +151,8 @@ fn read_batch(reader: &mut Reader<impl Read>) -> Result<Option<u64>, Stop> {
         return Err(Stop::Broken);
     };
     let checksum = u64::from_le_bytes(reader.array()?);
-    let whole = checksum == hasher.digest() && reader.array::<4>()? == *TRAILER;
-    if whole { Ok(sequence) } else { Err(Stop::Broken) }
+    let is_complete = checksum == hasher.digest() && reader.array::<4>()? == *TRAILER;
+    if is_complete { Ok(sequence) } else { Err(Stop::Broken) }
 }
 
 /// Size of an item's header with its tag, in bytes.
@@ -198,7 +198,7 @@ fn last_nonzero(file: &mut File, from: u64) -> io::Result<Option<u64>> {
         }
         // Comparing whole chunks is a hundred times faster than single bytes.
         if chunk[..count] != zeros[..count] {
-            last = chunk[..count].iter().rposition(|byte| *byte != 0).map(|place| offset + place as u64 + 1).or(last);
+            last = chunk[..count].iter().rposition(|byte| *byte != 0).map(|index| offset + index as u64 + 1).or(last);
         }
         offset += count as u64;
     }
@@ -210,7 +210,7 @@ fn batch_follows(file: &mut File, from: u64, to: u64) -> io::Result<bool> {
     file.seek(SeekFrom::Start(from))?;
     file.take(to - from).read_to_end(&mut bytes)?;
     let starts = bytes.windows(TRAILER.len()).enumerate().filter(|(_, window)| *window == TRAILER);
-    Ok(starts.map(|(place, _)| &bytes[place + TRAILER.len()..]).any(|rest| {
+    Ok(starts.map(|(index, _)| &bytes[index + TRAILER.len()..]).any(|rest| {
         let mut reader = Reader { inner: rest, left: rest.len() as u64 };
         read_batch(&mut reader).is_ok()
     }))

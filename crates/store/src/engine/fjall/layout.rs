@@ -1,4 +1,4 @@
-//! Check that fjall's files are complete: fjall recreates missing files, and would overwrite what is left.
+//! Check that fjall's files are complete: fjall recreates missing files, and would overwrite the remaining ones.
 //!
 //! ```text
 //! N.jnl                   journals, at least one
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::OpenError;
 
-/// fjall's own keyspace and ours: both exist before the database is renamed to its final name.
+/// fjall's internal keyspace and the store's: both exist before the database is renamed to its final name.
 const KEYSPACES: [&str; 2] = ["0", "1"];
 
 pub(super) fn check(database: &Path) -> Result<(), OpenError> {

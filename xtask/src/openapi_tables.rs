@@ -14,13 +14,13 @@ use std::{
 };
 
 const PARAMETERS: &str = "\
-# The parameters of queries, in upstream's words; crates/server/src/openapi/parameters.rs reads it.
-# Facts of the OpenAPI document of Kubernetes v1.35. Do not edit; write it anew with `cargo xtask openapi-facts --document FILE`.
-# Name, type and description a line. Where they differ between operations, the name has the operation's action or the kind that it connects to.
+# Query parameters with upstream's descriptions; crates/server/src/openapi/parameters.rs reads it.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
+# Each line: name, type, description. If they differ between operations, the name has a suffix: the action, or the kind of a connect operation.
 ";
 const PUBLISHED: &str = "\
-# What upstream's OpenAPI document says; crates/server/src/openapi/tests/published.rs compares it with what is served.
-# Facts of the OpenAPI document of Kubernetes v1.35. Do not edit; write it anew with `cargo xtask openapi-facts --document FILE`.
+# Upstream's OpenAPI document; crates/server/src/openapi/tests/published.rs compares it with the served one.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
 ";
 
 /// Type and description by parameter name and operation.
@@ -57,15 +57,15 @@ fn collect(document: &Value) -> Parameters {
             let Some(action) = operation["x-kubernetes-action"].as_str() else { continue };
             let kind = operation["x-kubernetes-group-version-kind"]["kind"].as_str().unwrap_or_default();
             let owner = if action == "connect" { kind } else { action };
-            for held in [&item["parameters"], &operation["parameters"]] {
-                for parameter in held.as_array().into_iter().flatten() {
+            for list in [&item["parameters"], &operation["parameters"]] {
+                for parameter in list.as_array().into_iter().flatten() {
                     let reference =
                         parameter["$ref"].as_str().and_then(|r| document.pointer(r.trim_start_matches('#')));
                     let parameter = reference.unwrap_or(parameter);
                     let text = |key: &str| parameter[key].as_str().unwrap_or_default().to_owned();
                     if text("in") == "query" {
-                        let said = (text("type"), text("description"));
-                        all.entry(text("name")).or_default().insert(owner.to_owned(), said);
+                        let documented = (text("type"), text("description"));
+                        all.entry(text("name")).or_default().insert(owner.to_owned(), documented);
                     }
                 }
             }

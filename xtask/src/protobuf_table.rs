@@ -50,7 +50,7 @@ const SPECIAL: [(&str, &str); 6] = [
 /// A field of a Go struct.
 struct GoField {
     /// Index of the field in the struct.
-    place: usize,
+    index: usize,
     json: String,
     pointer: bool,
     always: bool,
@@ -61,12 +61,13 @@ type GoTypes = (HashMap<String, HashMap<u32, GoField>>, Vec<String>);
 
 pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<()> {
     let mut out = String::from(
-        "# Which field of which Kubernetes message has which number on the wire and which name in JSON; crates/server/src/protobuf/message_table.rs reads it.\n\
-         # Facts of kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs). Do not edit; write it anew with\n\
-         # `cargo xtask protobuf-facts --api CHECKOUT --apimachinery CHECKOUT`.\n\
-         # [package apiVersion], then a message a line, its fields in the order of Go's struct: name:number=type. `.` is a message whose fields stand in the parent's JSON; `*` a pointer\n\
-         # (kept when it is zero), `[]` a list, `{}` a map of strings to this; `!` stands in the JSON even when it is zero.\n\
-         # `~map:name` says how server-side apply takes it, `&merge:name` how a strategic merge patch does, each with its keys.\n",
+        "# Field numbers and JSON names of Kubernetes protobuf messages; crates/server/src/protobuf/message_table.rs reads it.\n\
+         # Generated from kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs) with\n\
+         # `cargo xtask protobuf-table --api CHECKOUT --apimachinery CHECKOUT`. Do not edit.\n\
+         # [package apiVersion], then one line for each message, its fields in the order of the Go struct: name:number=type.\n\
+         # Types: `.` a message inlined in the parent's JSON, `*` a pointer, `[]` a list, `{}` a map of strings to the type.\n\
+         # `!` a field without omitempty. `~map:name` the topology for server-side apply, `&merge:name` the strategy of a\n\
+         # strategic merge patch, each with its keys.\n",
     );
     package(&mut out, "meta/v1", &apimachinery.join("pkg/apis/meta/v1"), "v1")?;
     for name in PACKAGES {
@@ -103,7 +104,7 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
     let (structs, slices) = go_types(&sources(dir)?);
     let proto = fs::read_to_string(dir.join("generated.proto"))?;
     writeln!(out, "[{name} {api_version}]")?;
-    for (message, Message { facts, fields }) in messages(&proto)? {
+    for (message, Message { struct_marker, fields }) in messages(&proto)? {
         if slices.contains(&message) {
             writeln!(out, "{message} []string")?;
             continue;
@@ -116,9 +117,9 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
         }
         let Some(go) = structs.get(&message) else { bail!("{name}.{message} has no struct") };
         out.push_str(&message);
-        out.push_str(facts);
+        out.push_str(struct_marker);
         let mut fields: Vec<_> = fields.into_iter().collect();
-        fields.sort_by_key(|(number, _)| go.get(number).map(|field| field.place));
+        fields.sort_by_key(|(number, _)| go.get(number).map(|field| field.index));
         for (number, (kind, merging)) in fields {
             let field =
                 go.get(&number).with_context(|| format!("{name}.{message} has no field {number} in its struct"))?;
@@ -135,7 +136,7 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
 #[derive(Default)]
 struct Message {
     /// `~atomic` for an atomic struct in server-side apply.
-    facts: &'static str,
+    struct_marker: &'static str,
     /// Types and merge markers by field number.
     fields: BTreeMap<u32, (String, String)>,
 }
@@ -153,8 +154,10 @@ fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
         } else if let Some(name) = line.strip_prefix("message ").and_then(|l| l.strip_suffix(" {")) {
             let atomic = markers.get("structType").is_some_and(|m| m.contains(&"atomic"));
             markers.clear();
-            open =
-                Some((name.to_owned(), Message { facts: if atomic { "~atomic" } else { "" }, ..Message::default() }));
+            open = Some((
+                name.to_owned(),
+                Message { struct_marker: if atomic { "~atomic" } else { "" }, ..Message::default() },
+            ));
         } else if line == "}" {
             markers.clear();
             all.extend(open.take());
@@ -171,7 +174,7 @@ fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
 
 /// Formats the merge markers of a field for apply and strategic merge patches: `~map:name&merge:name`.
 fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
-    let mut facts = String::new();
+    let mut formatted = String::new();
     for (marker, sign, keys) in [
         ("listType", '~', "listMapKey"),
         ("mapType", '~', ""),
@@ -183,14 +186,14 @@ fn merging(markers: &HashMap<&str, Vec<&str>>) -> String {
         if *value == "granular" {
             continue;
         }
-        facts.push(sign);
-        facts += value;
+        formatted.push(sign);
+        formatted += value;
         if let Some(keys) = markers.get(keys) {
-            facts.push(':');
-            facts += &keys.join(":");
+            formatted.push(':');
+            formatted += &keys.join(":");
         }
     }
-    facts
+    formatted
 }
 
 fn field_type(kind: &str) -> anyhow::Result<String> {
@@ -245,7 +248,7 @@ fn go_types(text: &str) -> GoTypes {
 }
 
 /// Parses a field with both tags. A field without a number, like `TypeMeta`, is not on the wire.
-fn go_field(line: &str, place: usize) -> Option<(u32, GoField)> {
+fn go_field(line: &str, index: usize) -> Option<(u32, GoField)> {
     let code = line.trim();
     if code.starts_with("//") {
         return None;
@@ -261,7 +264,7 @@ fn go_field(line: &str, place: usize) -> Option<(u32, GoField)> {
     Some((
         number,
         GoField {
-            place,
+            index,
             json: if inlined { ".".to_owned() } else { name.to_owned() },
             pointer: before_tags.split_whitespace().nth(1).is_some_and(|t| t.starts_with('*')),
             always: !inlined && !options.iter().any(|o| matches!(*o, "omitempty" | "omitzero")),

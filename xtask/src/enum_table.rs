@@ -3,7 +3,7 @@
 //! The source is a checkout of `kubernetes/api`: types marked with `+enum`, their constants, and struct fields of these
 //! types.
 
-use crate::protobuf_facts::{PACKAGES, sources};
+use crate::protobuf_table::{PACKAGES, sources};
 use anyhow::Context;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -41,9 +41,9 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
     let enums: Vec<_> = all.values().map(|package| enums(&all, package)).collect();
     all.values_mut().zip(enums).for_each(|(package, enums)| package.enums = enums);
     let mut out = String::from(
-        "# Which fields of Kubernetes' objects have one of a few values; crates/server/src/openapi/enums.rs reads it.\n\
-         # Facts of kubernetes/api v0.35 (`+enum`). Do not edit; write it anew with `cargo xtask enum-facts --api CHECKOUT`.\n\
-         # [package], then a field a line: object, field, values.\n",
+        "# Enum fields of Kubernetes objects; crates/server/src/openapi/enums.rs reads it.\n\
+         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask enum-table --api CHECKOUT`. Do not edit.\n\
+         # [package], then one line for each field: object, field, values.\n",
     );
     for (name, package) in &all {
         writeln!(out, "[{name}]")?;
