@@ -2,6 +2,7 @@
 
 mod access;
 pub(crate) mod duration;
+mod error;
 mod eviction;
 mod images;
 mod known;
@@ -10,10 +11,11 @@ mod serving;
 mod shutdown;
 
 pub(crate) use access::AccessSettings;
+pub use error::ConfigError;
+use error::InvalidValueError;
 pub use eviction::EvictionSettings;
 use eviction::EvictionSettingsError;
 
-use crate::images::verification::VerificationPolicyError;
 use api::feature_gates::{FeatureGates, Gate};
 pub use images::ImagesConfiguration;
 use k8s_openapi::api::core::v1::Taint;
@@ -22,39 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 pub use serving::ServingSettings;
 pub use shutdown::ShutdownSettings;
-use shutdown::ShutdownSettingsError;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-
-/// Error in a KubeletConfiguration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// Invalid YAML or JSON, or a field of a wrong type.
-    #[error("the KubeletConfiguration cannot be read: {0}")]
-    Parse(String),
-    /// Wrong kind, or unsupported version.
-    #[error("expected kind KubeletConfiguration of kubelet.config.k8s.io/v1beta1, found {kind:?} of {api_version:?}")]
-    WrongKind {
-        /// `apiVersion` of the file.
-        api_version: String,
-        /// `kind` of the file.
-        kind: String,
-    },
-    /// Unknown fields.
-    #[error("the KubeletConfiguration has unknown fields: {}", .0.join(", "))]
-    UnknownFields(Vec<String>),
-    /// Invalid value.
-    #[error("the KubeletConfiguration is invalid: {0}")]
-    Invalid(String),
-    /// Invalid verification of image pull credentials.
-    #[error("the KubeletConfiguration is invalid: {0}")]
-    ImageVerification(#[from] VerificationPolicyError),
-    /// Invalid eviction settings.
-    #[error("the KubeletConfiguration is invalid: {0}")]
-    Eviction(#[from] EvictionSettingsError),
-    /// Invalid graceful node shutdown settings.
-    #[error("the KubeletConfiguration is invalid: invalid configuration: {0}")]
-    Shutdown(#[from] ShutdownSettingsError),
-}
 
 /// Supported fields of the KubeletConfiguration, with upstream's defaults.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -200,7 +170,7 @@ impl KubeletConfiguration {
     /// # Errors
     /// For another kind, unknown fields (all are listed), or a value out of range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let mut value: Value = serde_saphyr::from_str(text).map_err(|e| ConfigError::Parse(e.to_string()))?;
+        let mut value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))?;
         let word = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (word("apiVersion"), word("kind"));
         if kind != "KubeletConfiguration" || api_version != "kubelet.config.k8s.io/v1beta1" {
@@ -210,12 +180,13 @@ impl KubeletConfiguration {
             let unset = |key: &str, value: &Value| known::ZERO_IS_DEFAULT.contains(&key) && is_zero(value);
             fields.retain(|key, value| !(value.is_null() || unset(key, value)));
         }
-        let config: Self = serde_json::from_value(value).map_err(|e| ConfigError::Parse(e.to_string()))?;
+        let config: Self = serde_json::from_value(value).map_err(ConfigError::FieldType)?;
         let unknown = known::unknown(&config.rest);
         if !unknown.is_empty() {
             return Err(ConfigError::UnknownFields(unknown));
         }
-        config.validate()
+        config.validate()?;
+        Ok(config)
     }
 
     /// Returns the non-empty fields of the file that upstream has and Podium ignores.
@@ -234,7 +205,7 @@ impl KubeletConfiguration {
     pub fn gates(&self) -> Result<FeatureGates, ConfigError> {
         let mut gates = FeatureGates::default();
         for (name, value) in &self.feature_gates {
-            gates.set(name, *value).map_err(|e| ConfigError::Invalid(format!("featureGates: {e}")))?;
+            gates.set(name, *value).map_err(InvalidValueError::from)?;
         }
         Ok(gates)
     }
@@ -245,17 +216,15 @@ impl KubeletConfiguration {
     /// If it is out of range, or set while its feature gate is disabled.
     pub fn max_restart_period(&self, gates: &FeatureGates) -> Result<Option<Duration>, ConfigError> {
         let period = self.crash_loop_back_off.max_container_restart_period;
-        let why = match period {
+        match period {
             Some(_) if !gates.enabled(Gate::KubeletCrashLoopBackOffMax) => {
-                "FeatureGate KubeletCrashLoopBackOffMax not enabled, CrashLoopBackOff.MaxContainerRestartPeriod must not be set".to_owned()
+                Err(InvalidValueError::RestartPeriodGate.into())
             }
-            Some(p) if !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p) => format!(
-                "CrashLoopBackOff.MaxContainerRestartPeriod (got: {} seconds) must be set between 1s and 300s",
-                p.as_secs_f64()
-            ),
-            _ => return Ok(period),
-        };
-        Err(ConfigError::Invalid(format!("invalid configuration: {why}")))
+            Some(p) if !(Duration::from_secs(1)..=Duration::from_secs(300)).contains(&p) => {
+                Err(InvalidValueError::RestartPeriod(p).into())
+            }
+            _ => Ok(period),
+        }
     }
 
     /// Returns the eviction policy.
@@ -263,32 +232,36 @@ impl KubeletConfiguration {
         self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
     }
 
-    fn validate(self) -> Result<Self, ConfigError> {
-        let invalid = |what: &str| Err(ConfigError::Invalid(what.to_owned()));
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_values()?;
+        self.gates().map(drop)
+    }
+
+    fn validate_values(&self) -> Result<(), InvalidValueError> {
         if self.container_log_max_files < 2 {
-            return invalid("containerLogMaxFiles must be greater than 1");
+            return Err(InvalidValueError::LogMaxFiles);
         }
         self.images.validate()?;
         self.check_serving()?;
         self.access()?;
         if self.container_log_monitor_interval < Duration::from_secs(3) {
-            return invalid("containerLogMonitorInterval must be a positive time duration greater than or equal to 3s");
+            return Err(InvalidValueError::LogMonitorInterval);
         }
         if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&self.cpu_cfs_quota_period) {
-            return invalid("cpuCFSQuotaPeriod must be between 1ms and 1sec, inclusive");
+            return Err(InvalidValueError::CpuQuotaPeriod);
         }
         if self.node_status_max_images < -1 {
-            return invalid("nodeStatusMaxImages must be -1 or greater");
+            return Err(InvalidValueError::NodeStatusMaxImages);
         }
         if !matches!(self.cgroup_driver.as_str(), "cgroupfs" | "systemd") {
-            return invalid("cgroupDriver must be \"cgroupfs\" or \"systemd\"");
+            return Err(InvalidValueError::CgroupDriver);
         }
         if let Some(error) = self.allowed_unsafe_sysctls.iter().find_map(|p| lifecycle::sysctls::pattern_error(p)) {
-            return invalid(&format!("allowedUnsafeSysctls: {error}"));
+            return Err(InvalidValueError::Sysctl(error));
         }
         self.check_reserved()?;
         self.evictions()?;
-        self.gates().map(|_| self)
+        Ok(())
     }
 }
 
@@ -363,7 +336,7 @@ mod tests {
         let config = parse(&format!("crashLoopBackOff: {{maxContainerRestartPeriod: {period}}}")).unwrap();
         let found = config.max_restart_period(&FeatureGates::parse(gates).unwrap());
         let found = found.map(|p| p.unwrap().as_secs()).map_err(|e| e.to_string());
-        let prefix = ConfigError::Invalid("invalid configuration: ".to_owned()).to_string();
+        let prefix = "the KubeletConfiguration is invalid: invalid configuration: ";
         assert_eq!(found, expected.map_err(|words| format!("{prefix}{words}")), "{period} {gates}");
     }
 

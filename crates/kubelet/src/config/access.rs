@@ -1,6 +1,6 @@
 //! Whom the node itself answers, as the KubeletConfiguration has it: `authentication` and `authorization`.
 
-use super::{ConfigError, KubeletConfiguration, duration};
+use super::{KubeletConfiguration, duration};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -20,28 +20,48 @@ pub(crate) struct AccessSettings {
     pub(crate) refused_ttl: Duration,
 }
 
+/// Invalid authentication or authorization settings.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessSettingsError {
+    /// Setting that must be a boolean.
+    #[error("authentication{path}: {value} is no boolean")]
+    NoBoolean {
+        /// Path of the setting.
+        path: String,
+        /// Its value.
+        value: Value,
+    },
+    /// Invalid cache duration.
+    #[error("time: invalid duration {0:?}")]
+    Duration(String),
+    /// Unknown authorization mode.
+    #[error("authorization.mode: unknown authorization mode {0}")]
+    Mode(String),
+}
+
 impl KubeletConfiguration {
     /// Parses the authentication and authorization settings.
-    pub(crate) fn access(&self) -> Result<AccessSettings, ConfigError> {
+    pub(crate) fn access(&self) -> Result<AccessSettings, AccessSettingsError> {
         let empty = Value::Null;
         let [authentication, authorization] =
             ["authentication", "authorization"].map(|key| self.rest.get(key).unwrap_or(&empty));
-        let wrong = |why: String| ConfigError::Invalid(why);
         let flag = |path: &str, default: bool| match authentication.pointer(path) {
             None | Some(Value::Null) => Ok(default),
-            Some(value) => value.as_bool().ok_or_else(|| wrong(format!("authentication{path}: {value} is no boolean"))),
+            Some(value) => value
+                .as_bool()
+                .ok_or_else(|| AccessSettingsError::NoBoolean { path: path.to_owned(), value: value.clone() }),
         };
         let time = |of: &Value, path: &str, default: u64| match of.pointer(path).and_then(Value::as_str) {
-            None => Ok::<_, ConfigError>(Duration::from_secs(default)),
+            None => Ok::<_, AccessSettingsError>(Duration::from_secs(default)),
             Some(text) => {
-                let parsed = duration::parse(text).ok_or_else(|| wrong(format!("time: invalid duration {text:?}")))?;
+                let parsed = duration::parse(text).ok_or_else(|| AccessSettingsError::Duration(text.to_owned()))?;
                 Ok(if parsed.is_zero() { Duration::from_secs(default) } else { parsed })
             }
         };
         let always = match authorization["mode"].as_str().unwrap_or_default() {
             "" | "Webhook" => false,
             "AlwaysAllow" => true,
-            other => return Err(wrong(format!("authorization.mode: unknown authorization mode {other}"))),
+            other => return Err(AccessSettingsError::Mode(other.to_owned())),
         };
         Ok(AccessSettings {
             anonymous: flag("/anonymous/enabled", false)?,

@@ -1,7 +1,7 @@
 //! Image settings of the KubeletConfiguration: pulls and garbage collection.
 
-use super::{ConfigError, duration};
-use crate::images::verification::VerificationPolicy;
+use super::duration;
+use crate::images::verification::{VerificationPolicy, VerificationPolicyError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -36,6 +36,60 @@ pub struct ImagesConfiguration {
     pub image_maximum_gc_age: Duration,
 }
 
+/// Invalid image settings, with upstream's message (`ValidateKubeletConfiguration`).
+#[derive(Debug, thiserror::Error)]
+pub enum ImagesConfigurationError {
+    /// Negative number.
+    #[error("{field} (--{flag}) {value} must not be a negative number")]
+    Negative {
+        /// Name of the field.
+        field: &'static str,
+        /// Flag of upstream's kubelet.
+        flag: &'static str,
+        /// Its value.
+        value: i32,
+    },
+    /// Invalid number of parallel pulls.
+    #[error("maxParallelImagePulls {0} must be a positive number")]
+    ParallelPulls(i32),
+    /// Parallel pulls while pulls are serialized.
+    #[error(
+        "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false"
+    )]
+    SerializedPulls,
+    /// Threshold that is no percentage.
+    #[error("{field} (--{flag}) {value} must be between 0 and 100, inclusive")]
+    Threshold {
+        /// Name of the field.
+        field: &'static str,
+        /// Flag of upstream's kubelet.
+        flag: &'static str,
+        /// Its value.
+        value: i32,
+    },
+    /// Low threshold that is not below the high one.
+    #[error(
+        "imageGCLowThresholdPercent (--image-gc-low-threshold) {low} must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"
+    )]
+    ThresholdOrder {
+        /// Low threshold.
+        low: i32,
+        /// High threshold.
+        high: i32,
+    },
+    /// Maximum age that is not above the minimum age.
+    #[error("imageMaximumGCAge {max:?} must be greater than imageMinimumGCAge {min:?}")]
+    AgeOrder {
+        /// Maximum age.
+        max: Duration,
+        /// Minimum age.
+        min: Duration,
+    },
+    /// Invalid verification of image pull credentials.
+    #[error(transparent)]
+    Verification(#[from] VerificationPolicyError),
+}
+
 impl Default for ImagesConfiguration {
     fn default() -> Self {
         Self {
@@ -66,53 +120,49 @@ impl ImagesConfiguration {
     ///
     /// # Errors
     /// For an unknown policy or invalid patterns.
-    pub(crate) fn verification(&self) -> Result<VerificationPolicy, ConfigError> {
+    pub(crate) fn verification(&self) -> Result<VerificationPolicy, VerificationPolicyError> {
         let policy = &self.image_pull_credentials_verification_policy;
-        Ok(VerificationPolicy::parse(policy, &self.preloaded_images_verification_allowlist)?)
+        VerificationPolicy::parse(policy, &self.preloaded_images_verification_allowlist)
     }
 
     /// Validates the settings like upstream's `ValidateKubeletConfiguration`.
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        let invalid = |what: String| Err(ConfigError::Invalid(what));
-        let not_negative = |name: &str, flag: &str, value: i32| {
-            let what = format!("{name} (--{flag}) {value} must not be a negative number");
-            if value < 0 { Err(ConfigError::Invalid(what)) } else { Ok(()) }
-        };
-        not_negative("registryBurst", "registry-burst", self.registry_burst)?;
-        not_negative("registryPullQPS", "registry-qps", self.registry_pull_qps)?;
+    pub(super) fn validate(&self) -> Result<(), ImagesConfigurationError> {
+        for (field, flag, value) in [
+            ("registryBurst", "registry-burst", self.registry_burst),
+            ("registryPullQPS", "registry-qps", self.registry_pull_qps),
+        ] {
+            if value < 0 {
+                return Err(ImagesConfigurationError::Negative { field, flag, value });
+            }
+        }
         let max = self.max_parallel_image_pulls;
         if let Some(max) = max.filter(|max| *max < 1) {
-            return invalid(format!("maxParallelImagePulls {max} must be a positive number"));
+            return Err(ImagesConfigurationError::ParallelPulls(max));
         }
         if self.serialize_image_pulls == Some(true) && max.is_some_and(|max| max > 1) {
-            let what = "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false";
-            return invalid(what.to_owned());
+            return Err(ImagesConfigurationError::SerializedPulls);
         }
         self.validate_collection()?;
-        self.verification().map(drop)
+        self.verification()?;
+        Ok(())
     }
-}
 
-impl ImagesConfiguration {
-    fn validate_collection(&self) -> Result<(), ConfigError> {
+    fn validate_collection(&self) -> Result<(), ImagesConfigurationError> {
         let (high, low) = (self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent);
         let (max, min) = (self.image_maximum_gc_age, self.image_minimum_gc_age);
-        let invalid = |what: String| Err(ConfigError::Invalid(what));
-        for (name, flag, value) in [
+        for (field, flag, value) in [
             ("imageGCHighThresholdPercent", "image-gc-high-threshold", high),
             ("imageGCLowThresholdPercent", "image-gc-low-threshold", low),
         ] {
             if !(0..=100).contains(&value) {
-                return invalid(format!("{name} (--{flag}) {value} must be between 0 and 100, inclusive"));
+                return Err(ImagesConfigurationError::Threshold { field, flag, value });
             }
         }
         if low >= high {
-            return invalid(format!(
-                "imageGCLowThresholdPercent (--image-gc-low-threshold) {low} must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) {high}"
-            ));
+            return Err(ImagesConfigurationError::ThresholdOrder { low, high });
         }
         if !max.is_zero() && max <= min {
-            return invalid(format!("imageMaximumGCAge {max:?} must be greater than imageMinimumGCAge {min:?}"));
+            return Err(ImagesConfigurationError::AgeOrder { max, min });
         }
         Ok(())
     }

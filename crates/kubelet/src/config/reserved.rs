@@ -1,53 +1,109 @@
 //! Reserved resources and the enforcement of node allocatable (upstream's `parseResourceList`,
 //! `ValidateKubeletConfiguration` and `validateNodeAllocatable`).
 
-use super::{ConfigError, KubeletConfiguration};
+use super::{ConfigError, InvalidValueError, KubeletConfiguration};
 use crate::node_resources::NodeResources;
-use api::quantity::Amount;
+use api::quantity::{Amount, QuantityError};
 use serde_json::Value;
 use std::path::Path;
 
 /// Resources that can be reserved.
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
+const ENFORCEMENT: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
+
+/// Invalid reserved resources or enforcement, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub enum ReservedResourcesError {
+    /// Resource that cannot be reserved.
+    #[error("cannot reserve {0:?} resource")]
+    Unreservable(String),
+    /// Invalid quantity.
+    #[error("failed to parse quantity {quantity:?} for {resource:?} resource: {source}")]
+    Quantity {
+        /// Name of the resource.
+        resource: String,
+        /// The quantity.
+        quantity: String,
+        /// Cause.
+        source: QuantityError,
+    },
+    /// Negative quantity.
+    #[error("resource quantity for {resource:?} cannot be negative: {quantity}")]
+    Negative {
+        /// Name of the resource.
+        resource: String,
+        /// The quantity.
+        quantity: String,
+    },
+    /// Enforcement without cgroups of Pods.
+    #[error(
+        "invalid configuration: {} is not supported unless cgroupsPerQOS (--cgroups-per-qos) is set to true",
+        ENFORCEMENT
+    )]
+    NoCgroups,
+    /// Enforcement without its cgroup.
+    #[error("invalid configuration: {field} ({flag}) must be specified when {option:?} contained in {}", ENFORCEMENT)]
+    NoCgroup {
+        /// Field of the cgroup.
+        field: &'static str,
+        /// Its flag.
+        flag: &'static str,
+        /// The enforcement.
+        option: String,
+    },
+    /// `none` with another enforcement.
+    #[error(
+        "invalid configuration: {} may not contain additional enforcements when \"none\" is specified",
+        ENFORCEMENT
+    )]
+    NoneAndOthers,
+    /// Unknown enforcement.
+    #[error(
+        r#"invalid configuration: option {option:?} specified for {}. Valid options are "pods", "system-reserved", "kube-reserved", or "none""#,
+        ENFORCEMENT
+    )]
+    UnknownEnforcement {
+        /// The enforcement.
+        option: String,
+    },
+}
+
 impl KubeletConfiguration {
-    pub(super) fn check_reserved(&self) -> Result<(), ConfigError> {
+    pub(super) fn check_reserved(&self) -> Result<(), ReservedResourcesError> {
         for (resource, text) in self.system_reserved.iter().chain(&self.kube_reserved) {
+            let (resource, quantity) = (resource.clone(), text.clone());
             if !RESERVABLE.contains(&resource.as_str()) {
-                return Err(ConfigError::Invalid(format!("cannot reserve {resource:?} resource")));
+                return Err(ReservedResourcesError::Unreservable(resource));
             }
-            let amount = Amount::parse(text).map_err(|e| {
-                ConfigError::Invalid(format!("failed to parse quantity {text:?} for {resource:?} resource: {e}"))
-            })?;
-            if amount.is_negative() {
-                let why = format!("resource quantity for {resource:?} cannot be negative: {text}");
-                return Err(ConfigError::Invalid(why));
+            match Amount::parse(text) {
+                Err(source) => return Err(ReservedResourcesError::Quantity { resource, quantity, source }),
+                Ok(amount) if amount.is_negative() => {
+                    return Err(ReservedResourcesError::Negative { resource, quantity });
+                }
+                Ok(_) => {}
             }
         }
-        let wrong = self.enforce_node_allocatable.iter().find_map(|what| self.enforcement_error(what));
-        wrong.map_or(Ok(()), |why| Err(ConfigError::Invalid(format!("invalid configuration: {why}"))))
+        self.enforce_node_allocatable.iter().try_for_each(|option| self.check_enforcement(option))
     }
 
-    /// Returns upstream's error for an `enforceNodeAllocatable` option.
-    fn enforcement_error(&self, what: &str) -> Option<String> {
-        const FLAG: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
-        let has = |field: &str| self.rest.get(field).and_then(Value::as_str).is_some_and(|group| !group.is_empty());
-        let group = |field: &str, flag: &str| {
-            (!has(field)).then(|| format!("{field} ({flag}) must be specified when {what:?} contained in {FLAG}"))
+    /// Checks an `enforceNodeAllocatable` option.
+    fn check_enforcement(&self, option: &str) -> Result<(), ReservedResourcesError> {
+        let cgroup = |field: &'static str, flag: &'static str| {
+            let group = self.rest.get(field).and_then(Value::as_str).unwrap_or_default();
+            let no_cgroup = || ReservedResourcesError::NoCgroup { field, flag, option: option.to_owned() };
+            if group.is_empty() { Err(no_cgroup()) } else { Ok(()) }
         };
         if !self.cgroups_per_qos {
-            return Some(format!("{FLAG} is not supported unless cgroupsPerQOS (--cgroups-per-qos) is set to true"));
+            return Err(ReservedResourcesError::NoCgroups);
         }
-        match what {
-            "pods" => None,
-            "system-reserved" => group("systemReservedCgroup", "--system-reserved-cgroup"),
-            "kube-reserved" => group("kubeReservedCgroup", "--kube-reserved-cgroup"),
-            "none" => (self.enforce_node_allocatable.len() > 1)
-                .then(|| format!("{FLAG} may not contain additional enforcements when {what:?} is specified")),
-            _ => {
-                let valid = r#"Valid options are "pods", "system-reserved", "kube-reserved", or "none""#;
-                Some(format!("option {what:?} specified for {FLAG}. {valid}"))
-            }
+        match option {
+            "pods" => Ok(()),
+            "system-reserved" => cgroup("systemReservedCgroup", "--system-reserved-cgroup"),
+            "kube-reserved" => cgroup("kubeReservedCgroup", "--kube-reserved-cgroup"),
+            "none" if self.enforce_node_allocatable.len() > 1 => Err(ReservedResourcesError::NoneAndOthers),
+            "none" => Ok(()),
+            _ => Err(ReservedResourcesError::UnknownEnforcement { option: option.to_owned() }),
         }
     }
 
@@ -60,7 +116,7 @@ impl KubeletConfiguration {
         if lacking.is_empty() {
             return Ok(());
         }
-        Err(ConfigError::Invalid(format!("invalid Node Allocatable configuration. {}", lacking.join(" "))))
+        Err(InvalidValueError::Overcommitted(lacking).into())
     }
 }
 

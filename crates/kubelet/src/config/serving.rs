@@ -1,6 +1,6 @@
 //! HTTPS server settings of the KubeletConfiguration.
 
-use super::{ConfigError, KubeletConfiguration};
+use super::{InvalidValueError, KubeletConfiguration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -43,12 +43,8 @@ impl KubeletConfiguration {
         (!file.is_empty()).then(|| file.into())
     }
 
-    pub(super) fn check_serving(&self) -> Result<(), ConfigError> {
-        if self.serving.read_only_port != 0 {
-            let why = "readOnlyPort is not served: it would answer whoever asks";
-            return Err(ConfigError::Invalid(why.to_owned()));
-        }
-        Ok(())
+    pub(super) fn check_serving(&self) -> Result<(), InvalidValueError> {
+        if self.serving.read_only_port == 0 { Ok(()) } else { Err(InvalidValueError::ReadOnlyPort) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Graceful node shutdown settings of the KubeletConfiguration (KEP-2000, KEP-2712).
 
-use super::{ConfigError, KubeletConfiguration, duration};
+use super::{ConfigError, InvalidValueError, KubeletConfiguration, duration};
 use api::feature_gates::{FeatureGates, Gate};
 use lifecycle::{ShutdownGrace, ShutdownPolicy};
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl KubeletConfiguration {
     /// Upstream's message for invalid settings, or settings whose feature gate is disabled
     /// (`ValidateKubeletConfiguration`).
     pub fn shutdown_policy(&self, gates: &FeatureGates) -> Result<ShutdownPolicy, ConfigError> {
-        self.shutdown.check(gates)?;
+        self.shutdown.check(gates).map_err(InvalidValueError::from)?;
         if !gates.enabled(Gate::GracefulNodeShutdown) {
             return Ok(ShutdownPolicy::default());
         }

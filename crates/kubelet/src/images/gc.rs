@@ -12,7 +12,7 @@ use crate::{
 use lifecycle::EventKind;
 use parking_lot::Mutex;
 use runtime::{ContainerStatus, Image, RuntimeError};
-use std::{collections::HashSet, fmt::Display, path::PathBuf, time::Duration};
+use std::{collections::HashSet, path::PathBuf, time::Duration};
 use tokio::sync::{Notify, oneshot};
 
 /// Delay after an image became unused, to collect several at once.
@@ -41,23 +41,36 @@ pub(crate) async fn delete_unused(shared: &Shared) {
     let _ = wait.await;
 }
 
-/// Result of one garbage collection.
-#[derive(Debug, Default)]
-struct GcOutcome {
-    /// Whether disk usage is above the threshold.
-    full: bool,
-    /// Failure to free enough.
-    failure: Option<GcFailure>,
-    /// Whether the runtime failed: the next attempt is delayed.
-    stuck: bool,
+/// Failure to free enough, with upstream's message where it has one.
+#[derive(Debug, thiserror::Error)]
+enum GcError {
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error("wanted to free images older than {max_age:?}, encountered errors in image deletion: {source}")]
+    MaxAge { max_age: Duration, source: ImageRemovalError },
+    #[error("encountered errors in image deletion: {0}")]
+    Unused(#[source] ImageRemovalError),
+    #[error(transparent)]
+    ImageFs(#[from] ImageFsError),
+    #[error("invalid capacity 0 on image filesystem")]
+    InvalidCapacity,
+    #[error("wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {source}")]
+    Removal { wanted: u64, freed: u64, source: ImageRemovalError },
+    #[error(
+        "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
+    )]
+    NotEnough { wanted: u64, freed: u64 },
 }
 
-/// Failure to free enough.
-#[derive(Debug)]
-struct GcFailure {
-    /// Reason of a separate Event, if there is one.
-    reason: Option<&'static str>,
-    text: String,
+impl GcError {
+    /// Returns the reason of a separate Event, if there is one.
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::InvalidCapacity => Some("InvalidDiskCapacity"),
+            Self::NotEnough { .. } => Some("FreeDiskSpaceFailed"),
+            _ => None,
+        }
+    }
 }
 
 /// The runtime did not remove these images.
@@ -81,25 +94,30 @@ pub(crate) async fn run(shared: &Shared) {
     let (mut failed_before, mut reported_at) = (false, None);
     loop {
         let requests = shared.images.delete_unused_requests.take();
-        let outcome = collect_garbage(shared, &mut tracker, !requests.is_empty()).await;
+        let result = collect_garbage(shared, &mut tracker, !requests.is_empty()).await;
         for done in requests {
             let _ = done.send(());
         }
-        if let Some(failure) = &outcome.failure {
-            tracing::warn!(error = failure.text, "image garbage collection failed");
+        if let Err(error) = &result {
+            tracing::warn!(%error, "image garbage collection failed");
             // An Event is recorded at most once per upstream's period.
             let now = shared.now();
             if reported_at.is_none_or(|at| now.duration_since(at) >= signed(PERIOD)) {
                 // The first failure is not reported: statistics may be missing at the start.
                 reported_at = failed_before.then_some(now);
-                record_failure(shared, failure, failed_before);
+                record_failure(shared, error, failed_before);
             }
         }
-        failed_before = outcome.failure.is_some();
+        failed_before = result.is_err();
         let now = shared.now();
-        let due = if outcome.stuck { now + PERIOD } else { tracker.next_run(config, outcome.full, now) };
+        let (full, due) = match result {
+            Ok(full) => (full, tracker.next_run(config, full, now)),
+            Err(GcError::NotEnough { .. }) => (true, tracker.next_run(config, true, now)),
+            // The runtime failed.
+            Err(_) => (false, now + PERIOD),
+        };
         let wait = tokio::time::sleep(shared.options.clock.until(due));
-        let watch_unused = outcome.full || !config.image_maximum_gc_age.is_zero();
+        let watch_unused = full || !config.image_maximum_gc_age.is_zero();
         let unused = async {
             if !watch_unused {
                 std::future::pending::<()>().await;
@@ -116,50 +134,33 @@ pub(crate) async fn run(shared: &Shared) {
     }
 }
 
-fn record_failure(shared: &Shared, failure: &GcFailure, is_repeated: bool) {
-    let reasons = failure.reason.into_iter().chain(is_repeated.then_some("ImageGCFailed"));
-    reasons.for_each(|reason| shared.recorder.record_node(EventKind::Warning, reason, failure.text.clone()));
+fn record_failure(shared: &Shared, error: &GcError, is_repeated: bool) {
+    let reasons = error.reason().into_iter().chain(is_repeated.then_some("ImageGCFailed"));
+    reasons.for_each(|reason| shared.recorder.record_node(EventKind::Warning, reason, error.to_string()));
 }
 
-async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool) -> GcOutcome {
+/// Collects garbage once, `all` unused images or as many as necessary. Returns whether disk usage is above the threshold.
+async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool) -> Result<bool, GcError> {
     let config = &shared.options.config.images;
-    let failed = |reason, text| Some(GcFailure { reason, text });
-    let stuck = |error: &dyn Display| {
-        let failure = failed(None, error.to_string());
-        GcOutcome { failure, stuck: true, ..GcOutcome::default() }
-    };
     let started = shared.now();
-    let images = match present_images(shared).await {
-        Ok(images) => images,
-        Err(error) => return stuck(&error),
-    };
+    let images = present_images(shared).await?;
     let ids: HashSet<String> = images.iter().map(|image| image.id.clone()).collect();
     shared.images.prune_records(ids, started).await;
     tracker.observe(images, started);
     let old = tracker.above_max_age(config, started);
-    if let Err(errors) = remove(shared, tracker, &old).await {
-        let max = config.image_maximum_gc_age;
-        let text =
-            format_args!("wanted to free images older than {max:?}, encountered errors in image deletion: {errors}");
-        return stuck(&text);
-    }
+    let max_age = config.image_maximum_gc_age;
+    remove(shared, tracker, &old).await.map_err(|source| GcError::MaxAge { max_age, source })?;
     let unused = if all { tracker.eligible(config, shared.now()) } else { Vec::new() };
     let unused: Vec<String> = unused.into_iter().map(|(id, _)| id).collect();
-    if let Err(errors) = remove(shared, tracker, &unused).await {
-        return stuck(&format_args!("encountered errors in image deletion: {errors}"));
-    }
-    let disk = match image_fs_usage(shared).await {
-        Ok(disk) => disk,
-        Err(error) => return stuck(&error),
-    };
+    remove(shared, tracker, &unused).await.map_err(GcError::Unused)?;
+    let disk = image_fs_usage(shared).await?;
     if disk.capacity == 0 {
-        let failure = failed(Some("InvalidDiskCapacity"), "invalid capacity 0 on image filesystem".to_owned());
-        return GcOutcome { failure, stuck: true, ..GcOutcome::default() };
+        return Err(GcError::InvalidCapacity);
     }
-    let Some(excess) = tracker.excess(config, disk, shared.now()) else { return GcOutcome::default() };
-    let (mut freed, mut errors) = (0_u64, Vec::new());
+    let Some(excess) = tracker.excess(config, disk, shared.now()) else { return Ok(false) };
+    let (wanted, mut freed, mut errors) = (excess.amount, 0_u64, Vec::new());
     for (id, size) in excess.images {
-        if freed >= excess.amount {
+        if freed >= wanted {
             break;
         }
         match remove(shared, tracker, &[id]).await {
@@ -167,20 +168,10 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
             Err(error) => errors.extend(error.0),
         }
     }
-    let wanted = excess.amount;
     if !errors.is_empty() {
-        let errors = ImageRemovalError(errors);
-        return stuck(&format_args!(
-            "wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {errors}"
-        ));
+        return Err(GcError::Removal { wanted, freed, source: ImageRemovalError(errors) });
     }
-    if freed >= wanted {
-        return GcOutcome { full: true, ..GcOutcome::default() };
-    }
-    let error = format!(
-        "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
-    );
-    GcOutcome { full: true, failure: failed(Some("FreeDiskSpaceFailed"), error), stuck: false }
+    if freed >= wanted { Ok(true) } else { Err(GcError::NotEnough { wanted, freed }) }
 }
 
 async fn remove(shared: &Shared, tracker: &mut ImageTracker, ids: &[String]) -> Result<(), ImageRemovalError> {

@@ -1,7 +1,10 @@
 //! `httpGet` of probes and lifecycle hooks: one GET over HTTP or HTTPS on a new connection.
 
 use super::{
-    MAX_OUTPUT, PortError, USER_AGENT_VERSION, go_http_errors, resolve_port, tcp, tls, truncated_output,
+    MAX_OUTPUT, PortError, USER_AGENT_VERSION, go_http_errors, join_host_port, resolve_port,
+    tcp::{self, DialError},
+    tls::{self, HandshakeError, TlsError},
+    truncated_output,
     url::{self, UrlError},
     with_deadline,
     write_first::{ResponseHead, WriteFirst},
@@ -21,7 +24,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction};
 use lifecycle::ProbeOutcome;
 use std::{error::Error as _, io, net::IpAddr, sync::Arc, time::Duration};
-use tls::TlsError;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::Instant,
@@ -35,11 +37,37 @@ const MAX_REQUESTS: usize = 10;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
     /// The request failed.
-    #[error("Get {url:?}: {why}")]
-    Send { url: String, why: String },
+    #[error("Get {url:?}: {source}")]
+    Send { url: String, source: SendError },
     /// An HTTPS request was answered by a server that speaks plain HTTP.
     #[error("Get {url:?}: http: server gave HTTP response to HTTPS client")]
     PlainHttp { url: String },
+}
+
+/// Cause of [`GetError::Send`], with the message of Go's client where it has one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("dial tcp {address}: i/o timeout (Client.Timeout exceeded while awaiting headers)")]
+    DialTimeout { address: String },
+    #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
+    Timeout,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error("unsupported protocol scheme {0:?}")]
+    UnsupportedScheme(String),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    /// The response is not HTTP.
+    #[error("{0}")]
+    StatusLine(String),
+    #[error("{}", go_error_text(.0))]
+    Exchange(#[source] hyper::Error),
+    #[error(transparent)]
+    Redirect(#[from] UrlError),
+    #[error("stopped after {} redirects", MAX_REQUESTS)]
+    TooManyRedirects,
 }
 
 /// Invalid `httpGet`: no request is sent.
@@ -183,40 +211,38 @@ impl Get {
             }
             get.uri = next;
         }
-        Err(get.failed(format!("stopped after {MAX_REQUESTS} redirects")))
+        Err(get.failed(SendError::TooManyRedirects))
     }
 
-    fn failed(&self, why: String) -> GetError {
-        GetError::Send { url: self.uri.as_str().to_owned(), why }
+    fn failed(&self, cause: impl Into<SendError>) -> GetError {
+        GetError::Send { url: self.uri.as_str().to_owned(), source: cause.into() }
     }
 
     async fn exchange(&self, deadline: Option<Instant>) -> Result<GetResponse, GetError> {
         let (host, port) = (url::host(&self.uri), url::port(&self.uri));
-        let waiting = "(Client.Timeout exceeded while awaiting headers)";
         let dialled = with_deadline(deadline, tcp::dial(&host, port)).await;
-        let tcp = dialled.map_err(|_| self.failed(format!("{} {waiting}", tcp::timeout_error(&host, port))))?;
-        let tcp = tcp.map_err(|error| self.failed(error.to_string()))?;
+        let dialled =
+            dialled.map_err(|_| self.failed(SendError::DialTimeout { address: join_host_port(&host, port) }))?;
+        let tcp = dialled.map_err(|error| self.failed(error))?;
         let exchange = Box::pin(async {
             match self.uri.scheme().as_str() {
                 "http" => self.exchange_on(tcp, false).await,
                 "https" => match tls::connect(tcp, &host).await {
                     Ok((stream, http2)) => self.exchange_on(stream, http2).await,
                     Err(TlsError::PlainHttp) => Err(GetError::PlainHttp { url: self.uri.as_str().to_owned() }),
-                    Err(TlsError::Failed(why)) => Err(self.failed(why)),
+                    Err(TlsError::Handshake(error)) => Err(self.failed(error)),
                 },
-                other => Err(self.failed(format!("unsupported protocol scheme {other:?}"))),
+                other => Err(self.failed(SendError::UnsupportedScheme(other.to_owned()))),
             }
         });
-        with_deadline(deadline, exchange)
-            .await
-            .map_err(|_| self.failed(format!("context deadline exceeded {waiting}")))?
+        with_deadline(deadline, exchange).await.map_err(|_| self.failed(SendError::Timeout))?
     }
 
     async fn exchange_on<S>(&self, stream: S, http2: bool) -> Result<GetResponse, GetError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let request = self.request(http2).map_err(|e| self.failed(e.to_string()))?;
+        let request = self.request(http2).map_err(|error| self.failed(error))?;
         let response_head = ResponseHead::default();
         let exchange = async {
             if http2 {
@@ -234,7 +260,7 @@ impl Get {
         let answer: Result<_, hyper::Error> = exchange.await;
         let (response, _connection) = answer.map_err(|e| {
             let malformed = e.is_parse().then(|| go_http_errors::status_line_error(&response_head.lock())).flatten();
-            self.failed(malformed.unwrap_or_else(|| go_error_text(&e)))
+            self.failed(malformed.map_or_else(|| SendError::Exchange(e), SendError::StatusLine))
         })?;
         Ok(GetResponse { response, _connection })
     }
@@ -270,7 +296,7 @@ impl GetResponse {
             StatusCode::PERMANENT_REDIRECT,
         ];
         let location = self.location().filter(|_| redirects.contains(&self.response.status()));
-        let failed = |error: UrlError| GetError::Send { url: here.as_str().to_owned(), why: error.to_string() };
+        let failed = |error: UrlError| GetError::Send { url: here.as_str().to_owned(), source: error.into() };
         location.map(|location| url::resolve(here, &location)).transpose().map_err(failed)
     }
 

@@ -12,13 +12,13 @@ pub(crate) async fn probe(host: &str, port: u16, limit: Duration) -> ProbeOutcom
     match timeout(limit, dial(host, port)).await {
         Ok(Ok(_)) => ProbeOutcome::Success,
         Ok(Err(error)) => ProbeOutcome::Failure(error.to_string()),
-        Err(_) => ProbeOutcome::Failure(timeout_error(host, port)),
+        Err(_) => ProbeOutcome::Failure(format!("dial tcp {}: i/o timeout", join_host_port(host, port))),
     }
 }
 
 /// Failure to connect, with Go's error message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
+pub(crate) enum DialError {
     #[error("dial tcp {address}: connect: {}", os_error::message(.source))]
     Connect { address: String, source: io::Error },
     #[error("dial tcp: lookup {host}: {source}")]
@@ -32,11 +32,6 @@ pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, DialError> 
         // Only errors of the resolver have no OS error code.
         None => DialError::Lookup { host: host.to_owned(), source },
     })
-}
-
-/// Returns Go's error message for a connect timeout.
-pub(super) fn timeout_error(host: &str, port: u16) -> String {
-    format!("dial tcp {}: i/o timeout", join_host_port(host, port))
 }
 
 /// Returns the message of an OS error in lower case, as Go prints it; `None` if the error is not from the OS.

@@ -4,9 +4,12 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, Error, InvalidMessage, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime},
 };
-use std::sync::{Arc, LazyLock};
+use std::{
+    io,
+    sync::{Arc, LazyLock},
+};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -15,21 +18,34 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 pub(super) enum TlsError {
     /// The server responded with plain HTTP.
     PlainHttp,
-    /// Any other error, as a message.
-    Failed(String),
+    /// Any other error.
+    Handshake(HandshakeError),
+}
+
+/// Failed TLS handshake.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    #[error("EOF")]
+    Eof,
+    #[error("tls: {0}")]
+    ServerName(#[source] InvalidDnsNameError),
+    #[error("tls: {0}")]
+    Config(#[source] Error),
+    #[error("tls: {0}")]
+    Io(#[source] io::Error),
 }
 
 /// Performs the TLS handshake. Returns the stream, and whether HTTP/2 was negotiated.
 pub(super) async fn connect(tcp: TcpStream, host: &str) -> Result<(TlsStream<TcpStream>, bool), TlsError> {
-    let failed = |words: &dyn std::fmt::Display| TlsError::Failed(format!("tls: {words}"));
-    let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
-    let config = CONFIG.as_ref().map_err(|e| failed(e))?;
+    let failed = TlsError::Handshake;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(HandshakeError::ServerName(error)))?;
+    let config = CONFIG.as_ref().map_err(|error| failed(HandshakeError::Config(error.clone())))?;
     let stream = TlsConnector::from(Arc::clone(config)).connect(name, tcp).await.map_err(|error| {
         match error.get_ref().and_then(|e| e.downcast_ref()) {
             // The first byte of `HTTP/1.1` is not a TLS content type.
             Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsError::PlainHttp,
-            _ if error.kind() == std::io::ErrorKind::UnexpectedEof => TlsError::Failed("EOF".to_owned()),
-            _ => failed(&error),
+            _ if error.kind() == io::ErrorKind::UnexpectedEof => failed(HandshakeError::Eof),
+            _ => failed(HandshakeError::Io(error)),
         }
     })?;
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -57,7 +57,7 @@ pub enum CredentialProviderError {
 pub enum DecodeError {
     /// Invalid YAML or JSON, or a field of a wrong type.
     #[error("{0}")]
-    Syntax(#[source] Box<serde_saphyr::Error>),
+    Syntax(Box<serde_saphyr::Error>),
     /// Wrong kind, or unsupported version.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     Kind {
