@@ -133,7 +133,7 @@ fn missing_key_blocks_container_start(cluster: &Cluster) {
         check_blocked(&kubectl, &message.replace("NS", kubectl.namespace()));
         kubectl.run(mend).ok();
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
-        assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+        assert_eq!(kubectl.run("logs p").ok(), "hello\n", "{source}");
     }
 }
 

@@ -126,7 +126,7 @@ fn fallback_termination_message_is_complete(cluster: &Cluster) {
         eventually("the container to terminate", || kubectl.value(&object, terminated).is_object());
         let message = kubectl.value(&object, &format!("{terminated}/message"));
         let log = final_log(cluster, &kubectl, &name);
-        assert!(message.as_str().is_some_and(|m| !m.is_empty() && log.ends_with(m)), "{message}");
+        assert!(message.as_str().is_some_and(|m| !m.is_empty() && log.ends_with(m)), "{name}: {message}");
     }
 }
 

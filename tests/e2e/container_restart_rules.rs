@@ -144,12 +144,13 @@ fn image_change_restarts_container(cluster: &Cluster) {
         let container = kubectl.value("pod/p", place);
         assert_eq!(
             (&container["image"], &container["lastState"]["terminated"]["exitCode"]),
-            (&json!(OTHER), &json!(0))
+            (&json!(OTHER), &json!(0)),
+            "{place}"
         );
     }
     let said = kubectl.events("p");
     for message in ["Container c definition changed, will be restarted", "Init container side definition changed"] {
-        assert!(said.contains(&("Killing".to_owned(), message.to_owned())), "{said:?}");
+        assert!(said.contains(&("Killing".to_owned(), message.to_owned())), "{message}: {said:?}");
     }
     let after = kubectl.value("pod/p", "/status");
     assert_eq!((&after["phase"], &after["podIP"]), (&json!("Running"), &before["podIP"]));

@@ -65,9 +65,9 @@ fn run_directory_of_another_user_is_not_used() {
         "{text}"
     );
     for dir in [&prepared, &left] {
-        assert_eq!(fs::read_to_string(dir.join("pki/ca.crt")).unwrap(), "not an authority", "{text}");
-        assert_eq!(fs::metadata(dir).unwrap().uid(), NOBODY);
-        assert_eq!(fs::read_dir(dir).unwrap().count(), 2, "nothing was made there");
+        assert_eq!(fs::read_to_string(dir.join("pki/ca.crt")).unwrap(), "not an authority", "{dir:?}: {text}");
+        assert_eq!(fs::metadata(dir).unwrap().uid(), NOBODY, "{dir:?}");
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 2, "{dir:?}: nothing was made there");
     }
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     assert!(manifest.exists(), "a symlink must not be followed");
@@ -95,7 +95,10 @@ fn data_directory_of_another_user_is_refused() {
                 .unwrap();
             let text = text(&output);
             assert_eq!(output.status.code(), Some(2), "{args:?} {}: {text}", data_dir.display());
-            assert!(text.contains("(owner ") && text.contains("its owner must be root"), "{text}");
+            assert!(
+                text.contains("(owner ") && text.contains("its owner must be root"),
+                "{args:?} {data_dir:?}: {text}"
+            );
         }
     }
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 3);

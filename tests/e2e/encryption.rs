@@ -86,7 +86,7 @@ fn secrets_are_encrypted_through_rotation_and_sigkill() {
     restart(&mut cluster, &path, &["secretbox"], Signal::SIGKILL);
     let kubectl = cluster.kubectl_in("default");
     for (name, value) in [("secret/old", OLD.1), ("secret/new", NEW.1)] {
-        assert_eq!(kubectl.value(name, "/data/k"), json!(value));
+        assert_eq!(kubectl.value(name, "/data/k"), json!(value), "{name}");
     }
     assert!(!files_with(&cluster, BOX).is_empty());
     check_absent(&cluster, &[OLD.0, OLD.1, NEW.0, NEW.1, KEY_1, KEY_2]);
@@ -105,7 +105,7 @@ fn refuses_to_start_without_the_key(cluster: &Cluster, path: &Path, flag: &[&str
         let refused = cluster.podium(args).output().unwrap();
         let text = String::from_utf8_lossy(&refused.stderr);
         let named = ["secrets/default/old: ", "secrets/default/new: ", BOX, "--encryption-provider-config"];
-        assert!(!refused.status.success() && named.iter().all(|part| text.contains(part)), "{text}");
-        assert!(!text.contains(KEY_1) && !text.contains(KEY_2), "{text}");
+        assert!(!refused.status.success() && named.iter().all(|part| text.contains(part)), "{args:?}: {text}");
+        assert!(!text.contains(KEY_1) && !text.contains(KEY_2), "{args:?}: {text}");
     }
 }

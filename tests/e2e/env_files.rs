@@ -36,7 +36,7 @@ fn file_key_ref_reads_variable(cluster: &Cluster) {
             &json!("CreateContainerConfigError"),
         );
         let said = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting/message");
-        assert!(said.as_str().unwrap().contains(words), "{said}");
+        assert!(said.as_str().unwrap().contains(words), "{name}: {said}");
         kubectl.run(&format!("delete pod {name} --wait=false")).ok();
     }
 }

@@ -28,8 +28,12 @@ fn huge_grace_period_can_be_shortened(cluster: &Cluster) {
     kubectl.run("delete pod own --wait=false").ok();
     kubectl.run(&format!("delete pod asked --wait=false --grace-period={LONGEST}")).ok();
     for name in ["own", "asked"] {
-        assert_eq!(kubectl.value(&format!("pod/{name}"), "/metadata/deletionGracePeriodSeconds"), LONGEST);
-        assert_eq!(kubectl.value(&format!("pod/{name}"), "/metadata/deletionTimestamp"), "9999-12-30T22:00:00Z");
+        assert_eq!(kubectl.value(&format!("pod/{name}"), "/metadata/deletionGracePeriodSeconds"), LONGEST, "{name}");
+        assert_eq!(
+            kubectl.value(&format!("pod/{name}"), "/metadata/deletionTimestamp"),
+            "9999-12-30T22:00:00Z",
+            "{name}"
+        );
         kubectl.run(&format!("delete pod {name} --grace-period=1 --timeout=60s")).ok();
     }
 }

@@ -115,9 +115,13 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
             kubectl.apply(&pod(&name, image, "", &["s"]));
             kubectl.wait_ready(&name);
             if word == "new" {
-                assert_eq!(kubectl.run(&format!("logs {name}")).ok(), expected);
+                assert_eq!(kubectl.run(&format!("logs {name}")).ok(), expected, "{name}");
             }
-            assert_eq!(kubectl.value(&format!("pod/{name}"), "/spec/containers/0/imagePullPolicy"), json!(policy));
+            assert_eq!(
+                kubectl.value(&format!("pod/{name}"), "/spec/containers/0/imagePullPolicy"),
+                json!(policy),
+                "{name}"
+            );
             kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
         }
     }
@@ -160,7 +164,7 @@ fn image_index_resolves_to_platform(cluster: &Cluster) {
     for (name, image, policy) in [("pulled", pulled.as_str(), "Always"), ("imported", "example.com/index:1", "Never")] {
         kubectl.apply(&pod(name, image, policy, &["s"]));
         kubectl.wait_ready(name);
-        assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name} {ARCHITECTURE}\n"));
+        assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name} {ARCHITECTURE}\n"), "{name}");
     }
 }
 

@@ -38,7 +38,7 @@ fn explain_describes_every_kind(cluster: &Cluster) {
         }
         let text = kubectl.run(&format!("explain {resource} --api-version={api_version} --recursive")).ok();
         let expected = format!("KIND:       {kind}\n");
-        assert!(text.contains(&expected) && text.contains("  metadata\t<ObjectMeta>"), "{text}");
+        assert!(text.contains(&expected) && text.contains("  metadata\t<ObjectMeta>"), "{line}: {text}");
     }
     let probe = kubectl.run("explain pod.spec.containers.livenessProbe.httpGet").ok();
     assert!(probe.contains("port\t<IntOrString> -required-"), "{probe}");

@@ -49,17 +49,17 @@ fn pods_have_cgroups_by_qos_class() {
         let class = if name == "guaranteed" { String::new() } else { format!("{name}/") };
         let uid = uid.as_str().unwrap();
         let memory = pod_cgroup("memory", uid);
-        assert!(memory.ends_with(format!("kubepods/{class}pod{uid}")), "{}", memory.display());
+        assert!(memory.ends_with(format!("kubepods/{class}pod{uid}")), "{name}: {}", memory.display());
         let limit = ["memory.limit_in_bytes", "memory.max"].map(|f| std::fs::read_to_string(memory.join(f)));
         let limit = limit.into_iter().flatten().next().unwrap();
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
         let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
-        assert_eq!(pids.trim(), "100");
+        assert_eq!(pids.trim(), "100", "{name}");
         // A cgroup that the runtime does not know, as a crash of the runtime can leave.
         let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
         std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
-        assert_eq!(left.wait().unwrap().signal(), Some(9));
+        assert_eq!(left.wait().unwrap().signal(), Some(9), "{name}");
         eventually("the cgroup to be removed with its Pod", || !memory.exists());
     }
 }

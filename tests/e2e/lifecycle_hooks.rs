@@ -59,7 +59,7 @@ fn container_runs_after_post_start_hook(cluster: &Cluster) {
         let began = Instant::now();
         kubectl.wait_ready("p");
         assert!(began.elapsed() > Duration::from_secs(1), "{hook}: {:?}", began.elapsed());
-        assert_eq!(log(out.path()), said);
+        assert_eq!(log(out.path()), said, "{hook}");
     }
 }
 

@@ -105,7 +105,11 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
         let items = all["items"].as_array().unwrap();
         let ours = items.iter().find(|p| p["metadata"]["namespace"] == namespace.as_str());
         let ours = ours.unwrap_or_else(|| panic!("{list}: {all}"));
-        assert_eq!((&ours["metadata"]["name"], &ours["spec"]["containers"][0]["name"]), (&json!("p"), &json!("c")));
+        assert_eq!(
+            (&ours["metadata"]["name"], &ours["spec"]["containers"][0]["name"]),
+            (&json!("p"), &json!("c")),
+            "{list}"
+        );
     }
     assert_eq!(json("configz")["kubeletconfig"]["maxPods"], 230);
     assert_eq!(json("configz")["kubeletconfig"]["nodeStatusUpdateFrequency"], "10s");

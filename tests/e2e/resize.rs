@@ -68,7 +68,7 @@ fn resize_changes_cgroups_without_restart(cluster: &Cluster) {
     ] {
         resize(&kubectl, &json!({"requests": requests, "limits": limit}));
         wait_for_resize(&kubectl, &requests);
-        assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), (expected, expected));
+        assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), (expected, expected), "{requests}");
     }
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/containerID")), id);
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/restartCount")), 0);
@@ -192,7 +192,7 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
     ] {
         let said =
             kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&resources)], "").failed();
-        assert!(said.contains(expected), "{said}");
+        assert!(said.contains(expected), "{resources}: {said}");
     }
     // An update without the resize subresource cannot change resources.
     let said = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();

@@ -109,8 +109,8 @@ fn deleted_mirror_pod_is_recreated() {
         kubectl.run(&format!("delete {pod} --timeout=30s {flags}")).ok();
         eventually("another mirror Pod", || kubectl.get(pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         running(&kubectl, pod);
-        assert_eq!(identity(&kubectl, pod), before, "the static Pod ran on");
-        assert_eq!(kubectl.value(pod, "/status/containerStatuses/0/restartCount"), json!(0));
+        assert_eq!(identity(&kubectl, pod), before, "{flags:?}: the static Pod ran on");
+        assert_eq!(kubectl.value(pod, "/status/containerStatuses/0/restartCount"), json!(0), "{flags:?}");
     }
 }
 
@@ -153,7 +153,7 @@ fn static_pods_reach_terminal_phase() {
         kubectl.run(&format!("delete {pod} --timeout=30s")).ok();
         eventually("another mirror Pod", || kubectl.get(&pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         kubectl.wait_value(&pod, "/status/phase", &json!(phase));
-        assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/containerID"), id);
+        assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/containerID"), id, "{name}");
         node.remove(&format!("{name}.json"));
         kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
     }

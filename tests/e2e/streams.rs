@@ -49,9 +49,9 @@ fn carries_output_errors_and_exit_codes(kubectl: &Kubectl) {
 fn exec_carries_stdin_until_eof(cluster: &Cluster) {
     let large = "0123456789abcde\n".repeat(200_000);
     for kubectl in both_ways(cluster) {
-        assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n");
+        assert_eq!(kubectl.args(&["exec", "-i", "p", "--", "cat"], "one\ntwo\n").ok(), "one\ntwo\n", "{kubectl:?}");
         let counted = kubectl.args(&["exec", "-i", "p", "--", "sh", "-c", "wc -c; sleep 0"], &large).ok();
-        assert_eq!(counted.trim(), large.len().to_string());
+        assert_eq!(counted.trim(), large.len().to_string(), "{kubectl:?}");
     }
 }
 
@@ -125,7 +125,7 @@ fn exec_names_missing_target(cluster: &Cluster) {
     kubectl.run(&format!("{ended} --timeout=60s")).ok();
     for kubectl in [kubectl.without_websockets(), kubectl] {
         let said = kubectl.run("exec half -c ended -- true").failed();
-        assert_eq!(said.trim(), "error: unable to upgrade connection: container not found (\"ended\")");
+        assert_eq!(said.trim(), "error: unable to upgrade connection: container not found (\"ended\")", "{kubectl:?}");
     }
 }
 

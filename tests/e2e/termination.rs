@@ -52,7 +52,7 @@ fn all_processes_of_pod_end(cluster: &Cluster) {
             "setsid sh -c \"trap '' TERM HUP; while :; do sleep 0.1; done # {marker}\" & trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
         );
         start(&kubectl, &pod(&script).spec(&json!({"shareProcessNamespace": share})));
-        assert_ne!(processes(&marker), 0);
+        assert_ne!(processes(&marker), 0, "share: {share}");
         kubectl.run("delete pod p --timeout=25s").ok();
         wait_for("the child to end", Duration::from_secs(10), || match processes(&marker) {
             0 => Ok(()),

@@ -128,7 +128,7 @@ fn symlink_or_fifo_termination_message_is_not_read() {
     let cluster = Cluster::start(&[]);
     let link: fn(&PathBuf) = |file| symlink("/etc/hostname", file).unwrap();
     let fifo: fn(&PathBuf) = |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
-    for replace in [link, fifo] {
+    for (case, replace) in [("link", link), ("fifo", fifo)] {
         let kubectl = cluster.kubectl();
         start(&kubectl, &pod(WAITS, "File"), |uid| {
             let file = message_file(&cluster, uid);
@@ -136,7 +136,7 @@ fn symlink_or_fifo_termination_message_is_not_read() {
             replace(&file);
         });
         let message = message(&kubectl);
-        assert!(message.starts_with("Error on reading termination log "), "{message}");
-        assert!(message.ends_with(": not a regular file"), "{message}");
+        assert!(message.starts_with("Error on reading termination log "), "{case}: {message}");
+        assert!(message.ends_with(": not a regular file"), "{case}: {message}");
     }
 }

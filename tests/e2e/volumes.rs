@@ -35,7 +35,10 @@ fn volumes_follow_api_changes(cluster: &Cluster) {
     assert_eq!(read(), "oneoneoneone");
     let mounts = kubectl.args(&["exec", "p", "--", "cat", "/proc/mounts"], "").ok();
     for secret in ["/all", "/var/run/secrets/kubernetes.io/serviceaccount"] {
-        assert!(mounts.contains(&format!("tmpfs {secret} tmpfs ro")), "a Secret must not be on disk: {mounts}");
+        assert!(
+            mounts.contains(&format!("tmpfs {secret} tmpfs ro")),
+            "{secret}: a Secret must not be on disk: {mounts}"
+        );
     }
     apply("two");
     kubectl.run("label pod p app=two --overwrite").ok();

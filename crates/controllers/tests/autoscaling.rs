@@ -259,7 +259,7 @@ async fn ambiguous_selectors_disable_both_autoscalers() {
     for name in ["a", "b"] {
         api.wait_until("condition", |api| reason(api, name, "ScalingActive") == "False AmbiguousSelector").await;
         let message = "pods by selector app=web are controlled by multiple HPAs: [x/a x/b]";
-        assert_eq!(condition(&api, name, "ScalingActive").1, message);
+        assert_eq!(condition(&api, name, "ScalingActive").1, message, "{name}");
     }
     uses(&api, "900m");
     sleep(Duration::from_secs(60)).await;

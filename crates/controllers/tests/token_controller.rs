@@ -110,8 +110,8 @@ async fn token_in_use_or_created_manually_is_kept() {
     let own = cleaned("2025-06-15T00:00:00Z", json!({}));
     own.put(ACCOUNT, json!({"metadata": {"name": "app", "namespace": "x", "uid": "1"}}));
     tokio::time::sleep(std::time::Duration::from_secs(3 * 24 * 60 * 60)).await;
-    for api in [early, used, named, own] {
-        assert!(api.get(SECRET).is_some());
-        assert_eq!(invalid_since(&api), None);
+    for (case, api) in [("early", early), ("used", used), ("named", named), ("own", own)] {
+        assert!(api.get(SECRET).is_some(), "{case}");
+        assert_eq!(invalid_since(&api), None, "{case}");
     }
 }

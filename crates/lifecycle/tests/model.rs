@@ -286,7 +286,7 @@ fn check_with(init: usize, sidecars: usize, apps: usize, options: ContainerOptio
             "{policy}, {init} init, {sidecars} sidecar and {apps} app containers: {states} states in {took:?}, all: {}",
             checker.is_done()
         );
-        assert!(checker.is_done(), "the exploration exceeded its time limit");
+        assert!(checker.is_done(), "{policy}: the exploration exceeded its time limit");
         checker.assert_properties();
     }
 }

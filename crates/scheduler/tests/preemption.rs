@@ -213,13 +213,24 @@ async fn higher_priority_pod_replaces_lower_nomination() {
         pod(&api, "higher", 11, "4", |_| {});
         api.wait_until("it is nominated", |api| nominated(api, "higher").is_some()).await;
         api.wait_until("the other one is not", |api| nominated(api, "high").is_none()).await;
-        assert_eq!(since.elapsed() < Duration::from_millis(500), is_written_at_once, "{:?}", since.elapsed());
+        assert_eq!(
+            since.elapsed() < Duration::from_millis(500),
+            is_written_at_once,
+            "is_written_at_once: {is_written_at_once}, {:?}",
+            since.elapsed()
+        );
         api.remove(&path("low"));
-        assert_eq!(bound(&api, "higher").await, "n1");
-        assert!(api.get(&path("high")).expect("a Pod")["spec"]["nodeName"].is_null());
-        assert!(refused(&api, "high").await.contains("No preemption victims found for incoming pod."));
+        assert_eq!(bound(&api, "higher").await, "n1", "is_written_at_once: {is_written_at_once}");
+        assert!(
+            api.get(&path("high")).expect("a Pod")["spec"]["nodeName"].is_null(),
+            "is_written_at_once: {is_written_at_once}"
+        );
+        assert!(
+            refused(&api, "high").await.contains("No preemption victims found for incoming pod."),
+            "is_written_at_once: {is_written_at_once}"
+        );
         let deletions = api.writes().iter().filter(|write| write.starts_with("DELETE")).count();
-        assert_eq!(deletions, 1, "{:#?}", api.writes());
+        assert_eq!(deletions, 1, "is_written_at_once: {is_written_at_once}, {:#?}", api.writes());
     }
 }
 
@@ -253,7 +264,7 @@ async fn failed_victim_deletion_is_retried() {
         pod(&api, "high", 10, "4", |_| {});
         api.wait_until("it leaves", |api| leaves(api, "low")).await;
         api.remove(&path("low"));
-        assert_eq!(bound(&api, "high").await, "n1");
+        assert_eq!(bound(&api, "high").await, "n1", "{write}");
     }
 }
 

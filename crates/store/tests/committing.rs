@@ -72,7 +72,7 @@ fn engine_panic_closes_store_for_writes() {
                 assert_eq!(outcome(&answer), expected, "write {number} of a store that panics at {panics_at}");
             }
             let found = (0..4).filter(|number| store.get(&pod(&number.to_string())).is_some()).count();
-            assert_eq!(found, panics_at, "acknowledged data can be read");
+            assert_eq!(found, panics_at, "panics at {panics_at}: acknowledged data can be read");
         });
     }
 }

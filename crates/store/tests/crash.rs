@@ -158,6 +158,6 @@ fn verify(folder: &Path, acknowledged: &[Ack], newest: Revision) {
         assert!(found == expected || later, "{name_of} was acknowledged at {expected:?}, and is at {found:?}");
     }
     for object in store.list(&Scope::resource("pods"), None, None).objects {
-        assert_eq!(*object.data, data(&"x".repeat(500), object.revision));
+        assert_eq!(*object.data, data(&"x".repeat(500), object.revision), "{:?}", object.key);
     }
 }

@@ -63,7 +63,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
                 "full" => refused += 1,
                 other => panic!("{other}: {answer:?}"),
             }
-            assert_eq!(store.revision(), 1 + expected);
+            assert_eq!(store.revision(), 1 + expected, "write {number}");
             if refused == 5 {
                 break;
             }

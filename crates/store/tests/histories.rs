@@ -174,7 +174,7 @@ impl StoreUnderTest {
         }
         assert_eq!(self.store.revision(), self.model.revision());
         for index in 0..KEYS.len() {
-            assert_eq!(self.store.get(&key(index)).as_ref(), self.model.now().get(&key(index)));
+            assert_eq!(self.store.get(&key(index)).as_ref(), self.model.now().get(&key(index)), "key {index}");
         }
     }
 

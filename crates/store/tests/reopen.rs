@@ -95,7 +95,7 @@ fn objects_survive_flush_from_journal_to_table() {
         let mut expected = 0;
         for round in 0..3 {
             let store = open();
-            assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len(), expected);
+            assert_eq!(store.list(&Scope::resource("pods"), None, None).objects.len(), expected, "round {round}");
             for number in 0..200 {
                 let text = format!("{round}-{number}").repeat(50);
                 store.write(put(&pod(&format!("{number}")), Precondition::Any, &text)).await.unwrap();
@@ -216,8 +216,8 @@ fn journal_without_acknowledged_batches_is_refused() {
     ] {
         file.set_len(length as u64).unwrap();
         let error = fjall(folder.path()).map(|_| "a store").unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-        assert_eq!(fs::metadata(journal(folder.path())).unwrap().len(), length as u64);
+        assert!(error.contains(expected), "{length}: {error}");
+        assert_eq!(fs::metadata(journal(folder.path())).unwrap().len(), length as u64, "{length}");
     }
 }
 

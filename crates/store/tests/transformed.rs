@@ -95,7 +95,7 @@ fn outdated_forms_are_removed_after_last_rewrite() {
 
         let store = open(folder.path(), 2, &[2, 1]).unwrap();
         for object in store.list(&Scope::resource("pods"), None, None).objects {
-            assert!(object.is_stale && *object.data == *data(TEXT, object.revision));
+            assert!(object.is_stale && *object.data == *data(TEXT, object.revision), "{:?}", object.key);
             store.write(put(&object.key, Precondition::Revision(object.revision), TEXT)).await.unwrap();
         }
         assert!(!is_on_disk(folder.path(), &shifted(1)), "data of the old key is removed, too");
@@ -131,7 +131,10 @@ fn unreadable_objects_are_named_and_kept() {
         for known in [&[][..], &[2]] {
             let error = open(folder.path(), u8::from(!known.is_empty()) * 2, known).map(|_| ()).unwrap_err();
             let expected = "pods/default/a: 1 is not known; pods/default/b: 1 is not known";
-            assert!(error.to_string().ends_with(expected) && error.to_string().contains("2 objects"), "{error}");
+            assert!(
+                error.to_string().ends_with(expected) && error.to_string().contains("2 objects"),
+                "{known:?}: {error}"
+            );
         }
         let store = open(folder.path(), 1, &[1]).unwrap();
         assert_eq!(*store.get(&pod("a")).unwrap().data, *data(TEXT, 3));
@@ -195,10 +198,16 @@ fn compaction_keeps_objects_and_removes_leftovers() {
             fs::write(folder.path().join("database.new/0.jnl"), TEXT).unwrap();
             fs::write(folder.path().join("torn/0.jnl.7"), TEXT).unwrap();
             let store = open(number);
-            assert!(!folder.path().join("database.new").exists() && !folder.path().join("torn").exists());
+            assert!(
+                !folder.path().join("database.new").exists() && !folder.path().join("torn").exists(),
+                "key {number}"
+            );
             let objects = store.list(&Scope::resource("pods"), None, None).objects;
-            assert_eq!((objects.len(), store.revision()), (300, revision));
-            assert!(objects.iter().all(|object| *object.data == *data(&TEXT.repeat(200), object.revision)));
+            assert_eq!((objects.len(), store.revision()), (300, revision), "key {number}");
+            assert!(
+                objects.iter().all(|object| *object.data == *data(&TEXT.repeat(200), object.revision)),
+                "key {number}"
+            );
         }
     });
 }

@@ -111,12 +111,12 @@ fn watch_of_quiet_scope_does_not_expire() {
         let mut looking = scopes().map(|scope| store.watch(scope, 1).unwrap());
         for number in 0..6 {
             create(&store, &pod(&number.to_string()), "").await;
-            looking.iter_mut().for_each(|watch| assert_eq!(drain(watch), []));
+            looking.iter_mut().for_each(|watch| assert_eq!(drain(watch), [], "after {number}"));
         }
         create(&store, &pod("quiet"), "").await;
-        for watch in watches.iter_mut().chain(&mut looking) {
-            assert_eq!(drain(watch), [8]);
-            assert_eq!(watch.progress(), 8);
+        for (number, watch) in watches.iter_mut().chain(&mut looking).enumerate() {
+            assert_eq!(drain(watch), [8], "watch {number}");
+            assert_eq!(watch.progress(), 8, "watch {number}");
         }
         // Evicted events of its own scope are missed.
         let mut late = store.watch(Scope::resource("pods").named("quiet"), 7).unwrap();

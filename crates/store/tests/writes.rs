@@ -79,11 +79,11 @@ fn oversized_write_has_no_effect() {
     block_on(async {
         let (engine, store) = memory_with(options);
         let long_name = Key::new("pods", "default", "x".repeat(Key::MAX_BYTES));
-        for (write, expected) in [
-            (put(&long_name, Precondition::Absent, ""), "too large"),
-            (put(&pod("web"), Precondition::Absent, "much too long"), "too large"),
+        for (case, write, expected) in [
+            ("name", put(&long_name, Precondition::Absent, ""), "too large"),
+            ("data", put(&pod("web"), Precondition::Absent, "much too long"), "too large"),
         ] {
-            assert_eq!(outcome(&store.write(write).await), expected);
+            assert_eq!(outcome(&store.write(write).await), expected, "{case}");
         }
         assert_eq!((store.revision(), engine.commits()), (1, 0));
         assert_eq!(create(&store, &pod("web"), "fits").await.revision, 2);

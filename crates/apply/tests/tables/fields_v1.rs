@@ -21,8 +21,8 @@ fn path_elements_are_serialized_as_upstream() {
         (PathElement::Value(json!(true)), "v:true", "[=true]"),
         (PathElement::Index(3), "i:3", "[3]"),
     ] {
-        assert_eq!((element.to_text().as_str(), element.to_string().as_str()), (text, shown));
-        assert_eq!(PathElement::from_text(text).unwrap(), element);
+        assert_eq!((element.to_text().as_str(), element.to_string().as_str()), (text, shown), "{text}");
+        assert_eq!(PathElement::from_text(text).unwrap(), element, "{text}");
     }
 }
 

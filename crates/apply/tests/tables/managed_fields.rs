@@ -36,6 +36,6 @@ fn invalid_entry_is_refused_with_upstreams_message() {
     ] {
         let mut bad = entry("m", "Apply", "2026-01-01T00:00:00Z");
         bad[field] = value;
-        assert_eq!(ManagedFields::from_json(&json!([bad])).unwrap_err().to_string(), expected);
+        assert_eq!(ManagedFields::from_json(&json!([bad])).unwrap_err().to_string(), expected, "{bad}");
     }
 }

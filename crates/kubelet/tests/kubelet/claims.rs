@@ -281,7 +281,7 @@ async fn sub_path_does_not_escape_a_claim_volume() {
     node.api.delete(&path("out-l"));
     until_gone(&node, "p").await;
     for of in [&host, &local] {
-        assert_eq!(read(of.join("d/g")), "inner");
+        assert_eq!(read(of.join("d/g")), "inner", "{of:?}");
     }
 }
 

@@ -109,8 +109,14 @@ async fn log_reader_gets_the_last_line() {
     assert!(readers.iter().all(|reader| !reader.is_finished()), "somebody did not wait");
     writes(&node, "p", "last");
     node.runtime.clear("p");
-    for (reader, expected) in readers.into_iter().zip(["one\nlast\n", "one\nlast\n", "one\nlast\n", "last\n"]) {
-        assert_eq!(reader.await.expect("it reads"), expected);
+    let cases = [
+        ("follow=true before the exit", "one\nlast\n"),
+        ("", "one\nlast\n"),
+        ("follow=true", "one\nlast\n"),
+        ("tailLines=1", "last\n"),
+    ];
+    for (reader, (query, expected)) in readers.into_iter().zip(cases) {
+        assert_eq!(reader.await.expect("it reads"), expected, "{query:?}");
     }
 }
 

@@ -93,7 +93,7 @@ async fn image_pulled_with_a_secret_requires_the_secret() {
         node.until_running(&name("second")).await;
         pod(&node, &name("never"), "Never", json!([{"name": "s"}]));
         node.until_running(&name("never")).await;
-        assert_eq!(node.runtime.pulls().len(), pulls, "no registry is asked");
+        assert_eq!(node.runtime.pulls().len(), pulls, "{round}: no registry is asked");
         pod(&node, &name("other"), "IfNotPresent", json!([]));
         node.until_status(&name("other"), "is refused", |s| waiting(s).1 == "r.io/a:1: nobody is refused").await;
         pod(&node, &name("nobody"), "Never", json!([]));
@@ -164,6 +164,6 @@ async fn image_is_pulled_for_the_runtime_handler_with_the_gate() {
         node.runtime.make_private("example.com/a:1", "none");
         node.pod("p", &json!({"container": {"image": "example.com/a:1"}, "runtimeClassName": "isolated"}));
         node.api.wait_until("its pull was asked for", |_| !node.runtime.pulled_for().is_empty()).await;
-        assert_eq!(node.runtime.pulled_for()[0], handler);
+        assert_eq!(node.runtime.pulled_for()[0], handler, "{config:?}");
     }
 }

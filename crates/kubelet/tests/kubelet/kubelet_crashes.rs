@@ -106,7 +106,7 @@ async fn unknown_container_counts_as_terminated() {
         tokio::time::sleep(Duration::from_secs(200)).await;
         assert_eq!(node.runtime.starts().len(), runs, "{policy}");
         let expected = if policy == "Never" { "Failed" } else { "Running" };
-        assert_eq!(node.status("p")["phase"], expected);
+        assert_eq!(node.status("p")["phase"], expected, "{policy}");
     }
 }
 

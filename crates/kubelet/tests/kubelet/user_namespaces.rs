@@ -62,9 +62,9 @@ async fn runtime_without_user_namespaces_gets_no_sandbox() {
                 events.iter().any(|e| e["reason"] == "FailedCreatePodSandBox" && e["message"] == words)
             })
             .await;
-        assert_eq!(node.status("p")["phase"], "Pending");
-        assert_eq!(node.runtime.sandbox_configs().len(), 1);
-        assert!(node.runtime.sandbox_configs()[0].namespaces.users.is_none());
+        assert_eq!(node.status("p")["phase"], "Pending", "handler: {handler:?}");
+        assert_eq!(node.runtime.sandbox_configs().len(), 1, "handler: {handler:?}");
+        assert!(node.runtime.sandbox_configs()[0].namespaces.users.is_none(), "handler: {handler:?}");
         // The sandbox is retried when the runtime supports it.
         node.runtime.default_handler(true);
         node.until_running("p").await;

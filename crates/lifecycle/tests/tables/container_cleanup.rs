@@ -109,7 +109,7 @@ fn relist_replaces_a_lost_exit_event() {
         sim.relist();
         sim.settle();
         assert_eq!(sim.done()[since..], ["1 stop sandbox", "1 unmount"], "missing: {missing}");
-        assert_eq!(sim.state("c"), "terminated Error 3");
+        assert_eq!(sim.state("c"), "terminated Error 3", "missing: {missing}");
     }
 }
 

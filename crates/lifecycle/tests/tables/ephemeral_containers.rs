@@ -104,6 +104,6 @@ fn ephemeral_container_is_not_restarted_by_kubelet_restart() {
         }
         sim.pass(60);
         check(&sim, "Running", "terminated Error 7");
-        assert_eq!(sim.starts("e"), [0]);
+        assert_eq!(sim.starts("e"), [0], "from_checkpoint: {from_checkpoint}");
     }
 }

@@ -366,7 +366,7 @@ fn pod_has_local_storage_limits_if_any_is_set() {
         (json!({"containers": [{"name": "c", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}]}), true),
         (json!({"containers": [{"name": "c", "resources": {"limits": {"memory": "1Mi"}}}]}), false),
     ] {
-        assert_eq!(has_local_storage_limits(&serde_json::from_value(spec).unwrap()), expected);
+        assert_eq!(has_local_storage_limits(&serde_json::from_value(spec.clone()).unwrap()), expected, "{spec}");
     }
 }
 
@@ -385,7 +385,8 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
             EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
         assert_eq!(
             (met_threshold.reclaims_unused_first(false), met_threshold.reclaims_unused_first(true)),
-            (with_images, with_split_disks)
+            (with_images, with_split_disks),
+            "{signal:?}"
         );
     }
 }

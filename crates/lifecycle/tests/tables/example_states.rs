@@ -85,7 +85,7 @@ fn evicted_pod_fails_under_any_restart_policy() {
         let mut sim = Sim::of(policy, &["c1", "c2"]).on_stop("c2", 3, 0);
         sim.pass(5);
         sim.evict(None);
-        assert_eq!(sim.phase(), "Running", "not terminal before all containers have stopped");
+        assert_eq!(sim.phase(), "Running", "{policy}: not terminal before all containers have stopped");
         check(sim, "Failed", &[("c1", "terminated Error 143", 0), ("c2", "terminated Completed 0", 0)]);
     }
 }

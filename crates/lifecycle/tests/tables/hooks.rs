@@ -243,7 +243,7 @@ fn post_start_is_rerun_after_kubelet_restart_if_unfinished() {
             }
             sim.pass(30);
             assert_eq!((sim.times("PostStart c"), sim.state("c").as_str()), (times, "running"), "{checkpoint}");
-            assert!(sim.container("c").ready);
+            assert!(sim.container("c").ready, "{seconds} s, {checkpoint}");
         }
     }
 }
@@ -260,7 +260,7 @@ fn probe_kill_runs_pre_stop_within_probe_grace() {
         let mut sim = pod("Always", &fields).probe("c", Liveness, &[(1, refused())]).on_stop("c", 1000, 0);
         sim = sim.hook("c", Hook::PreStop, hook, Done);
         sim.pass(22);
-        assert_eq!(sim.done_since(10)[..3], expected);
+        assert_eq!(sim.done_since(10)[..3], expected, "grace: {grace}, hook: {hook}");
     }
 }
 

@@ -124,11 +124,11 @@ fn pull_error_prefix_sets_the_waiting_reason() {
         );
         let status = lifecycle::status(&pod, &sim.policy, sim.now);
         let waiting = status.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
-        assert_eq!((waiting.reason.as_deref(), waiting.message.as_deref()), (Some(reason), Some(message)));
+        assert_eq!((waiting.reason.as_deref(), waiting.message.as_deref()), (Some(reason), Some(message)), "{error}");
         let later = lifecycle::status(&pod, &sim.policy, sim.now + Duration::from_secs(1));
         let waiting = later.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
         let text = format!("Back-off pulling image \"i\": {reason}: {message}");
-        assert_eq!((waiting.reason.as_deref(), waiting.message), (Some("ImagePullBackOff"), Some(text)));
+        assert_eq!((waiting.reason.as_deref(), waiting.message), (Some("ImagePullBackOff"), Some(text)), "{error}");
     }
 }
 

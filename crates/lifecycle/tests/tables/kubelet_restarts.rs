@@ -89,10 +89,10 @@ fn lost_container_exits_with_137_and_is_restarted() {
         sim.runtime.sandboxes.clear();
         restart_kubelet(&mut sim, checkpoint, 10);
         sim.pass(10);
-        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1));
-        assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137");
+        assert_eq!((sim.state("c").as_str(), sim.restarts("c")), ("running", 1), "checkpoint: {checkpoint}");
+        assert_eq!(sim.last_state("c"), "terminated ContainerStatusUnknown 137", "checkpoint: {checkpoint}");
         let last = sim.container("c").last_state.unwrap().terminated.unwrap();
-        assert!(last.message.unwrap().starts_with("The container could not be located"));
+        assert!(last.message.unwrap().starts_with("The container could not be located"), "checkpoint: {checkpoint}");
     }
     let mut sim = Sim::of("Never", &["c"]);
     sim.pass(10);
@@ -264,13 +264,13 @@ fn nothing_is_created_before_the_first_relist() {
         }
         sim.start_kubelet(false);
         while let Some(action) = sim.next_action() {
-            assert!(!is_create(&action), "{action:?}");
+            assert!(!is_create(&action), "made before: {made_before}, {action:?}");
             sim.begin(&action);
             sim.finish(&action);
         }
         sim.relist();
         sim.pass(1);
-        assert_eq!(sim.state("c"), "running");
+        assert_eq!(sim.state("c"), "running", "made before: {made_before}");
     }
 }
 
@@ -401,9 +401,15 @@ fn probes_resume_at_random_offset_and_never_overlap() {
     let exec = json!({"exec": {"command": ["true"]}});
     for (period, timeout) in [(1, 1), (2, 2), (2, 5)] {
         let timeout_ms = i64::from(timeout) * 1000;
-        assert!((0..50).all(|random| first_probe_delay_ms(random, &tcp, period, timeout) == timeout_ms));
+        assert!(
+            (0..50).all(|random| first_probe_delay_ms(random, &tcp, period, timeout) == timeout_ms),
+            "period: {period}, timeout: {timeout}"
+        );
         // An exec probe needs a moment more than its timeout to end.
-        assert!((0..50).all(|random| first_probe_delay_ms(random, &exec, period, timeout) == timeout_ms + 1000));
+        assert!(
+            (0..50).all(|random| first_probe_delay_ms(random, &exec, period, timeout) == timeout_ms + 1000),
+            "period: {period}, timeout: {timeout}"
+        );
     }
 }
 

@@ -41,20 +41,21 @@ fn image_change_restarts_container_under_any_restart_policy() {
             set_image(&mut sim, name, "new");
             assert_eq!(
                 (sim.container(name).image, sim.state(name)),
-                ("docker.io/library/old".to_owned(), "running".to_owned())
+                ("docker.io/library/old".to_owned(), "running".to_owned()),
+                "{policy}, {name}"
             );
             sim.pass(3);
             let message = match name {
                 "side" => "Init container side definition changed",
                 _ => "Container c definition changed, will be restarted",
             };
-            assert_eq!(sim.message_of("Killing"), message);
+            assert_eq!(sim.message_of("Killing"), message, "{policy}, {name}");
             assert_eq!((sim.starts(name), sim.restarts(name)), (vec![5, 13], 1), "{policy} {name}");
             assert_eq!(sim.container(name).image, "docker.io/library/new", "the runtime's name");
-            assert_eq!(sim.last_state(name), "terminated Completed 0");
-            assert_eq!((sim.starts("other"), sim.phase()), (vec![5], "Running".to_owned()));
+            assert_eq!(sim.last_state(name), "terminated Completed 0", "{policy}, {name}");
+            assert_eq!((sim.starts("other"), sim.phase()), (vec![5], "Running".to_owned()), "{policy}, {name}");
             sim.pass(100);
-            assert_eq!(sim.starts(name), [5, 13], "once is enough");
+            assert_eq!(sim.starts(name), [5, 13], "{policy}, {name}: once is enough");
         }
     }
 }
@@ -83,8 +84,8 @@ fn new_image_is_pulled_while_old_container_runs() {
         sim.begin(&pull);
         // However long that takes.
         sim.pass(7);
-        assert_eq!(sim.done_since(second), [format!("{second} image c")]);
-        assert_eq!((sim.state("c").as_str(), sim.condition("Ready")), ("running", "True".into()));
+        assert_eq!(sim.done_since(second), [format!("{second} image c")], "second {second}");
+        assert_eq!((sim.state("c").as_str(), sim.condition("Ready")), ("running", "True".into()), "second {second}");
         sim.finish(&pull);
         sim.pass(5);
     }
@@ -189,7 +190,7 @@ fn image_change_during_downtime_restarts_the_container() {
             (1, "docker.io/library/new"),
             "checkpoint: {checkpoint}"
         );
-        assert_eq!(sim.restarts("other"), 0);
+        assert_eq!(sim.restarts("other"), 0, "checkpoint: {checkpoint}");
     }
 }
 

@@ -222,7 +222,7 @@ fn probe_kill_honors_restart_rules() {
         let mut sim = pod("Never", &fields).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, code);
         sim.pass(12);
         // The Killing Event is recorded before the exit code is known.
-        assert_eq!(sim.message_of("Killing"), "Container c failed liveness probe");
+        assert_eq!(sim.message_of("Killing"), "Container c failed liveness probe", "{code}");
         assert_eq!((sim.restarts("c"), sim.phase().as_str()), (restarts, phase), "{code}");
     }
 }
@@ -250,7 +250,11 @@ fn probe_kill_uses_probe_grace_else_pod_grace() {
             sim.pass(10 + grace - 1);
             assert_eq!(sim.restarts("c"), 0, "{own:?} {kind:?}");
             sim.pass(1);
-            assert_eq!((sim.restarts("c"), sim.last_state("c").as_str()), (1, "terminated Error 137"));
+            assert_eq!(
+                (sim.restarts("c"), sim.last_state("c").as_str()),
+                (1, "terminated Error 137"),
+                "{own:?} {kind:?}"
+            );
         }
     }
 }
@@ -360,7 +364,10 @@ fn kubelet_restart_keeps_readiness() {
                 sim.restart_without_checkpoint(60);
             }
             check(&sim, true, passes);
-            assert!(!sim.times("Startup c").iter().any(|at| *at > 0), "the startup probe is not repeated");
+            assert!(
+                !sim.times("Startup c").iter().any(|at| *at > 0),
+                "checkpoint: {checkpoint}, passes: {passes}: the startup probe is not repeated"
+            );
             sim.pass(200);
             check(&sim, true, !passes);
         }

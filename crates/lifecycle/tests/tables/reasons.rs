@@ -86,20 +86,20 @@ fn app_container_waits_in_pod_initializing() {
 
 #[test]
 fn phase_is_pending_until_all_containers_have_run_once() {
-    for sim in [
-        failing_image("ErrImagePull"),
-        failing_start(StartFailureStage::Config),
-        failing_start(StartFailureStage::Start),
+    for (case, sim) in [
+        ("image", failing_image("ErrImagePull")),
+        ("config", failing_start(StartFailureStage::Config)),
+        ("start", failing_start(StartFailureStage::Start)),
     ] {
         let mut sim = sim.script("c", &[Run::Ends(1, 1)]);
         sim.settle();
-        assert_eq!(sim.phase(), "Pending");
+        assert_eq!(sim.phase(), "Pending", "{case}");
         sim.pass(11);
-        assert_eq!(sim.phase(), "Running");
+        assert_eq!(sim.phase(), "Running", "{case}");
         sim.runtime.image_failures = [("ErrImagePull", "words"); 20].into();
         sim.pass(60);
-        assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Running", "waiting ImagePullBackOff"));
-        assert_eq!(sim.last_state("c"), "terminated Error 1");
+        assert_eq!((sim.phase().as_str(), sim.state("c").as_str()), ("Running", "waiting ImagePullBackOff"), "{case}");
+        assert_eq!(sim.last_state("c"), "terminated Error 1", "{case}");
     }
 }
 
@@ -207,6 +207,6 @@ fn termination_messages_share_the_pod_limit() {
         let status = sim.status();
         let terminated = |c: &k8s_openapi::api::core::v1::ContainerStatus| c.state.clone()?.terminated?.message;
         let lengths = status.container_statuses.iter().flatten().map(|c| terminated(c).map(|m| m.len()));
-        assert_eq!(lengths.collect::<Vec<_>>(), vec![Some(expected); containers]);
+        assert_eq!(lengths.collect::<Vec<_>>(), vec![Some(expected); containers], "{containers} containers");
     }
 }

@@ -118,20 +118,28 @@ fn resize_restarts_container_by_resize_policy() {
     for policy in ["Always", "OnFailure"] {
         let mut sim = pod(policy, "RestartContainer").on_stop("c", 2, 0);
         sim.resize("c", &amounts("150m", "10Mi"), &amounts("200m", "20Mi"));
-        assert_eq!((sim.restarts("c"), cpu_in_status(&sim).1.as_str()), (0, "150m"), "CPU is resized in place");
+        assert_eq!(
+            (sim.restarts("c"), cpu_in_status(&sim).1.as_str()),
+            (0, "150m"),
+            "{policy}: CPU is resized in place"
+        );
         sim.resize("c", &amounts("150m", "12Mi"), &amounts("200m", "25Mi"));
-        assert_eq!(condition(&sim, "PodResizeInProgress"), Some((String::new(), String::new())));
+        assert_eq!(condition(&sim, "PodResizeInProgress"), Some((String::new(), String::new())), "{policy}");
         let actuations =
             |sim: &Sim| sim.log.iter().filter(|(_, a)| matches!(a, Action::ActuateResources { .. })).count();
         let before = actuations(&sim);
         sim.pass(1);
-        assert_eq!(actuations(&sim), before, "the cgroup shrinks after the container has stopped");
+        assert_eq!(actuations(&sim), before, "{policy}: the cgroup shrinks after the container has stopped");
         sim.pass(2);
-        assert_eq!(actuations(&sim), before + 1);
-        assert_eq!((sim.restarts("c"), sim.state("c").as_str(), sim.phase().as_str()), (1, "running", "Running"));
+        assert_eq!(actuations(&sim), before + 1, "{policy}");
+        assert_eq!(
+            (sim.restarts("c"), sim.state("c").as_str(), sim.phase().as_str()),
+            (1, "running", "Running"),
+            "{policy}"
+        );
         assert_eq!((condition(&sim, "PodResizeInProgress"), sim.starts("c")), (None, vec![0, 3]), "{policy}");
         let killing = sim.events.iter().find(|e| e.reason == "Killing").unwrap();
-        assert_eq!(killing.message, "Container c resize requires restart");
+        assert_eq!(killing.message, "Container c resize requires restart", "{policy}");
     }
 }
 

@@ -42,7 +42,7 @@ fn restart_all_kills_removes_and_starts_from_first_init() {
     for policy in ["Always", "OnFailure", "Never"] {
         let mut sim = pod(policy, Run::Ends(9, 42));
         sim.pass(9);
-        assert_eq!(sim.condition("AllContainersRestarting"), "none");
+        assert_eq!(sim.condition("AllContainersRestarting"), "none", "{policy}");
         sim.pass(10);
         let done = sim.done_since(10);
         let kills: Vec<_> = done.iter().filter(|d| d.contains(" stop ") || d.contains("PreStop")).collect();
@@ -51,23 +51,24 @@ fn restart_all_kills_removes_and_starts_from_first_init() {
             Action::StopContainer { grace, .. } => Some(*grace),
             _ => None,
         });
-        assert_eq!(graces.collect::<Vec<_>>(), [Duration::ZERO; 2]);
+        assert_eq!(graces.collect::<Vec<_>>(), [Duration::ZERO; 2], "{policy}");
         let removed = done.iter().filter(|d| d.contains(" remove ")).count();
-        assert_eq!(removed, 5, "{done:?}");
+        assert_eq!(removed, 5, "{policy}: {done:?}");
         let starts: Vec<_> = done.iter().filter(|d| d.contains(" start ")).collect();
         assert_eq!(
             starts,
-            ["10 start init 1", "11 start side 1", "11 start done 1", "11 start main 1", "11 start source 1"]
+            ["10 start init 1", "11 start side 1", "11 start done 1", "11 start main 1", "11 start source 1"],
+            "{policy}"
         );
-        assert_eq!(sim.times("create sandbox 0"), [0]);
-        assert!(!done.iter().any(|d| d.contains("sandbox") || d.contains("mount")), "{done:?}");
+        assert_eq!(sim.times("create sandbox 0"), [0], "{policy}");
+        assert!(!done.iter().any(|d| d.contains("sandbox") || d.contains("mount")), "{policy}: {done:?}");
         let counts = ["init", "side", "done", "main", "source"].map(|name| sim.restarts(name));
         assert_eq!(counts, [1; 5], "{policy}");
-        assert_eq!(sim.last_state("main"), "terminated RestartingAllContainers 137");
-        assert_eq!(sim.last_state("source"), "terminated Error 42");
-        assert_eq!(sim.last_state("done"), "terminated Completed 0");
-        assert_eq!(sim.condition("AllContainersRestarting"), "False");
-        assert_eq!((sim.phase().as_str(), sim.state("main").as_str()), ("Running", "running"));
+        assert_eq!(sim.last_state("main"), "terminated RestartingAllContainers 137", "{policy}");
+        assert_eq!(sim.last_state("source"), "terminated Error 42", "{policy}");
+        assert_eq!(sim.last_state("done"), "terminated Completed 0", "{policy}");
+        assert_eq!(sim.condition("AllContainersRestarting"), "False", "{policy}");
+        assert_eq!((sim.phase().as_str(), sim.state("main").as_str()), ("Running", "running"), "{policy}");
     }
 }
 
@@ -124,8 +125,12 @@ fn restart_all_continues_after_kubelet_restart() {
             sim.pass(10);
             let counts = ["init", "side", "done", "main", "source"].map(|name| sim.restarts(name));
             assert_eq!(counts, [1; 5], "checkpoint: {checkpoint}, killed: {killed}");
-            assert_eq!(sim.condition("AllContainersRestarting"), "False");
-            assert_eq!((sim.phase().as_str(), sim.times("create sandbox 0")), ("Running", vec![0]));
+            assert_eq!(sim.condition("AllContainersRestarting"), "False", "checkpoint: {checkpoint}, killed: {killed}");
+            assert_eq!(
+                (sim.phase().as_str(), sim.times("create sandbox 0")),
+                ("Running", vec![0]),
+                "checkpoint: {checkpoint}, killed: {killed}"
+            );
         }
     }
 }
@@ -148,7 +153,7 @@ fn restart_all_can_be_triggered_by_init_and_sidecar() {
         sim.observe(lifecycle::PodLifecycleEvent::Updated(std::sync::Arc::new(sim.api.clone())));
         sim.pass(4);
         assert_eq!(sim.restarts(name), 1, "{name}");
-        assert!(sim.events.iter().all(|e| e.reason != "BackOff"));
+        assert!(sim.events.iter().all(|e| e.reason != "BackOff"), "{name}");
         sim.pass(60);
         assert_eq!((sim.phase().as_str(), sim.state("main").as_str()), ("Running", "running"), "{name}");
     }

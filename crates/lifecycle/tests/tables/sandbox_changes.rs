@@ -68,7 +68,7 @@ fn exit_after_sandbox_loss_counts_as_failure() {
         assert_eq!((starts, sim.phase().as_str(), sim.restarts("a")), ((2, 2), "Running", 1), "{code}");
         sim.delete(30);
         sim.pass(10);
-        assert!(sim.done().last().is_some_and(|last| last.ends_with("forget")), "{:?}", sim.done());
+        assert!(sim.done().last().is_some_and(|last| last.ends_with("forget")), "exit code {code}: {:?}", sim.done());
     }
     let own = json!({"restartPolicy": "Always",
         "containers": [{"name": "c", "image": "i", "restartPolicy": "OnFailure"}]});

@@ -77,10 +77,14 @@ fn shutdown_sets_reason_terminated() {
         let status = sim.status();
         assert_eq!((sim.phase().as_str(), status.reason.as_deref()), (phase, Some("Terminated")), "exit code {code}");
         let message = "Pod was terminated in response to imminent node shutdown.";
-        assert_eq!(status.message.as_deref(), Some(message));
+        assert_eq!(status.message.as_deref(), Some(message), "exit code {code}");
         let target = status.conditions.unwrap().into_iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
-        assert_eq!((target.status.as_str(), target.reason.as_deref()), ("True", Some("TerminationByKubelet")));
-        assert_eq!(target.message.as_deref(), Some(message));
+        assert_eq!(
+            (target.status.as_str(), target.reason.as_deref()),
+            ("True", Some("TerminationByKubelet")),
+            "exit code {code}"
+        );
+        assert_eq!(target.message.as_deref(), Some(message), "exit code {code}");
     }
 }
 

@@ -120,12 +120,20 @@ fn sidecars_do_not_affect_completion_or_phase() {
     for (policy, code, phase) in [("Never", 0, "Succeeded"), ("OnFailure", 0, "Succeeded"), ("Never", 1, "Failed")] {
         let mut sim = pod(policy).script("c", &[Run::Ends(5, code)]).on_stop("s1", 2, 7).on_stop("s2", 3, 0);
         sim.pass(12);
-        assert_eq!(sim.phase(), "Running", "a sidecar still runs");
+        assert_eq!(sim.phase(), "Running", "{policy}, exit code {code}: a sidecar still runs");
         let at = sim.done().iter().position(|d| d.starts_with("10 ")).unwrap();
         sim.pass(10);
-        assert_eq!(sim.phase(), phase);
-        assert_eq!(sim.done()[at..], ["10 stop s2 20s", "13 stop s1 17s", "15 stop sandbox", "15 unmount"]);
-        assert_eq!((sim.state("s1").as_str(), sim.restarts("s1")), ("terminated Error 7", 0));
+        assert_eq!(sim.phase(), phase, "{policy}, exit code {code}");
+        assert_eq!(
+            sim.done()[at..],
+            ["10 stop s2 20s", "13 stop s1 17s", "15 stop sandbox", "15 unmount"],
+            "{policy}, exit code {code}"
+        );
+        assert_eq!(
+            (sim.state("s1").as_str(), sim.restarts("s1")),
+            ("terminated Error 7", 0),
+            "{policy}, exit code {code}"
+        );
     }
 }
 

@@ -40,10 +40,10 @@ fn container_is_killed_after_the_grace_period() {
         sim.delete(grace);
         let kill_after = u64::try_from(grace).unwrap().max(2);
         sim.pass(kill_after - 1);
-        assert_eq!(sim.phase(), "Running");
+        assert_eq!(sim.phase(), "Running", "grace {grace}");
         sim.pass(1);
         assert!(sim.forgotten, "grace {grace}");
-        assert_eq!(sim.api_phase(), "Failed");
+        assert_eq!(sim.api_phase(), "Failed", "grace {grace}");
     }
 }
 
@@ -177,11 +177,15 @@ fn active_deadline_fails_a_waiting_pod() {
     let mut waiting = Sim::new(spec.clone());
     waiting.runtime.image_failures = [("ErrImagePull", "no"); 100].into();
     let looping = Sim::new(spec).script("c", &[Run::Ends(1, 1)]);
-    for mut sim in [waiting, looping] {
+    for (case, mut sim) in [("waiting", waiting), ("looping", looping)] {
         sim.pass(19);
-        assert_ne!(sim.phase(), "Failed");
+        assert_ne!(sim.phase(), "Failed", "{case}");
         sim.pass(1);
-        assert_eq!((sim.phase().as_str(), sim.status().reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+        assert_eq!(
+            (sim.phase().as_str(), sim.status().reason.as_deref()),
+            ("Failed", Some("DeadlineExceeded")),
+            "{case}"
+        );
         sim.pass(1000);
     }
 }
@@ -193,7 +197,7 @@ fn pod_that_ended_before_active_deadline_keeps_its_phase() {
             json!({"restartPolicy": "Never", "activeDeadlineSeconds": 20, "containers": [{"name": "c", "image": "i"}]});
         let mut sim = Sim::new(spec).script("c", &[Run::Ends(10, code)]);
         sim.pass(100);
-        assert_eq!((sim.phase().as_str(), sim.status().reason), (phase, None));
+        assert_eq!((sim.phase().as_str(), sim.status().reason), (phase, None), "exit code {code}");
     }
 }
 

@@ -307,7 +307,7 @@ async fn extension_apiserver_config_map_has_both_cas() {
         setup.api.send(&get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).await.body;
     let data = &map["data"];
     for field in ["client-ca-file", "requestheader-client-ca-file"] {
-        assert!(data[field].as_str().unwrap().starts_with("-----BEGIN CERTIFICATE-----"), "{data}");
+        assert!(data[field].as_str().unwrap().starts_with("-----BEGIN CERTIFICATE-----"), "{field}: {data}");
     }
     assert_ne!(data["client-ca-file"], data["requestheader-client-ca-file"]);
     assert_eq!(data["requestheader-allowed-names"], "[\"front-proxy-client\"]");

@@ -140,7 +140,7 @@ async fn audit_logs_failed_authentication_methods() {
         let mut request = http::Request::get(PODS);
         request = token.into_iter().fold(request, |r, token| r.header("authorization", token));
         let body = http_body_util::Empty::<bytes::Bytes>::new();
-        assert_eq!(audited.api.server.handle(None, request.body(body).unwrap()).await.status(), 401);
+        assert_eq!(audited.api.server.handle(None, request.body(body).unwrap()).await.status(), 401, "{token:?}");
         let event = audited.events().await.pop().unwrap();
         let expected = json!({"stage": "ResponseStarted", "responseStatus": {"code": 401, "message": message}});
         AuditedApi::check(&[event], &[expected]);
@@ -284,11 +284,11 @@ async fn webhook_mutations_and_failures_are_audited() {
         });
         let mut mismatches = Vec::new();
         compare(&expected, &reported, "", &mut mismatches);
-        assert!(mismatches.is_empty(), "{mismatches:?} {reported:#}");
+        assert!(mismatches.is_empty(), "{level}: {mismatches:?} {reported:#}");
         let recorded = reported["patch.webhook.admission.k8s.io/round_0_index_0"].as_str();
         let recorded =
             recorded.map(|text| serde_json::from_str::<Value>(text).unwrap()["patchType"].as_str().unwrap().to_owned());
-        assert_eq!(recorded.as_deref(), patch);
+        assert_eq!(recorded.as_deref(), patch, "{level}");
     }
 }
 

@@ -314,7 +314,7 @@ async fn remote_volumes_get_upstream_defaults() {
     for (created, expected) in created["spec"]["volumes"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
         let mut mismatches = Vec::new();
         compare(expected, created, "", &mut mismatches);
-        assert!(mismatches.is_empty(), "{mismatches:?}");
+        assert!(mismatches.is_empty(), "{expected}: {mismatches:?}");
     }
 }
 

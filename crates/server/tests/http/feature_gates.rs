@@ -90,7 +90,7 @@ async fn stop_signal_must_match_the_pod_os() {
         let response = api.check(post(PODS, &pod_with_stop_signal("p", Some("linux"), signal)), 422, json!({})).await;
         let message = response.body["message"].as_str().unwrap();
         let expected = format!("{field}: Unsupported value: {signal:?}: supported values: \"SIGABRT\", \"SIGALRM\"");
-        assert!(message.contains(&expected), "{message}");
+        assert!(message.contains(&expected), "{signal}: {message}");
     }
     // A sidecar may have a lifecycle, an init container may not.
     let with_init = |init: Value| {

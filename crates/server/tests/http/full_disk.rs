@@ -24,9 +24,10 @@ async fn full_disk_rejects_writes_and_serves_reads() {
     ];
     let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", resource_version(&created))).await;
     for request in writes.clone() {
+        let case = format!("{} {}", request.method, request.path);
         api.engine.fail_next_commit(CommitError::Full);
         api.check(request, 507, full.clone()).await;
-        assert_eq!(api.send(&get(&path)).await.body, created);
+        assert_eq!(api.send(&get(&path)).await.body, created, "{case}");
         api.check(
             get(PODS),
             200,

@@ -61,7 +61,7 @@ async fn manager_comes_from_query_or_user_agent() {
         let object = json!({"metadata": {"name": format!("c{i}")}, "data": {"k": "v"}});
         let request = post(format!("{CONFIG_MAPS}{query}"), &object).header("user-agent", agent);
         let body = api.check(request, 201, json!({})).await.body;
-        assert_eq!(managers(&body), [format!("{expected} Update")]);
+        assert_eq!(managers(&body), [format!("{expected} Update")], "{query:?} {agent:?}");
     }
     let error = "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes";
     let request = post(format!("{CONFIG_MAPS}?fieldManager={long}"), &json!({"metadata": {"name": "c"}}));
@@ -87,7 +87,7 @@ async fn patched_fields_change_ownership() {
     assert_eq!(owned_fields(&body, "b"), json!({"f:data": {"f:l": {}, "f:m": {}}}));
     for kind in ["merge-patch", "strategic-merge-patch"] {
         let same = patch(kind, format!("{CONFIG_MAPS}/c?fieldManager=d"), &json!({"data": {"l": "x"}}));
-        assert_eq!(api.check(same, 200, json!({})).await.body, body, "an unchanged patch keeps the managers");
+        assert_eq!(api.check(same, 200, json!({})).await.body, body, "{kind}: an unchanged patch keeps the managers");
     }
     let remove = json!([{"op": "remove", "path": "/data/m"}, {"op": "remove", "path": "/data/l"}]);
     let body =
@@ -121,12 +121,12 @@ async fn update_keeps_or_resets_managed_fields() {
         // Managers are not tracked any more, until the first apply.
         let change = merge_patch(&path, &json!({"data": {"n": "1"}}));
         let after = api.check(change, 200, json!({"metadata": {"managedFields": null}})).await.body;
-        assert_ne!(resource_version(&after), resource_version(&body));
+        assert_ne!(resource_version(&after), resource_version(&body), "{reset}");
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"n": "1"}});
         let body = api.check(apply(format!("{CONFIG_MAPS}/c"), "z", &config), 200, json!({})).await.body;
-        assert_eq!(managers(&body), ["before-first-apply Update", "z Apply"]);
+        assert_eq!(managers(&body), ["before-first-apply Update", "z Apply"], "{reset}");
         let expected = json!({"f:data": {".": {}, "f:k": {}, "f:l": {}, "f:m": {}, "f:n": {}}});
-        assert_eq!(owned_fields(&body, "before-first-apply"), expected);
+        assert_eq!(owned_fields(&body, "before-first-apply"), expected, "{reset}");
         let patch = merge_patch(format!("{CONFIG_MAPS}/c"), &json!({"metadata": {"managedFields": reset}}));
         api.check(patch, 200, json!({"metadata": {"managedFields": null}})).await;
     }

@@ -170,8 +170,8 @@ async fn mirror_pod_gives_its_node_no_access() {
     let plain = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": null}},
         "spec": {"volumes": [{"name": "v", "secret": {"secretName": "other"}}]}});
     for path in [format!("{PODS}/m"), format!("{PODS}/m/status")] {
-        let response = api.send(&as_node(merge_patch(path, &plain))).await;
-        assert!(response.status >= 400, "{:#}", response.body);
+        let response = api.send(&as_node(merge_patch(&path, &plain))).await;
+        assert!(response.status >= 400, "{path}: {:#}", response.body);
     }
     api.check(as_node(get(secret)), 403, json!({})).await;
 }
@@ -260,8 +260,8 @@ async fn node_requests_only_its_own_certificates() {
         ] {
             let response = api.send(&send_request(signer, request)).await;
             let message = response.body["message"].as_str().unwrap_or("").to_owned();
-            assert_eq!(response.status, 403, "{message}");
-            assert!(message.contains(" is forbidden: ") && message.ends_with(reason), "{message}");
+            assert_eq!(response.status, 403, "{signer}, {reason}: {message}");
+            assert!(message.contains(" is forbidden: ") && message.ends_with(reason), "{signer}, {reason}: {message}");
         }
         api.check(send_request(signer, &certificate_request(&["system:node:n"])), 201, json!({})).await;
     }

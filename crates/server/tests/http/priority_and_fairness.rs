@@ -183,7 +183,7 @@ async fn full_queue_returns_429_and_masters_are_exempt() {
     assert_eq!(rejected.headers["x-kubernetes-pf-flowschema-uid"], uid.as_str());
     // Other levels, masters and health checks are not delayed.
     for request in [get(PODS).with_user("ann", &[]), get(PODS), get("/healthz").with_user("carl", &[])] {
-        assert_eq!(api.send(&request).await.status, 200);
+        assert_eq!(api.send(&request).await.status, 200, "{request:?}");
     }
     permits.add_permits(1);
     assert!((&mut first).await.is_ok());

@@ -271,7 +271,7 @@ async fn node_proxy_upgrade_needs_create_whatever_the_method() {
         assert_eq!(response.status().as_u16(), 403, "{method} {path}");
         let status = response.into_body().collect().await.unwrap().to_bytes();
         let message = "cannot create resource \\\"nodes/proxy\\\" in API group";
-        assert!(String::from_utf8_lossy(&status).contains(message), "{status:?}");
+        assert!(String::from_utf8_lossy(&status).contains(message), "{method} {path}: {status:?}");
     }
     api.grant_cluster_role("acts", json!([{"kind": "User", "name": "ann"}]), rule(json!(["create"]))).await;
     for (method, path) in requests {

@@ -248,7 +248,7 @@ async fn reviews_are_in_discovery_as_create_only() {
         ["localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"]
     );
     for resource in access["resources"].as_array().unwrap() {
-        assert_eq!(resource["verbs"], json!(["create"]));
+        assert_eq!(resource["verbs"], json!(["create"]), "{resource}");
     }
     let local = &access["resources"][0];
     assert_eq!((&local["namespaced"], &local["singularName"]), (&json!(true), &json!("localsubjectaccessreview")));

@@ -364,7 +364,7 @@ async fn immutable_pod_fields_cannot_be_updated() {
             )
             .await;
         let message = response.body["message"].as_str().unwrap();
-        assert!(message.starts_with(start), "{message}");
+        assert!(message.starts_with(start), "{spec}: {message}");
     }
     api.check(
         merge_patch(&path, &json!({"spec": {"tolerations": []}})),

@@ -152,9 +152,9 @@ async fn gated_pod_node_selector_can_only_be_extended() {
     let change = |selector: Value| merge_patch(format!("{PODS}/g"), &json!({"spec": {"nodeSelector": selector}}));
     api.check(change(json!({"c": "d"})), 200, json!({"spec": {"nodeSelector": {"a": "b", "c": "d"}}})).await;
     for invalid in [json!({"a": "x"}), json!({"a": null})] {
-        let response = api.check(change(invalid), 422, json!({"reason": "Invalid"})).await;
+        let response = api.check(change(invalid.clone()), 422, json!({"reason": "Invalid"})).await;
         let message = response.body["details"]["causes"][0]["message"].as_str().unwrap();
         let reason = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        assert!(message.ends_with(reason), "{message}");
+        assert!(message.ends_with(reason), "{invalid}: {message}");
     }
 }

@@ -18,18 +18,21 @@ async fn watch_starts_with_state_or_after_resource_version() {
             resource_version(&list)
         ))
         .await;
-    for events in [&mut now, &mut zero] {
-        assert_eq!(events.check("ADDED", json!({})).await, first);
+    for (case, events) in [("now", &mut now), ("zero", &mut zero)] {
+        assert_eq!(events.check("ADDED", json!({})).await, first, "{case}");
     }
     let created = api.create_config_map("b", json!({})).await;
     let changed =
         api.check(merge_patch(format!("{CONFIG_MAPS}/b"), &json!({"data": {"k": "v"}})), 200, json!({})).await.body;
     api.check(delete(format!("{CONFIG_MAPS}/b")), 200, json!({})).await;
-    for events in [&mut now, &mut zero, &mut behind, &mut one] {
-        assert_eq!(events.check("ADDED", json!({})).await, created);
-        assert_eq!(events.check("MODIFIED", json!({})).await, changed);
+    for (case, events) in [("now", &mut now), ("zero", &mut zero), ("behind", &mut behind), ("one", &mut one)] {
+        assert_eq!(events.check("ADDED", json!({})).await, created, "{case}");
+        assert_eq!(events.check("MODIFIED", json!({})).await, changed, "{case}");
         let gone = events.check("DELETED", json!({"data": {"k": "v"}})).await;
-        assert!(resource_version(&gone).parse::<u64>().unwrap() > resource_version(&changed).parse().unwrap());
+        assert!(
+            resource_version(&gone).parse::<u64>().unwrap() > resource_version(&changed).parse().unwrap(),
+            "{case}"
+        );
     }
 }
 
@@ -128,8 +131,8 @@ async fn watch_times_out_and_sends_bookmarks() {
         let event = events.try_next().await.unwrap();
         let mut mismatches = Vec::new();
         compare(&json!({"type": "BOOKMARK", "object": bookmark}), &event, "", &mut mismatches);
-        assert!(mismatches.is_empty(), "{event}");
-        assert_eq!(began.elapsed().as_secs(), at);
+        assert!(mismatches.is_empty(), "after {at} s: {event}");
+        assert_eq!(began.elapsed().as_secs(), at, "after {at} s");
     }
     assert_eq!(events.try_next().await, None);
     assert_eq!(began.elapsed().as_secs(), 90);
@@ -137,8 +140,8 @@ async fn watch_times_out_and_sends_bookmarks() {
     for (query, end) in [("timeoutSeconds=5", 5), ("timeoutSeconds=0", 1800), ("allowWatchBookmarks=false", 1800)] {
         let began = tokio::time::Instant::now();
         let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={revision}&{query}")).await;
-        assert_eq!(events.try_next().await, None);
-        assert_eq!(began.elapsed().as_secs(), end);
+        assert_eq!(events.try_next().await, None, "{query}");
+        assert_eq!(began.elapsed().as_secs(), end, "{query}");
     }
     api.watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=18446744073709551615")).await;
 }

@@ -222,7 +222,7 @@ async fn conversion_webhook_failures_are_reported() {
         api.check(get(CRONTABS), 500, message.clone()).await;
         let mut watch = api.watch(&format!("{CRONTABS}?watch=true")).await;
         watch.check("ERROR", message).await;
-        assert!(watch.try_next().await.is_none());
+        assert!(watch.try_next().await.is_none(), "{at}");
     }
     // An object that cannot be converted can be deleted.
     api.check(delete(format!("{CRONTABS}/a")), 200, json!({"status": "Success"})).await;

@@ -146,7 +146,7 @@ async fn invalid_crd_is_rejected() {
         }
         let response = api.send(&post(DEFINITIONS, &definition)).await;
         let message = response.body["message"].as_str().unwrap();
-        assert_eq!(response.status, 422, "{message}");
+        assert_eq!(response.status, 422, "{pointer}: {message}");
         assert!(message.contains(expected_message), "{pointer}:\n{message}\n{expected_message}");
     }
     let misspelt = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b.c"},
@@ -244,7 +244,7 @@ async fn crd_storage_fields_are_immutable() {
     ] {
         let response = api.send(&merge_patch(CRONTAB, &change)).await;
         let message = response.body["message"].as_str().unwrap();
-        assert!(response.status == 422 && message.contains(expected_message), "{message}");
+        assert!(response.status == 422 && message.contains(expected_message), "{change}: {message}");
     }
 }
 

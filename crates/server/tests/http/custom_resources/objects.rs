@@ -80,7 +80,7 @@ async fn printer_column_paths_are_parsed_and_validated() {
         let message = format!("{location}: Invalid value: {path:?}: must be a simple json path starting with .");
         let response =
             api.send(&patch("json-patch", format!("{DEFINITIONS}/crontabs.stable.example.com"), &invalid)).await;
-        assert!(response.body["message"].as_str().unwrap().contains(&message), "{}", response.body);
+        assert!(response.body["message"].as_str().unwrap().contains(&message), "{path}: {}", response.body);
     }
 }
 

@@ -383,7 +383,7 @@ async fn disabled_device_fields_are_dropped() {
         ("resourceslices", slice, "/spec/devices/0/taints"),
     ] {
         let object = json!({"metadata": {"name": "x"}, "spec": spec});
-        assert!(object.pointer(dropped).is_some());
+        assert!(object.pointer(dropped).is_some(), "{collection}");
         let created = api.check(post(format!("{path}/{collection}"), &object), 201, json!({})).await.body;
         assert_eq!(created.pointer(dropped), None, "{collection}");
         let again = api.check(put(format!("{path}/{collection}/x"), &created), 200, json!({})).await.body;

@@ -273,7 +273,7 @@ async fn labels_of_another_job_are_rejected() {
     ] {
         let response = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
         let message = response.body["message"].as_str().unwrap();
-        assert!(message.contains(expected), "{message}");
+        assert!(message.contains(expected), "{more}: {message}");
     }
     let own = json!({"template": {"metadata": {"labels": {"job-name": "once"}}}});
     let response = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;
