@@ -115,7 +115,7 @@ impl Round {
         let before = review.in_form(old, *form).await?;
         let inputs = |now: &Value| conditions::inputs(now, &before, &request, review.authority());
         let mut now = review.in_form(Some(&*object), *form).await?;
-        if !policy.concerns(inputs(&now), params, &namespace).map_err(Failure::Denied)? {
+        if !policy.concerns(inputs(&now), params, &namespace).map_err(|error| Failure::Denied(error.to_string()))? {
             return Ok(());
         }
         let place = |field: &str| params["metadata"][field].as_str().unwrap_or("").to_owned();
@@ -125,7 +125,9 @@ impl Round {
         }
         let mut failed = None;
         for index in 0..policy.len() {
-            let made = policy.change(index, inputs(&now), params, &namespace).map_err(Failure::Denied);
+            let made = policy
+                .change(index, inputs(&now), params, &namespace)
+                .map_err(|error| Failure::Denied(error.to_string()));
             match made.and_then(|change| changed(review, *form, &now, change)) {
                 Ok(made) => {
                     self.changed = true;

@@ -5,7 +5,7 @@ use super::review::Review;
 use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
 use admission::{
     conditions,
-    matching::Matching,
+    matching::{Matching, MatchingError},
     policy::{Binding, Decision, Denial, Policy, is_ignored},
 };
 use serde::Serialize;
@@ -89,11 +89,11 @@ fn failure(policy: &Policy, binding: &Binding, denial: &Denial) -> String {
 /// In which form a request is what this is about, if it is.
 pub(super) fn concerns(
     review: &Review<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<Option<usize>, String> {
-    let matching = matching.as_ref().map_err(Clone::clone)?;
+    let matching = matching.as_ref().map_err(ToString::to_string)?;
     let Some(form) = matching.form(&review.about).filter(|_| matching.selects(object, old)) else { return Ok(None) };
     let selected = review.selects_namespace(matching, object).map_err(|e| e.to_string())?;
     Ok(selected.then_some(form))
@@ -102,7 +102,7 @@ pub(super) fn concerns(
 /// The same for a policy, which can say nothing when what configures it is of a kind that is not served.
 pub(super) fn concerns_policy(
     review: &Review<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     params: Option<&(String, String)>,
     object: Option<&Value>,
     old: Option<&Value>,

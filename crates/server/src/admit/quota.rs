@@ -38,8 +38,9 @@ impl Turn<'_> {
         let (new_object, old) = (read(new), old.map(read));
         for one in &self.quotas {
             let used = quota::used(one, &all);
-            quota::check(one, &used, &new_object, old.as_ref())
-                .map_err(|why| ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &why))?;
+            quota::check(one, &used, &new_object, old.as_ref()).map_err(|error| {
+                ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &error.to_string())
+            })?;
         }
         Ok(())
     }

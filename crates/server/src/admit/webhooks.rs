@@ -149,7 +149,7 @@ async fn wants(
         Ok(true) => Ok(Some(form)),
         Ok(false) => Ok(None),
         Err(_) if webhook.is_optional => Ok(None),
-        Err(why) => Err(review.forbidden(&why)),
+        Err(why) => Err(review.forbidden(&why.to_string())),
     }
 }
 
@@ -202,7 +202,8 @@ async fn ask(
     let own = Duration::from_secs(hook.webhook.timeout);
     let timeout = review.call.deadline.map_or(own, |ends| own.min(ends.saturating_duration_since(Instant::now())));
     let answer = review.server.webhooks.call(target, timeout, &asked).await;
-    let answer = answer.and_then(|answer| review::check_types(&answer).map(|()| answer));
+    let answer =
+        answer.and_then(|answer| review::check_types(&answer).map(|()| answer).map_err(|error| error.to_string()));
     let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
     review::read(version, &uid, mutating, &answer).map_err(|why| format!("received invalid webhook response: {why}"))
 }
