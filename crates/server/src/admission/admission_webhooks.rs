@@ -162,7 +162,7 @@ async fn matching_resource(
         Ok(true) => Ok(Some(equivalent)),
         Ok(false) => Ok(None),
         Err(_) if webhook.is_optional => Ok(None),
-        Err(why) => Err(context.forbidden(&why)),
+        Err(error) => Err(context.forbidden(&error.to_string())),
     }
 }
 
@@ -220,7 +220,8 @@ async fn send(
         .deadline
         .map_or(configured, |deadline| configured.min(deadline.saturating_duration_since(Instant::now())));
     let response = context.server.webhooks.call(target, timeout, &admission_review).await;
-    let response = response.and_then(|response| review::check_types(&response).map(|()| response));
+    let response = response
+        .and_then(|response| review::check_types(&response).map(|()| response).map_err(|error| error.to_string()));
     let response = response.map_err(|why| format!("failed to call webhook: {why}"))?;
     review::parse_response(version, &uid, mutating, &response)
         .map_err(|why| format!("received invalid webhook response: {why}"))

@@ -48,8 +48,12 @@ pub(super) fn validate(server: &ApiServer, info: &KindInfo, namespace: &str, obj
     }
     if info.kind == "Pod" {
         let pod = serde_json::from_value(object.clone());
-        return pod.map_or(Ok(()), |pod| ranges.iter().try_for_each(|range| limit_range::check_pod(range, &pod)));
+        return pod
+            .map_or(Ok(()), |pod| ranges.iter().try_for_each(|range| limit_range::check_pod(range, &pod)))
+            .map_err(|error| error.to_string());
     }
     let claim = serde_json::from_value(object.clone());
-    claim.map_or(Ok(()), |claim| ranges.iter().try_for_each(|range| limit_range::check_claim(range, &claim)))
+    claim
+        .map_or(Ok(()), |claim| ranges.iter().try_for_each(|range| limit_range::check_claim(range, &claim)))
+        .map_err(|error| error.to_string())
 }

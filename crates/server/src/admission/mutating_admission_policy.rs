@@ -113,7 +113,7 @@ impl Dispatcher {
         let before = context.versioned_object(old, *equivalent).await?;
         let inputs = |now: &Value| conditions::inputs(now, &before, &request, context.authorizer());
         let mut now = context.versioned_object(Some(&*object), *equivalent).await?;
-        if !policy.matches(inputs(&now), params, &namespace).map_err(Failure::Denied)? {
+        if !policy.matches(inputs(&now), params, &namespace).map_err(|error| Failure::Denied(error.to_string()))? {
             return Ok(());
         }
         let metadata = |field: &str| params["metadata"][field].as_str().unwrap_or("").to_owned();
@@ -124,7 +124,9 @@ impl Dispatcher {
         }
         let mut failed = None;
         for index in 0..policy.len() {
-            let patch = policy.patch(index, inputs(&now), params, &namespace).map_err(Failure::Denied);
+            let patch = policy
+                .patch(index, inputs(&now), params, &namespace)
+                .map_err(|error| Failure::Denied(error.to_string()));
             match patch.and_then(|patch| apply_patch(context, *equivalent, &now, patch)) {
                 Ok(patched) => {
                     self.changed = true;

@@ -3,7 +3,7 @@
 use super::context::AdmissionContext;
 use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
 use ::admission::{
-    matching::Matching,
+    matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},
 };
 use serde_json::Value;
@@ -12,11 +12,11 @@ use store::{Key, Scope};
 /// Returns the index of the equivalent resource that a policy or binding matches, if there is one (`Matcher.Matches`).
 pub(super) fn matching_resource(
     context: &AdmissionContext<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<Option<usize>, String> {
-    let matching = matching.as_ref().map_err(Clone::clone)?;
+    let matching = matching.as_ref().map_err(ToString::to_string)?;
     let equivalent =
         matching.matching_resource(&context.attributes).filter(|_| matching.matches_object_selector(object, old));
     let Some(equivalent) = equivalent else { return Ok(None) };
@@ -27,7 +27,7 @@ pub(super) fn matching_resource(
 /// As [`matching_resource`], for a policy, whose `paramKind` must be served.
 pub(super) fn policy_matching_resource(
     context: &AdmissionContext<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     params: Option<&(String, String)>,
     object: Option<&Value>,
     old: Option<&Value>,
