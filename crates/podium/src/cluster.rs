@@ -264,8 +264,7 @@ fn configure_api_server(
     args: &NodeArgs,
     options: ApiServerOptions,
 ) -> Result<ApiServer> {
-    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins);
-    let plugins = plugins.map_err(anyhow::Error::msg)?;
+    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)?;
     let mut server = server
         .with_admission(plugins)
         .with_signing_key(pki.signing_key()?)

@@ -12,6 +12,7 @@ use crate::{
     webhook::{Target, Webhooks},
 };
 use bytes::Bytes;
+use review::{ConvertedObjectError, ReviewError};
 use schema::Schema;
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
@@ -23,6 +24,21 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BATCH_SIZE: usize = 500;
 /// Supported versions of ConversionReview.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Failed conversion by a webhook, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum ConversionError {
+    #[error("no supported conversion review versions")]
+    ReviewVersions,
+    #[error("conversion webhook for {gvk} failed: {error}")]
+    Call { gvk: String, error: String },
+    #[error("conversion webhook for {gvk} failed: {source}")]
+    Review { gvk: String, source: ReviewError },
+    #[error("conversion webhook for {gvk} returned {got} objects, expected {sent}")]
+    Count { gvk: String, got: usize, sent: usize },
+    #[error("conversion webhook for {gvk} returned invalid converted object at index {index}: {source}")]
+    Object { gvk: String, index: usize, source: ConvertedObjectError },
+}
 
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
@@ -69,7 +85,7 @@ impl Conversion {
         for batch in others.chunks_mut(BATCH_SIZE) {
             self.convert_batch(webhooks, batch, desired_version)
                 .await
-                .map_err(|error| ApiError::new(500, "", error))?;
+                .map_err(|error| ApiError::new(500, "", error.to_string()))?;
         }
         Ok(())
     }
@@ -79,23 +95,26 @@ impl Conversion {
         webhooks: &Webhooks,
         batch: &mut [&mut Value],
         desired_version: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ConversionError> {
         let Some(first) = batch.first() else { return Ok(()) };
         let gvk = review::gvk(first);
-        let version = self.review_version.ok_or("no supported conversion review versions")?;
-        let failed = |error: &str| format!("conversion webhook for {gvk} failed: {error}");
-        let target = self.target.as_ref().map_err(|error| failed(error))?;
+        let version = self.review_version.ok_or(ConversionError::ReviewVersions)?;
+        let call_failed = |error| ConversionError::Call { gvk: gvk.clone(), error };
+        let target = self.target.as_ref().map_err(|error| call_failed(error.clone()))?;
         let uid = uuid::Uuid::new_v4().to_string();
         let request = review::request(version, &uid, desired_version, batch);
-        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(|error| failed(&error))?;
-        let converted = review::objects(version, &uid, response).map_err(|error| failed(&error))?;
+        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(call_failed)?;
+        let converted = review::objects(version, &uid, response)
+            .map_err(|source| ConversionError::Review { gvk: gvk.clone(), source })?;
         if converted.len() != batch.len() {
             let (got, sent) = (converted.len(), batch.len());
-            return Err(format!("conversion webhook for {gvk} returned {got} objects, expected {sent}"));
+            return Err(ConversionError::Count { gvk, got, sent });
         }
         for (i, (object, mut converted)) in batch.iter_mut().zip(converted).enumerate() {
-            review::check(object, &mut converted, desired_version).map_err(|error| {
-                format!("conversion webhook for {gvk} returned invalid converted object at index {i}: {error}")
+            review::check(object, &mut converted, desired_version).map_err(|source| ConversionError::Object {
+                gvk: gvk.clone(),
+                index: i,
+                source,
             })?;
             // Fields that the version's schema does not have are pruned from the webhook's response too.
             if let Some(schema) = self.schemas.get(desired_version) {

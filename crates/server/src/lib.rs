@@ -97,7 +97,7 @@ mod websocket;
 mod write;
 mod write_coalescing;
 
-pub use self::admission::{AdmissionPlugin, AdmissionPlugins};
+pub use self::admission::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use in_process::InProcessService;

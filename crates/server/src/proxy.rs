@@ -213,7 +213,7 @@ fn service(
 ) -> Result<Target, ApiError> {
     let service = stored(server, info, namespace, named.name)?;
     let port = match named.port.parse() {
-        Ok(number) => endpoints::port_name(&service, number).map_err(unavailable)?,
+        Ok(number) => endpoints::port_name(&service, number).map_err(|error| unavailable(error.to_string()))?,
         Err(_) => named.port.to_owned(),
     };
     let slices = endpoints::slices(&server.store, namespace, named.name);

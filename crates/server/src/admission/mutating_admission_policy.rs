@@ -2,7 +2,9 @@
 
 use super::{
     context::AdmissionContext,
-    policy_matching::{collect_params, matching_resource, namespace_object, policy_matching_resource},
+    policy_matching::{
+        PolicyConfigurationError, collect_params, matching_resource, namespace_object, policy_matching_resource,
+    },
     reinvocation::Reinvocation,
 };
 use crate::{
@@ -169,9 +171,9 @@ async fn invocations<'a>(
     old: Option<&Value>,
 ) -> (Vec<Invocation<'a>>, Vec<Denial>) {
     let (mut all, mut denials) = (Vec::new(), Vec::new());
-    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, why: String| {
+    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, error: PolicyConfigurationError| {
         if !policy.is_optional {
-            let message = denied_message(policy, binding, &format!("failed to configure {what}: {why}"));
+            let message = denied_message(policy, binding, &format!("failed to configure {what}: {error}"));
             denials.push(Denial { message, is_invalid: false });
         }
     };
@@ -180,8 +182,8 @@ async fn invocations<'a>(
         let equivalent = match matched {
             Ok(Some(equivalent)) => equivalent,
             Ok(None) => continue,
-            Err(why) => {
-                fail(policy, None, "policy", why);
+            Err(error) => {
+                fail(policy, None, "policy", error);
                 continue;
             }
         };
@@ -189,8 +191,8 @@ async fn invocations<'a>(
             match matching_resource(context, &binding.matching, Some(object), old) {
                 Ok(Some(_)) => {}
                 Ok(None) => continue,
-                Err(why) => {
-                    fail(policy, Some(binding), "binding", why);
+                Err(error) => {
+                    fail(policy, Some(binding), "binding", error);
                     continue;
                 }
             }
@@ -198,7 +200,7 @@ async fn invocations<'a>(
                 Ok(found) => {
                     all.extend(found.into_iter().map(|params| Invocation { policy, binding, equivalent, params }));
                 }
-                Err(why) => fail(policy, Some(binding), "binding", why),
+                Err(error) => fail(policy, Some(binding), "binding", error),
             }
         }
     }

@@ -61,7 +61,8 @@ pub(crate) async fn proxy_request(
 
 /// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
 pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
-    match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
+    let resolved = endpoints::resolve(&server.store, &route.namespace, &route.service, route.port);
+    match resolved.map_err(|error| error.to_string())? {
         ServiceDestination::Endpoint(to) => Ok(to),
         ServiceDestination::ExternalName(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
     }

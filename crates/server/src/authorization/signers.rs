@@ -44,7 +44,7 @@ pub(crate) fn restrict_subject(resource: &RequestInfo, request: &Value) -> Resul
         return Ok(());
     }
     let why = match certificates::requested_user(encoded) {
-        Err(why) => why,
+        Err(error) => error.to_string(),
         Ok(user) if signer == CLIENT && user.groups.iter().any(|group| group == "system:masters") => {
             format!("use of {CLIENT} signer with system:masters group is not allowed")
         }
