@@ -60,7 +60,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes in index: most values need no change.
+    /// Decodes in place: most values need no change.
     fn message(&mut self, message: &Message, value: &mut Value, parent: &str) -> Result<(), String> {
         if value.is_null() {
             *value = Value::Object(Map::new());
