@@ -149,7 +149,7 @@ fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
 /// # Errors
 /// If the request is invalid, or its subject does not identify a user.
 pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, String> {
-    parse_subject(request, subject_user)?
+    parse_subject(request, subject_user)?.map_err(|error| error.to_string())
 }
 
 /// Whether a certificate request is malformed or its signature is invalid.

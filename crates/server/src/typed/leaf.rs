@@ -82,7 +82,7 @@ fn time(kind: Kind, value: &Value) -> Result<Value, Wrong> {
         _ => return Err(Wrong::Type),
     };
     let precision = if kind == Kind::Time { Precision::Seconds } else { Precision::Microseconds };
-    let stamp = rfc3339::parse(text, precision).map_err(Wrong::Value)?;
+    let stamp = rfc3339::parse(text, precision).map_err(|error| Wrong::Value(error.to_string()))?;
     let stamp = if kind == Kind::Time { format!("{stamp:.0}") } else { format!("{stamp:.6}") };
     Ok(Value::from(stamp))
 }
