@@ -292,7 +292,7 @@ fn signer(pki: &Pki) -> Result<controllers::Signer> {
     let authority = pki.authority()?;
     Ok(controllers::Signer::new(move |request| {
         let validity = (request.from, request.until);
-        authority.issue(request.request, request.uses, validity).map_err(|e| e.to_string())
+        Ok(authority.issue(request.request, request.uses, validity)?)
     }))
 }
 

@@ -136,12 +136,12 @@ mod tests {
     async fn service_resolves_to_ready_endpoint() {
         let store = Store::open(MemoryEngine::new(), Options::default()).unwrap();
         let to = |port| resolve(&store, "n", "s", port);
-        assert_eq!(to(443).unwrap_err(), "service \"s\" not found");
+        assert_eq!(to(443).unwrap_err().to_string(), "service \"s\" not found");
         let ports = json!([{"name": "https", "port": 443, "targetPort": "web"}, {"name": "other", "port": 80}]);
         put(&store, "services", "s", json!({"metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": ports}}))
             .await;
-        assert_eq!(to(444).unwrap_err(), "no service port 444 found for service \"s\"");
-        assert_eq!(to(443).unwrap_err(), "no endpoints available for service \"s\"");
+        assert_eq!(to(444).unwrap_err().to_string(), "no service port 444 found for service \"s\"");
+        assert_eq!(to(443).unwrap_err().to_string(), "no endpoints available for service \"s\"");
         let subsets = json!([{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"name": "https", "port": 9}]}]);
         put(&store, "endpoints", "s", json!({"subsets": subsets})).await;
         assert_eq!(to(443).unwrap(), ServiceDestination::Endpoint(([10, 0, 0, 9], 9).into()));

@@ -80,7 +80,8 @@ impl Config<'_> {
 /// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
-    let DecodedBody { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
+    let DecodedBody { value, duplicates } =
+        decode::yaml_or_json(&call.body).map_err(|error| bad("decoding", &error.to_string()))?;
     if !(value.is_object() || value.is_null()) {
         return Err(bad("decoding", "a configuration must be an object"));
     }

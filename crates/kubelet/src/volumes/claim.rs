@@ -114,7 +114,7 @@ async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) ->
     let claim = claim.map_err(|e| failed(format!("failed to fetch PVC from API server: {}", api_message(e))))?;
     let of = bound_volume_name(&claim).map_err(|e| failed(e.to_owned()))?;
     if volume.ephemeral.is_some() {
-        api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object())?;
+        api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object()).map_err(|error| error.to_string())?;
     }
     let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(of)).await;
     let found = found.map_err(|e| failed(format!("failed to fetch PV {of} from API server: {}", api_message(e))))?;

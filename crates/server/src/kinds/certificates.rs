@@ -9,7 +9,7 @@ use super::{
     generic_kind::GenericKind,
     human_duration, or_none, text,
 };
-use api::certificate::{SubjectUser, subject_user};
+use api::certificate::{SubjectError, SubjectUser, subject_user};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -156,8 +156,8 @@ pub(crate) enum CertificateRequestError {
     #[error("x509: the signature of the request is not that of its key")]
     Signature,
     /// The subject does not identify a user.
-    #[error("{0}")]
-    Subject(String),
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
 }
 
 /// Returns the user in the subject of a certificate request.
@@ -165,7 +165,7 @@ pub(crate) enum CertificateRequestError {
 /// # Errors
 /// If the request is invalid, or its subject does not identify a user.
 pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, CertificateRequestError> {
-    parse_subject(request, subject_user)?.map_err(CertificateRequestError::Subject)
+    Ok(parse_subject(request, subject_user)??)
 }
 
 /// Whether a certificate request is malformed or its signature is invalid.

@@ -151,7 +151,7 @@ fn mirror_of_own(server: &ApiServer, node: &str, pod: &Value) -> Result<(), Stri
     }
     let checking = |why: String| format!("error checking mirror pod for API references: {why}");
     let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| checking(e.to_string()))?;
-    match api::static_pod::api_reference(&spec).map_err(checking)? {
+    match api::static_pod::api_reference(&spec).map_err(|error| checking(error.to_string()))? {
         Some(what) => Err(format!("node {node:?} can not create pods that reference {what}")),
         None => Ok(()),
     }
