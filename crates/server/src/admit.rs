@@ -30,7 +30,7 @@ pub use plugins::{AdmissionPlugin, AdmissionPlugins};
 pub(crate) use service_account::MOUNTABLE;
 
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     kinds::{self, FieldErrors, KindInfo, WriteTarget},
     pods,
     request::RequestInfo,
@@ -92,7 +92,7 @@ pub(crate) fn check(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     let mut errors = FieldErrors::default();

@@ -3,7 +3,7 @@
 
 use crate::{
     lazy_informer::{InformerUpdate, LazyInformer},
-    webhook::Target,
+    webhook::WebhookTarget,
 };
 use admission::{
     policy::{Binding, MutatingPolicy, Policy},
@@ -25,7 +25,7 @@ const RESOURCES: [&str; 6] = [MUTATING, VALIDATING, POLICIES, BINDINGS, MUTATION
 /// A webhook, and where it is.
 pub(crate) struct Hook {
     pub(crate) webhook: Webhook,
-    pub(crate) target: Result<Target, String>,
+    pub(crate) target: Result<WebhookTarget, String>,
 }
 
 /// Everybody who is asked.
@@ -98,6 +98,6 @@ impl Hooks {
 
 impl Hook {
     fn new(webhook: Webhook) -> Self {
-        Self { target: Target::read(&webhook.client), webhook }
+        Self { target: WebhookTarget::parse(&webhook.client), webhook }
     }
 }

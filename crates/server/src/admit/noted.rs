@@ -1,12 +1,12 @@
 //! What the audit log is told of webhooks (`webhookAnnotator` of upstream's dispatchers).
 
-use crate::audit::{Level, Trail};
+use crate::audit::{AuditContext, Level};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 /// What is noted of one call of a webhook.
 pub(super) struct Noted<'a> {
-    trail: &'a Trail,
+    trail: &'a AuditContext,
     configuration: &'a str,
     webhook: &'a str,
     prefix: &'static str,
@@ -32,7 +32,7 @@ struct Patched<'a> {
 
 impl<'a> Noted<'a> {
     pub(super) fn mutating(
-        trail: &'a Trail,
+        trail: &'a AuditContext,
         webhook: &'a admission::webhook::Webhook,
         round: u8,
         index: usize,
@@ -40,12 +40,12 @@ impl<'a> Noted<'a> {
         Self::new(trail, webhook, "mutation.webhook.admission.k8s.io", round, index)
     }
 
-    pub(super) fn validating(trail: &'a Trail, webhook: &'a admission::webhook::Webhook, index: usize) -> Self {
+    pub(super) fn validating(trail: &'a AuditContext, webhook: &'a admission::webhook::Webhook, index: usize) -> Self {
         Self::new(trail, webhook, "validating.webhook.admission.k8s.io", 0, index)
     }
 
     fn new(
-        trail: &'a Trail,
+        trail: &'a AuditContext,
         webhook: &'a admission::webhook::Webhook,
         prefix: &'static str,
         round: u8,
@@ -89,6 +89,6 @@ impl<'a> Noted<'a> {
         let (configuration, webhook) = (self.configuration, self.webhook);
         let value = Patched { configuration, webhook, patch: &patch, patch_type: "JSONPatch" };
         let value = serde_json::to_string(&value).unwrap_or_default();
-        self.trail.annotate_from(Level::Request, format!("patch.webhook.admission.k8s.io/{}", self.place), value);
+        self.trail.annotate_at_level(Level::Request, format!("patch.webhook.admission.k8s.io/{}", self.place), value);
     }
 }

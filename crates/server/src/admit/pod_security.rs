@@ -2,7 +2,7 @@
 
 use super::refused;
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     kinds::{FieldErrors, FieldPath},
     request::RequestInfo,
     service::ApiServer,
@@ -35,7 +35,7 @@ pub(super) fn check(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if (info.group, info.kind) == ("", "Pod") {
@@ -50,7 +50,7 @@ fn check_pod(
     resource: &RequestInfo,
     pod: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     if old.is_some_and(|old| has_same_images(old, pod)) {
         return Ok(Vec::new());
@@ -69,7 +69,7 @@ fn check_pod(
 }
 
 /// Templates are not refused: their Pods are.
-fn check_template(server: &ApiServer, namespace: &str, template: &Value, trail: &Trail) -> Vec<String> {
+fn check_template(server: &ApiServer, namespace: &str, template: &Value, trail: &AuditContext) -> Vec<String> {
     let evaluate = || {
         let (policy, wrong) = policy(server, namespace)?;
         let is_silent = [policy.warn, policy.audit].iter().all(|asked| asked.level == Level::Privileged);
@@ -91,8 +91,8 @@ fn check_template(server: &ApiServer, namespace: &str, template: &Value, trail: 
 }
 
 /// Tells the audit log what is wrong with the labels of a namespace, and what violates that which is only noted.
-fn note(trail: &Trail, subject: &Subject, policy: Policy, wrong: &[InvalidLabel]) {
-    if !trail.is_on() {
+fn note(trail: &AuditContext, subject: &Subject, policy: Policy, wrong: &[InvalidLabel]) {
+    if !trail.is_enabled() {
         return;
     }
     if !wrong.is_empty() {

@@ -47,7 +47,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
                     review.call.warnings.lock().push(told);
                 }
                 if does("Audit") && !denial.always {
-                    review.call.trail.annotate(FAILURE, failure(policy, binding, &denial));
+                    review.call.audit.annotate(FAILURE, failure(policy, binding, &denial));
                 }
                 if does("Deny") || denial.always {
                     refused.get_or_insert((policy, Some(binding), denial));
@@ -55,7 +55,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
             }
         }
         for (key, values) in noted {
-            review.call.trail.annotate(key, values.join(", "));
+            review.call.audit.annotate(key, values.join(", "));
         }
     }
     refused.map_or(Ok(()), |(policy, binding, denial)| Err(refusal(review, policy, binding, &denial)))

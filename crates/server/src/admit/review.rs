@@ -2,7 +2,7 @@
 
 use super::hooks::Asked;
 use crate::{
-    authorization::{self, Decision, ResourceAbout},
+    authorization::{self, Decision, ResourceAttributes},
     conversion,
     kinds::KindRef,
     managed_fields,
@@ -210,21 +210,24 @@ impl Authorizer for Authority {
     fn authorize(&self, question: &AuthorizationAttributes) -> AuthorizationDecision {
         let question = question.clone();
         let wanted = match question.path {
-            Some(path) => authorization::Attributes { verb: question.verb, about: authorization::About::Path(path) },
+            Some(path) => authorization::Attributes {
+                verb: question.verb,
+                target: authorization::RequestTarget::NonResource(path),
+            },
             None => {
-                let about = ResourceAbout {
+                let about = ResourceAttributes {
                     group: question.group,
                     resource: question.resource,
                     subresource: question.subresource,
                     namespace: question.namespace,
                     name: question.name,
-                    ..ResourceAbout::default()
+                    ..ResourceAttributes::default()
                 };
-                authorization::Attributes::to(&question.verb, about)
+                authorization::Attributes::for_resource(&question.verb, about)
             }
         };
         let account = question.account.map(|(namespace, name)| user::account(&namespace, &name));
-        match authorization::decide(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
+        match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },
         }

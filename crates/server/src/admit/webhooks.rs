@@ -68,7 +68,7 @@ impl Round {
     ) -> Result<(), ApiError> {
         let shown = Some(&*object).filter(|o| !o.is_null());
         let Some(form) = wants(review, hook, shown, old).await? else { return Ok(()) };
-        let noted = Noted::mutating(&review.call.trail, &hook.webhook, round, place);
+        let noted = Noted::mutating(&review.call.audit, &hook.webhook, round, place);
         let made = self::mutate(review, hook, form, shown, old, &noted).await;
         noted.mutated(matches!(made, Ok(Some(_))));
         if let Some(made) = made?
@@ -121,7 +121,7 @@ pub(crate) async fn validate(review: &Review<'_>, object: Option<&Value>, old: O
     }
     let calls = wanted.into_iter().enumerate().map(|(place, (hook, form))| async move {
         let (now, before) = (review.in_form(object, form).await?, review.in_form(old, form).await?);
-        let noted = Noted::validating(&review.call.trail, &hook.webhook, place);
+        let noted = Noted::validating(&review.call.audit, &hook.webhook, place);
         call(review, hook, form, [&now, &before], false, &noted).await.map(drop)
     });
     future::join_all(calls).await.into_iter().collect()
