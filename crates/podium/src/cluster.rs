@@ -166,7 +166,7 @@ impl Cluster {
         }
         dialer.connect(kubelet.clone());
         if let Some(endpoint) = endpoint {
-            let tls = pki.node_config(
+            let tls = pki.node_server_config(
                 &node,
                 &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 endpoint.client_ca_pem.as_deref(),
@@ -289,10 +289,10 @@ fn register_component(server: &ApiServer, name: &str, task: &tokio::task::JoinHa
 
 /// Returns the CA signer for the certificate controllers.
 fn signer(pki: &Pki) -> Result<controllers::Signer> {
-    let authority = pki.authority()?;
+    let signer = pki.signer()?;
     Ok(controllers::Signer::new(move |request| {
         let validity = (request.from, request.until);
-        Ok(authority.issue(request.request, request.uses, validity)?)
+        Ok(signer.issue(request.request, request.uses, validity)?)
     }))
 }
 

@@ -34,7 +34,7 @@ pub(crate) use registrations::RegistrationInformer;
 pub(crate) use service_account::ENFORCE_MOUNTABLE_SECRETS;
 
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     kinds::{self, FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError},
     request::RequestInfo,
     service::ApiServer,
@@ -110,7 +110,7 @@ pub(crate) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     let mut errors = FieldErrors::default();

@@ -9,7 +9,7 @@ use crate::{
     object,
     selectors::Selection,
     status::ApiError,
-    webhook::{Target, Webhooks},
+    webhook::{WebhookClient, WebhookTarget},
 };
 use bytes::Bytes;
 use review::{ConvertedObjectError, ReviewError};
@@ -42,7 +42,7 @@ enum ConversionError {
 
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
-    target: Result<Target, String>,
+    target: Result<WebhookTarget, String>,
     /// The first of `conversionReviewVersions` that is supported.
     review_version: Option<&'static str>,
     /// Schemas by API version.
@@ -67,7 +67,7 @@ impl Conversion {
         };
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
         Some(Self {
-            target: Target::read(&conversion["webhook"]["clientConfig"]),
+            target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]),
             review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|known| v == known)).next(),
             schemas: versions().map(|v| (name(v), schema(v))).collect(),
             storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
@@ -77,7 +77,7 @@ impl Conversion {
     /// Converts objects to this version, in place.
     async fn convert_all(
         &self,
-        webhooks: &Webhooks,
+        webhooks: &WebhookClient,
         values: &mut [Value],
         desired_version: &str,
     ) -> Result<(), ApiError> {
@@ -92,7 +92,7 @@ impl Conversion {
 
     async fn convert_batch(
         &self,
-        webhooks: &Webhooks,
+        webhooks: &WebhookClient,
         batch: &mut [&mut Value],
         desired_version: &str,
     ) -> Result<(), ConversionError> {
@@ -138,7 +138,7 @@ impl Conversion {
 
 /// Decodes stored objects in this kind's version.
 pub(crate) async fn decode_all(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &[Object],
 ) -> Result<Vec<Value>, ApiError> {
@@ -152,7 +152,7 @@ pub(crate) async fn decode_all(
 
 /// Retains the selected objects. Objects that a webhook converts are decoded in batches, all others one by one.
 pub(crate) async fn retain_selected(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &mut Vec<Object>,
     selection: &Selection,
@@ -173,7 +173,7 @@ pub(crate) async fn retain_selected(
 }
 
 /// Decodes a stored object in this kind's version.
-pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object) -> Result<Value, ApiError> {
+pub(crate) async fn decode(webhooks: &WebhookClient, kind: &dyn Kind, object: &Object) -> Result<Value, ApiError> {
     if kind.conversion().is_none() {
         return Ok(object::decode(kind, object));
     }
@@ -182,7 +182,7 @@ pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object
 
 /// Encodes stored objects in this kind's version.
 pub(crate) async fn encode_all(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &[Object],
 ) -> Result<Vec<Bytes>, ApiError> {
@@ -194,7 +194,11 @@ pub(crate) async fn encode_all(
 }
 
 /// Converts an object of this kind's version to the storage version.
-pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, value: Value) -> Result<Value, ApiError> {
+pub(crate) async fn to_storage_version(
+    webhooks: &WebhookClient,
+    kind: &dyn Kind,
+    value: Value,
+) -> Result<Value, ApiError> {
     let Some(conversion) = kind.conversion() else { return Ok(value) };
     let mut values = [value];
     conversion.convert_all(webhooks, &mut values, &conversion.storage_version).await?;
@@ -207,7 +211,7 @@ pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, val
 
 /// Converts an object from one version to another.
 pub(crate) async fn convert(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     from: &dyn Kind,
     to: &dyn Kind,
     mut object: Value,

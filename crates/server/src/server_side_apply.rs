@@ -47,7 +47,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
-            authorization::may_create(server, resource, call)?;
+            authorization::require_create(server, resource, call)?;
             let manager = FieldManager::new(resource, call, now());
             let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;

@@ -73,7 +73,7 @@ impl Dispatcher {
     ) -> Result<(), ApiError> {
         let current = Some(&*object).filter(|o| !o.is_null());
         let Some(equivalent) = matching_resource(context, registered, current, old).await? else { return Ok(()) };
-        let annotator = WebhookAnnotator::mutating(&context.call.trail, &registered.webhook, round, index);
+        let annotator = WebhookAnnotator::mutating(&context.call.audit, &registered.webhook, round, index);
         let mutated = self::mutate(context, registered, equivalent, current, old, &annotator).await;
         annotator.mutated(matches!(mutated, Ok(Some(_))));
         if let Some(mutated) = mutated?
@@ -132,7 +132,7 @@ pub(super) async fn validate(
     let calls = relevant.into_iter().enumerate().map(|(index, (registered, equivalent))| async move {
         let now = context.versioned_object(object, equivalent).await?;
         let before = context.versioned_object(old, equivalent).await?;
-        let annotator = WebhookAnnotator::validating(&context.call.trail, &registered.webhook, index);
+        let annotator = WebhookAnnotator::validating(&context.call.audit, &registered.webhook, index);
         call(context, registered, equivalent, [&now, &before], false, &annotator).await.map(drop)
     });
     future::join_all(calls).await.into_iter().collect()

@@ -2,7 +2,7 @@
 
 use super::forbidden;
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     kinds::{FieldErrors, FieldPath},
     request::RequestInfo,
     service::ApiServer,
@@ -34,7 +34,7 @@ pub(super) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if (info.group, info.kind) == ("", "Pod") {
@@ -49,7 +49,7 @@ fn evaluate_pod(
     resource: &RequestInfo,
     pod: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     if old.is_some_and(|old| has_same_images(old, pod)) {
         return Ok(Vec::new());
@@ -83,7 +83,7 @@ enum EvaluationError {
 }
 
 /// Returns warnings. Workloads are not rejected, but their Pods.
-fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &Trail) -> Vec<String> {
+fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &AuditContext) -> Vec<String> {
     let evaluate = || -> Result<Option<String>, EvaluationError> {
         let (policy, invalid_labels) = policy(server, namespace)?;
         let is_privileged = [policy.warn, policy.audit].iter().all(|checked| checked.level == Level::Privileged);
@@ -104,8 +104,8 @@ fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trai
 }
 
 /// Adds audit annotations for invalid labels of the namespace, and for violations of the `audit` level.
-fn annotate(trail: &Trail, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
-    if !trail.is_on() {
+fn annotate(trail: &AuditContext, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
+    if !trail.is_enabled() {
         return;
     }
     if !invalid_labels.is_empty() {

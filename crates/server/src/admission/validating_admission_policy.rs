@@ -55,7 +55,7 @@ pub(super) async fn validate(
                     context.call.warnings.lock().push(warning);
                 }
                 if has_action("Audit") && !denial.always {
-                    context.call.trail.annotate(FAILURE_ANNOTATION, validation_failure(policy, binding, &denial));
+                    context.call.audit.annotate(FAILURE_ANNOTATION, validation_failure(policy, binding, &denial));
                 }
                 if has_action("Deny") || denial.always {
                     denied.get_or_insert((policy, Some(binding), denial));
@@ -63,7 +63,7 @@ pub(super) async fn validate(
             }
         }
         for (key, values) in annotations {
-            context.call.trail.annotate(key, values.join(", "));
+            context.call.audit.annotate(key, values.join(", "));
         }
     }
     denied.map_or(Ok(()), |(policy, binding, denial)| Err(denied_error(context, policy, binding, &denial)))
