@@ -68,7 +68,7 @@ impl Conversion {
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
         Some(Self {
             target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]),
-            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|known| v == known)).next(),
+            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|supported| v == supported)).next(),
             schemas: versions().map(|v| (name(v), schema(v))).collect(),
             storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
         })

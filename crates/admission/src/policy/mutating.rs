@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn apply_configuration_expression_returns_fields() {
-        let said = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
+        let fields = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
         let source = "Object{metadata: Object.metadata{labels: {'x': params.data.k}}, spec: Object.spec{replicas: object.spec.replicas + 1}}";
-        check(apply(source), Ok(Patch::ApplyConfiguration(said)));
+        check(apply(source), Ok(Patch::ApplyConfiguration(fields)));
         let with_items = "Object{spec: Object.spec{containers: object.spec.replicas == 1 ? [Object.spec.containers{name: 'c'}] : []}}";
         check(apply(with_items), Ok(Patch::ApplyConfiguration(json!({"spec": {"containers": [{"name": "c"}]}}))));
         check(apply("Object{?spec: optional.none()}"), Ok(Patch::ApplyConfiguration(json!({}))));

@@ -18,12 +18,12 @@ fn pod(resources: &Value) -> Object {
     object("", "pods", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
 }
 
-/// Checks the creation of `new` beside the objects `there`.
+/// Checks the creation of `new` with the existing objects.
 #[track_caller]
-fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
+fn check_new(hard: &Value, existing: &[Object], new: &Object, expected: &str) {
     let quota = quota(hard);
     let message =
-        check(&quota, &used(&quota, there), new, None).err().map(|error| error.to_string()).unwrap_or_default();
+        check(&quota, &used(&quota, existing), new, None).err().map(|error| error.to_string()).unwrap_or_default();
     assert_eq!(message, expected, "{hard}");
 }
 

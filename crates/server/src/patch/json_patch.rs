@@ -384,9 +384,9 @@ mod tests {
 
     #[test]
     fn copies_of_copies_are_bounded() {
-        let twice: Vec<Value> =
+        let copies: Vec<Value> =
             (0..60).map(|i| json!({"op": "copy", "from": "/b", "path": format!("/b/x{i}")})).collect();
-        check(&json!(twice), Err((422, "")));
+        check(&json!(copies), Err((422, "")));
         let deeper: Vec<Value> = (0..1000).map(|_| json!({"op": "copy", "from": "/b", "path": "/b/b"})).collect();
         check(&json!(deeper), Err((422, "")));
     }

@@ -194,7 +194,7 @@ mod tests {
         check(json!({}), &[]);
         check(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
         check(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);
-        for (value, words) in [
+        for (value, message) in [
             (json!({"n": -1}), "-1: should be a non-negative integer"),
             (json!({"n": 2_147_483_648_u32}), "2147483648: should be less than or equal to 2147483647"),
             (json!({"n": null}), "0: .spec.a.n accessor error: <nil> is of the type <nil>, expected int64"),
@@ -211,7 +211,7 @@ mod tests {
             ),
             (json!(3), "0: .spec.a.n accessor error: 3 is of the type int64, expected map[string]interface{}"),
         ] {
-            check(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {words}")]);
+            check(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {message}")]);
         }
         check(
             json!({"status": {"n": -2, "s": {}}}),
