@@ -1,13 +1,43 @@
 //! Match conditions, and the variables of CEL expressions in webhooks and policies
 //! (`apiserver/pkg/admission/plugin/cel`, `.../webhook/matchconditions`).
 
+use crate::Aggregate;
 pub use crate::policy::match_conditions as check;
-use expr::{Authorizer, AuthorizerBuilder, Budget, EvalError, Program, Type, Value};
+use expr::{Authorizer, AuthorizerBuilder, Budget, CompileError, EvalError, Program, Type, Value};
 use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Error text when the cost budget is exceeded.
-const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+/// Error of an expression, with upstream's message.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ExpressionError {
+    /// The expression does not compile.
+    #[error("compilation error: {0}")]
+    Compile(#[from] CompileError),
+    /// The cost budget is exceeded.
+    #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+    BudgetExhausted,
+    /// The evaluation failed.
+    #[error("expression '{expression}' resulted in error: {source}")]
+    Evaluation {
+        /// The expression.
+        expression: String,
+        /// The cause.
+        source: EvalError,
+    },
+    /// The result of a match condition is no boolean.
+    #[error("expression '{0}' resulted in error: it is neither true nor false")]
+    NotBool(String),
+}
+
+impl ExpressionError {
+    /// Creates the error of a failed evaluation.
+    pub(crate) fn evaluation(expression: &str, error: EvalError) -> Self {
+        match error {
+            EvalError::BudgetExhausted => Self::BudgetExhausted,
+            source => Self::Evaluation { expression: expression.to_owned(), source },
+        }
+    }
+}
 
 /// Names and values of CEL variables.
 pub type Variables<'a> = Vec<(&'a str, Value)>;
@@ -63,18 +93,9 @@ fn request() -> Type {
     ])
 }
 
-/// Returns upstream's error text for a failed expression.
-#[must_use]
-pub fn evaluation_error(source: &str, error: &EvalError) -> String {
-    match error {
-        EvalError::BudgetExhausted => SPENT.to_owned(),
-        error => format!("expression '{source}' resulted in error: {error}"),
-    }
-}
-
 /// Match conditions, which must all be true for a webhook or policy to apply.
 #[derive(Debug, Clone, Default)]
-pub struct Conditions(Vec<(String, Result<Program, String>)>);
+pub struct Conditions(Vec<(String, Result<Program, CompileError>)>);
 
 impl Conditions {
     /// Compiles `matchConditions` with variables of these types.
@@ -98,25 +119,19 @@ impl Conditions {
     ///
     /// # Errors
     /// If no condition is false and some cannot be evaluated.
-    pub fn hold(&self, variables: &Variables<'_>) -> Result<bool, String> {
+    pub fn hold(&self, variables: &Variables<'_>) -> Result<bool, Aggregate<ExpressionError>> {
         let mut budget = Budget::for_match_conditions();
         let mut errors = Vec::new();
         for (source, program) in &self.0 {
             match program.as_ref().map(|program| program.evaluate(variables, &mut budget)) {
                 Ok(Ok(Value::Bool(true))) => {}
                 Ok(Ok(Value::Bool(false))) => return Ok(false),
-                Ok(Ok(_)) => {
-                    errors.push(format!("expression '{source}' resulted in error: it is neither true nor false"));
-                }
-                Ok(Err(error)) => errors.push(evaluation_error(source, &error)),
-                Err(why) => errors.push(format!("compilation error: {why}")),
+                Ok(Ok(_)) => errors.push(ExpressionError::NotBool(source.clone())),
+                Ok(Err(error)) => errors.push(ExpressionError::evaluation(source, error)),
+                Err(error) => errors.push(error.clone().into()),
             }
         }
-        match errors.len() {
-            0 => Ok(true),
-            1 => Err(errors.concat()),
-            _ => Err(format!("[{}]", errors.join(", "))),
-        }
+        Aggregate::check(errors).map(|()| true)
     }
 }
 
@@ -134,7 +149,8 @@ mod tests {
             let conditions = Conditions::read(&json!(list), &types(&[]));
             let variables =
                 vec![("object", Value::from(&object)), ("oldObject", Value::Null), ("request", Value::from(&request))];
-            assert_eq!(conditions.hold(&variables).as_ref().map_err(String::as_str).copied(), expected, "{list:?}");
+            let got = conditions.hold(&variables).map_err(|error| error.to_string());
+            assert_eq!(got, expected.map_err(str::to_owned), "{list:?}");
         };
         check(&[], Ok(true));
         check(&["object.metadata.name == 'a'", "oldObject == null"], Ok(true));

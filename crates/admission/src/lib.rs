@@ -4,8 +4,10 @@
 //! The server implements authentication, storage and responses.
 #![forbid(unsafe_code)]
 
+pub use aggregate::Aggregate;
 pub use expr::{AuthorizationAttributes, AuthorizationDecision, Authorizer, Type};
 
+mod aggregate;
 pub mod attributes;
 pub mod conditions;
 pub mod limit_range;

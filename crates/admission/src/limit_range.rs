@@ -1,5 +1,6 @@
 //! LimitRanger: defaults and limits of the Pods and PersistentVolumeClaims of a namespace.
 
+use crate::Aggregate;
 use api::{
     quantity::Amount,
     resources::{self, Amounts, ResourceField},
@@ -9,6 +10,45 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use std::collections::BTreeMap;
+
+/// Violated limit, with upstream's message.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LimitError {
+    /// The limited value is not specified.
+    #[error("{limit}.  No {field} is specified")]
+    Unspecified {
+        /// The limit, for example `minimum cpu usage per Container is 200m`.
+        limit: String,
+        /// `request` or `limit`.
+        field: &'static str,
+    },
+    /// The value is out of the limit.
+    #[error("{limit}, but {field} is {value}")]
+    Violated {
+        /// The limit.
+        limit: String,
+        /// `request` or `limit`.
+        field: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// The ratio of limit to request is undefined.
+    #[error("{limit}, but no {field} is specified or {field} is 0")]
+    UndefinedRatio {
+        /// The limit.
+        limit: String,
+        /// `request` or `limit`.
+        field: &'static str,
+    },
+    /// The ratio of limit to request is too large.
+    #[error("{limit}, but provided ratio is {ratio:.6}")]
+    Ratio {
+        /// The limit.
+        limit: String,
+        /// The ratio.
+        ratio: f64,
+    },
+}
 
 /// Annotation that lists the applied defaults.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -66,8 +106,8 @@ fn add_missing(list: &mut Option<List>, defaults: &List) -> Vec<String> {
 /// Checks a Pod against the limits (`PodValidateLimitFunc`).
 ///
 /// # Errors
-/// If a limit is violated: upstream's error text.
-pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
+/// If a limit is violated.
+pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), Aggregate<LimitError>> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let mut errors = Vec::new();
     for item in range.spec.iter().flat_map(|s| &s.limits) {
@@ -90,14 +130,14 @@ pub fn check_pod(range: &LimitRange, pod: &Pod) -> Result<(), String> {
             _ => {}
         }
     }
-    aggregate(errors)
+    Aggregate::check(errors)
 }
 
 /// Checks a PersistentVolumeClaim against the limits (`PersistentVolumeClaimValidateLimitFunc`).
 ///
 /// # Errors
-/// If a limit is violated: upstream's error text.
-pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<(), String> {
+/// If a limit is violated.
+pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<(), Aggregate<LimitError>> {
     let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()?.requests.as_ref());
     let requests = resources::amounts(requests);
     let mut errors = Vec::new();
@@ -108,27 +148,20 @@ pub fn check_claim(range: &LimitRange, claim: &PersistentVolumeClaim) -> Result<
         {
             for (name, bound) in list.iter().flatten() {
                 let Ok(amount) = Amount::try_from(bound) else { continue };
-                let usage = format!("{word} {name} usage per {kind} is {}", bound.0);
+                let limit = format!("{word} {name} usage per {kind} is {}", bound.0);
+                let field = "request";
                 match requests.get(name) {
-                    None => errors.push(format!("{usage}.  No request is specified")),
+                    None => errors.push(LimitError::Unspecified { limit, field }),
                     Some(request) if request.cmp(&amount) == beyond => {
-                        errors.push(format!("{usage}, but request is {}", resources::format_amount(name, *request).0));
+                        let value = resources::format_amount(name, *request).0;
+                        errors.push(LimitError::Violated { limit, field, value });
                     }
                     Some(_) => {}
                 }
             }
         }
     }
-    aggregate(errors)
-}
-
-/// Formats one error as is, several in brackets (`utilerrors.NewAggregate`).
-fn aggregate(mut errors: Vec<String>) -> Result<(), String> {
-    match errors.len() {
-        0 => Ok(()),
-        1 => Err(errors.swap_remove(0)),
-        _ => Err(format!("[{}]", errors.join(", "))),
-    }
+    Aggregate::check(errors)
 }
 
 /// Requests and limits of a container or a Pod.
@@ -147,40 +180,41 @@ impl ComputeResources {
 }
 
 /// Checks a Pod or a container against the limits of its type.
-fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut Vec<String>) {
-    let shown = |name: &String, amount: &Amount| resources::format_amount(name, *amount).0;
+fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut Vec<LimitError>) {
+    let violated = |limit: String, field: &'static str, name: &String, amount: &Amount| {
+        let value = resources::format_amount(name, *amount).0;
+        LimitError::Violated { limit, field, value }
+    };
     let bounds = |list: &Option<List>| -> Vec<(String, Quantity, Amount)> {
         let all = list.iter().flatten();
         all.filter_map(|(name, bound)| Some((name.clone(), bound.clone(), Amount::try_from(bound).ok()?))).collect()
     };
     for (name, bound, amount) in bounds(&item.min) {
-        let usage = format!("minimum {name} usage per {} is {}", item.type_, bound.0);
+        let limit = format!("minimum {name} usage per {} is {}", item.type_, bound.0);
         match (compute.requests.get(&name), compute.limits.get(&name)) {
-            (None, _) => errors.push(format!("{usage}.  No request is specified")),
-            (Some(r), _) if *r < amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
-            (_, Some(l)) if *l < amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
+            (None, _) => errors.push(LimitError::Unspecified { limit, field: "request" }),
+            (Some(r), _) if *r < amount => errors.push(violated(limit, "request", &name, r)),
+            (_, Some(l)) if *l < amount => errors.push(violated(limit, "limit", &name, l)),
             _ => {}
         }
     }
     for (name, bound, amount) in bounds(&item.max) {
-        let usage = format!("maximum {name} usage per {} is {}", item.type_, bound.0);
+        let limit = format!("maximum {name} usage per {} is {}", item.type_, bound.0);
         match (compute.limits.get(&name), compute.requests.get(&name)) {
-            (None, _) => errors.push(format!("{usage}.  No limit is specified")),
-            (Some(l), _) if *l > amount => errors.push(format!("{usage}, but limit is {}", shown(&name, l))),
-            (_, Some(r)) if *r > amount => errors.push(format!("{usage}, but request is {}", shown(&name, r))),
+            (None, _) => errors.push(LimitError::Unspecified { limit, field: "limit" }),
+            (Some(l), _) if *l > amount => errors.push(violated(limit, "limit", &name, l)),
+            (_, Some(r)) if *r > amount => errors.push(violated(limit, "request", &name, r)),
             _ => {}
         }
     }
     for (name, bound, amount) in bounds(&item.max_limit_request_ratio) {
-        let usage = format!("{name} max limit to request ratio per {} is {}", item.type_, bound.0);
+        let limit = format!("{name} max limit to request ratio per {} is {}", item.type_, bound.0);
         let of = |amounts: &Amounts| amounts.get(&name).copied().filter(|a| !a.is_zero());
         match (of(&compute.requests), of(&compute.limits)) {
-            (None, _) => errors.push(format!("{usage}, but no request is specified or request is 0")),
-            (_, None) => errors.push(format!("{usage}, but no limit is specified or limit is 0")),
-            (Some(request), Some(limit)) => {
-                if let Some(ratio) = excess(request, limit, amount) {
-                    errors.push(format!("{usage}, but provided ratio is {ratio:.6}"));
-                }
+            (None, _) => errors.push(LimitError::UndefinedRatio { limit, field: "request" }),
+            (_, None) => errors.push(LimitError::UndefinedRatio { limit, field: "limit" }),
+            (Some(request), Some(most)) => {
+                errors.extend(excess(request, most, amount).map(|ratio| LimitError::Ratio { limit, ratio }));
             }
         }
     }
@@ -209,7 +243,8 @@ mod tests {
 
     #[track_caller]
     fn check(items: &Value, resources: &Value, expected: &str) {
-        let message = check_pod(&range(items), &pod(resources)).err().unwrap_or_default();
+        let message =
+            check_pod(&range(items), &pod(resources)).err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(message, expected, "{items} {resources}");
     }
 
@@ -271,7 +306,7 @@ mod tests {
         let spec = json!({"containers": [container("a"), container("b")], "initContainers": [container("i")]});
         let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
         let message = "maximum memory usage per Pod is 1Gi, but limit is 1200Mi";
-        assert_eq!(check_pod(&range, &pod).unwrap_err(), message);
+        assert_eq!(check_pod(&range, &pod).unwrap_err().to_string(), message);
         let whole = json!({"limits": {"memory": "1Gi"}});
         pod.spec.as_mut().unwrap().resources = serde_json::from_value(whole).unwrap();
         assert_eq!(check_pod(&range, &pod), Ok(()));
@@ -284,7 +319,7 @@ mod tests {
         let check = |storage: &str, expected: Result<(), String>| {
             let spec = json!({"resources": {"requests": {"storage": storage}}});
             let claim = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
-            assert_eq!(check_claim(&range, &claim), expected);
+            assert_eq!(check_claim(&range, &claim).map_err(|error| error.to_string()), expected);
         };
         check("2Gi", Ok(()));
         let usage = |word: &str, bound: &str| format!("{word} storage usage per PersistentVolumeClaim is {bound}");

@@ -2,9 +2,21 @@
 //! (`apiserver/pkg/admission/plugin/{webhook,policy}`, their `predicates` and `matching`).
 
 use crate::attributes::Attributes;
-use api::selector::LabelRequirements;
+use api::selector::{LabelRequirements, SelectorError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
+use std::sync::Arc;
+
+/// Error for an invalid label selector.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MatchingError {
+    /// It cannot be decoded.
+    #[error(transparent)]
+    Decode(Arc<serde_json::Error>),
+    /// An operator is unknown.
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+}
 
 /// Rules and selectors of a webhook, a policy or a binding.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +47,7 @@ impl Matching {
     ///
     /// # Errors
     /// If a selector is invalid.
-    pub fn of_webhook(webhook: &Value) -> Result<Self, String> {
+    pub fn of_webhook(webhook: &Value) -> Result<Self, MatchingError> {
         Ok(Self { rules: Rule::all(&webhook["rules"]), ..Self::selectors(webhook)? })
     }
 
@@ -43,7 +55,7 @@ impl Matching {
     ///
     /// # Errors
     /// If a selector is invalid.
-    pub fn of_policy(constraints: &Value) -> Result<Self, String> {
+    pub fn of_policy(constraints: &Value) -> Result<Self, MatchingError> {
         let (rules, excluded) = (&constraints["resourceRules"], &constraints["excludeResourceRules"]);
         Ok(Self { rules: Rule::all(rules), excluded: Rule::all(excluded), ..Self::selectors(constraints)? })
     }
@@ -52,11 +64,11 @@ impl Matching {
     ///
     /// # Errors
     /// If a selector is invalid.
-    pub fn of_binding(resources: &Value) -> Result<Self, String> {
+    pub fn of_binding(resources: &Value) -> Result<Self, MatchingError> {
         Ok(Self { matches_without_rules: true, ..Self::of_policy(resources)? })
     }
 
-    fn selectors(of: &Value) -> Result<Self, String> {
+    fn selectors(of: &Value) -> Result<Self, MatchingError> {
         let exact = of["matchPolicy"] == "Exact";
         Ok(Self {
             exact,
@@ -98,12 +110,13 @@ impl Matching {
     }
 }
 
-fn selector(value: &Value) -> Result<LabelRequirements, String> {
+fn selector(value: &Value) -> Result<LabelRequirements, MatchingError> {
     if value.is_null() {
         return Ok(LabelRequirements::default());
     }
-    let typed: LabelSelector = serde_json::from_value(value.clone()).map_err(|e| e.to_string())?;
-    LabelRequirements::from_object(&typed).map_err(|e| e.to_string())
+    let typed: LabelSelector =
+        serde_json::from_value(value.clone()).map_err(|error| MatchingError::Decode(Arc::new(error)))?;
+    Ok(LabelRequirements::from_object(&typed)?)
 }
 
 fn selects(selector: &LabelRequirements, labels: &Value) -> bool {

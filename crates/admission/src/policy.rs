@@ -5,15 +5,15 @@ mod mutating;
 mod type_check;
 mod validation;
 
-pub use mutating::{MutatingPolicy, Patch};
+pub use mutating::{MutatingPolicy, MutationError, Patch};
 pub use type_check::{ExpressionWarning, ResourceType, type_check};
 pub use validation::{binding as check_binding, match_conditions, mutating as check_mutating, policy as check};
 
 use crate::{
-    conditions::{self, Conditions, Variables, object_type},
-    matching::Matching,
+    conditions::{self, Conditions, ExpressionError, Variables, object_type},
+    matching::{Matching, MatchingError},
 };
-use expr::{Budget, EvalError, Key, Program, Type, Value};
+use expr::{Budget, CompileError, EvalError, Key, Program, Type, Value};
 use serde_json::Value as Json;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ pub struct Policy {
     /// Name.
     pub name: String,
     /// `matchConstraints`, or the error of an invalid selector.
-    pub matching: Result<Matching, String>,
+    pub matching: Result<Matching, MatchingError>,
     /// Whether `failurePolicy` is `Ignore`.
     pub is_optional: bool,
     /// `paramKind`: API version and kind.
@@ -42,7 +42,7 @@ pub struct Policy {
 struct Expression {
     name: String,
     source: String,
-    program: Result<Program, String>,
+    program: Result<Program, CompileError>,
 }
 
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub struct Binding {
     /// Name of the policy.
     pub policy: String,
     /// `matchResources`, or the error of an invalid selector.
-    pub matching: Result<Matching, String>,
+    pub matching: Result<Matching, MatchingError>,
     /// `paramRef`.
     pub params: Json,
     /// `validationActions`: `Deny`, `Warn`, `Audit`.
@@ -141,7 +141,7 @@ impl Expression {
     fn evaluate(&self, values: &Variables<'_>, budget: &mut Budget) -> Result<Value, EvalError> {
         match &self.program {
             Ok(program) => program.evaluate(values, budget),
-            Err(why) => Err(EvalError::Failed(why.clone())),
+            Err(error) => Err(EvalError::Failed(error.to_string())),
         }
     }
 }
@@ -241,7 +241,7 @@ impl Policy {
         match self.conditions.hold(&inputs) {
             Ok(true) => {}
             Ok(false) => return Decision::default(),
-            Err(why) => return Vec::from_iter(self.failed(why)).into(),
+            Err(error) => return Vec::from_iter(self.failed(error.to_string())).into(),
         }
         let mut budget = Budget::default();
         let failed = evaluate_variables(&self.variables, &mut inputs, &mut budget);
@@ -256,7 +256,7 @@ impl Policy {
                     index,
                 }),
                 Err(error) => {
-                    let denial = self.failed(expression_error(&validation.expression, error, &failed));
+                    let denial = self.failed(expression_error(&validation.expression, error, &failed).to_string());
                     denials.extend(denial.map(|denial| Denial { index, ..denial }));
                 }
             }
@@ -275,7 +275,7 @@ impl Policy {
                     "valueExpression '{}' resulted in unsupported return type. Return type must be either string or null.",
                     annotation.source
                 ),
-                Err(error) => expression_error(annotation, error, &failed),
+                Err(error) => expression_error(annotation, error, &failed).to_string(),
             };
             denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
         }
@@ -293,13 +293,13 @@ fn evaluate_variables(
     variables: &[Expression],
     inputs: &mut Variables<'_>,
     budget: &mut Budget,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, EvalError> {
     let (mut known, mut failed) = (BTreeMap::new(), BTreeMap::new());
     inputs.push(("variables", Value::Map(Arc::default())));
     for variable in variables {
         match variable.evaluate(inputs, budget) {
             Ok(value) => drop(known.insert(Key::String(variable.name.as_str().into()), value)),
-            Err(error) => drop(failed.insert(variable.name.clone(), error.to_string())),
+            Err(error) => drop(failed.insert(variable.name.clone(), error)),
         }
         if let Some((_, last)) = inputs.last_mut() {
             *last = Value::Map(Arc::new(known.clone()));
@@ -308,19 +308,23 @@ fn evaluate_variables(
     failed
 }
 
-/// Returns the error text of a failed expression, with the cause if it uses a failed variable.
-fn expression_error(expression: &Expression, error: EvalError, failed: &BTreeMap<String, String>) -> String {
-    if let Err(why) = &expression.program {
-        return format!("compilation error: {why}");
+/// Returns the error of a failed expression, with the cause if it uses a failed variable.
+fn expression_error(
+    expression: &Expression,
+    error: EvalError,
+    failed: &BTreeMap<String, EvalError>,
+) -> ExpressionError {
+    if let Err(error) = &expression.program {
+        return error.clone().into();
     }
     let text = error.to_string();
     let cause = text.strip_prefix("no such key: ").and_then(|name| Some((name, failed.get(name)?)));
     match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
         Some((name, why)) => {
             let why = format!("composited variable {name:?} fails to evaluate: {why}");
-            conditions::evaluation_error(&expression.source, &EvalError::Failed(why))
+            ExpressionError::evaluation(&expression.source, EvalError::Failed(why))
         }
-        None => conditions::evaluation_error(&expression.source, &error),
+        None => ExpressionError::evaluation(&expression.source, error),
     }
 }
 

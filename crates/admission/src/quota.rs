@@ -5,8 +5,33 @@ mod usage;
 
 use api::resources::{self, Amounts};
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 pub use usage::{Kind, Object};
+
+/// Error of a quota, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// Containers do not set limited resources.
+    #[error("failed quota: {quota}: must specify {missing}")]
+    MissingResources {
+        /// Name of the quota.
+        quota: String,
+        /// The resources and their containers.
+        missing: String,
+    },
+    /// The quota would be exceeded.
+    #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
+    Exceeded {
+        /// Name of the quota.
+        quota: String,
+        /// Requested amounts of the exceeded resources.
+        requested: String,
+        /// Used amounts of the exceeded resources.
+        used: String,
+        /// Limits of the exceeded resources.
+        limited: String,
+    },
+}
 
 /// Returns the hard limits of a quota.
 #[must_use]
@@ -43,14 +68,21 @@ pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Obj
 /// Checks the creation of `new`, or the update from `old` to `new`. `used` is the current usage, including `old`.
 ///
 /// # Errors
-/// If the quota would be exceeded: upstream's error text.
-pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&Object>) -> Result<(), String> {
+/// If the quota would be exceeded.
+pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&Object>) -> Result<(), QuotaError> {
     if !covers(quota, new) {
         return Ok(());
     }
     let (name, hard) = (quota.metadata.name.as_deref().unwrap_or(""), hard(quota));
     let limited: Vec<&str> = hard.keys().map(String::as_str).collect();
-    new.check_constraints(&limited).map_err(|why| format!("failed quota: {name}: {why}"))?;
+    let missing = new.missing_resources(&limited);
+    if !missing.is_empty() {
+        let one = |(name, containers): (&&str, &BTreeSet<&str>)| {
+            format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
+        };
+        let missing = missing.iter().map(one).collect::<Vec<_>>().join("; ");
+        return Err(QuotaError::MissingResources { quota: name.to_owned(), missing });
+    }
     let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
     let increase = |(name, usage): (String, resources::Amount)| {
         // A decrease is allowed even if the quota is exceeded (`SubtractWithNonNegativeResult`).
@@ -73,12 +105,12 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
         };
         exceeded.iter().map(one).collect::<Vec<_>>().join(",")
     };
-    Err(format!(
-        "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-        format_amounts(&requested),
-        format_amounts(used),
-        format_amounts(&hard)
-    ))
+    Err(QuotaError::Exceeded {
+        quota: name.to_owned(),
+        requested: format_amounts(&requested),
+        used: format_amounts(used),
+        limited: format_amounts(&hard),
+    })
 }
 
 /// Returns amounts for the status of a quota.

@@ -1,8 +1,59 @@
 //! AdmissionReview requests and responses
 //! (`apiserver/pkg/admission/plugin/webhook/{request,errors}`).
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
+
+/// A field of a response has a wrong type, with the message of Go's decoder (`json.UnmarshalTypeError`).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("json: cannot unmarshal {value} into Go struct field AdmissionReview.response{field} of type {expected}")]
+pub struct UnmarshalTypeError {
+    value: &'static str,
+    field: String,
+    expected: &'static str,
+}
+
+/// The response is invalid, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    /// There is no response.
+    #[error("webhook response was absent")]
+    Absent,
+    /// The response is for another request.
+    #[error("expected response.uid={expected:?}, got {got:?}")]
+    Uid {
+        /// UID of the request.
+        expected: String,
+        /// UID of the response.
+        got: String,
+    },
+    /// The review has another version or kind.
+    #[error("expected webhook response of {expected}, got {got}")]
+    Kind {
+        /// Version and kind of the request.
+        expected: String,
+        /// Version and kind of the response.
+        got: String,
+    },
+    /// A patch without a type.
+    #[error("webhook returned response.patch but not response.patchType")]
+    PatchWithoutType,
+    /// A patch type without a patch.
+    #[error("webhook returned response.patchType but not response.patch")]
+    TypeWithoutPatch,
+    /// A patch of a validating webhook.
+    #[error("validating webhook may not return response.patch")]
+    ValidatingPatch,
+    /// A patch type of a validating webhook.
+    #[error("validating webhook may not return response.patchType")]
+    ValidatingPatchType,
+    /// Unknown patch type.
+    #[error("webhook returned invalid response.patchType of {0:?}")]
+    PatchType(String),
+    /// The patch is not encoded in base64.
+    #[error("response.patch: {0}")]
+    PatchEncoding(#[from] DecodeError),
+}
 
 /// Response of a webhook (`AdmissionResponse`).
 #[derive(Debug, Clone, PartialEq)]
@@ -47,11 +98,10 @@ const TYPES: [(&str, &str); 11] = [
 ///
 /// # Errors
 /// If a field has a wrong type.
-pub fn check_types(answer: &Value) -> Result<(), String> {
+pub fn check_types(answer: &Value) -> Result<(), UnmarshalTypeError> {
     let response = &answer["response"];
-    let wrong = |at: &str, value: &Value, kind: &str| {
-        let (field, is) = (at.replace('/', "."), type_of(value));
-        Err(format!("json: cannot unmarshal {is} into Go struct field AdmissionReview.response{field} of type {kind}"))
+    let wrong = |at: &str, value: &Value, expected: &'static str| {
+        Err(UnmarshalTypeError { value: type_of(value), field: at.replace('/', "."), expected })
     };
     if !response.is_null() && !response.is_object() {
         return wrong("", response, "v1.AdmissionResponse");
@@ -98,37 +148,40 @@ fn type_of(value: &Value) -> &'static str {
 ///
 /// # Errors
 /// If it is not a valid response to the request.
-pub fn parse_response(version: &str, uid: &str, mutating: bool, answer: &Value) -> Result<AdmissionResponse, String> {
+pub fn parse_response(
+    version: &str,
+    uid: &str,
+    mutating: bool,
+    answer: &Value,
+) -> Result<AdmissionResponse, ResponseError> {
     let response = &answer["response"];
     if response.is_null() {
-        return Err("webhook response was absent".to_owned());
+        return Err(ResponseError::Absent);
     }
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or("").to_owned();
     let (patch, kind) = (text(response, "patch"), response["patchType"].as_str());
     if version == "v1" {
         let answered = text(response, "uid");
         if answered != uid {
-            return Err(format!("expected response.uid={uid:?}, got {answered:?}"));
+            return Err(ResponseError::Uid { expected: uid.to_owned(), got: answered });
         }
         let expected = format!("admission.k8s.io/{version}, Kind=AdmissionReview");
         let got = format!("{}, Kind={}", text(answer, "apiVersion"), text(answer, "kind"));
         if got != expected {
-            return Err(format!("expected webhook response of {expected}, got {got}"));
+            return Err(ResponseError::Kind { expected, got });
         }
         match (mutating, patch.is_empty(), kind) {
-            (true, false, None) => return Err("webhook returned response.patch but not response.patchType".to_owned()),
-            (true, true, Some(_)) => {
-                return Err("webhook returned response.patchType but not response.patch".to_owned());
-            }
-            (false, false, _) => return Err("validating webhook may not return response.patch".to_owned()),
-            (false, _, Some(_)) => return Err("validating webhook may not return response.patchType".to_owned()),
+            (true, false, None) => return Err(ResponseError::PatchWithoutType),
+            (true, true, Some(_)) => return Err(ResponseError::TypeWithoutPatch),
+            (false, false, _) => return Err(ResponseError::ValidatingPatch),
+            (false, _, Some(_)) => return Err(ResponseError::ValidatingPatchType),
             _ => {}
         }
     }
     if let Some(kind) = kind.filter(|kind| mutating && *kind != "JSONPatch") {
-        return Err(format!("webhook returned invalid response.patchType of {kind:?}"));
+        return Err(ResponseError::PatchType(kind.to_owned()));
     }
-    let patch = STANDARD.decode(patch).map_err(|e| format!("response.patch: {e}"))?;
+    let patch = STANDARD.decode(patch)?;
     let warnings = response["warnings"].as_array().into_iter().flatten();
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
     Ok(AdmissionResponse {
@@ -176,7 +229,7 @@ mod tests {
     fn response_must_match_the_request() {
         let check = |mutating: bool, answer: &Value, expected: &str| {
             let got = parse_response("v1", "u", mutating, answer).map(|answer| answer.allowed.to_string());
-            assert_eq!(got.unwrap_or_else(|why| why), expected, "{answer}");
+            assert_eq!(got.unwrap_or_else(|error| error.to_string()), expected, "{answer}");
         };
         let patch = STANDARD.encode("[]");
         check(true, &answer(&json!({"uid": "u", "allowed": true})), "true");
@@ -218,7 +271,8 @@ mod tests {
     fn response_with_wrong_types_is_rejected() {
         let check = |response: Value, expected: Result<(), &str>| {
             let prefix = "json: cannot unmarshal ";
-            let got = check_types(&answer(&response)).map_err(|why| why.trim_start_matches(prefix).to_owned());
+            let got = check_types(&answer(&response))
+                .map_err(|error| error.to_string().trim_start_matches(prefix).to_owned());
             assert_eq!(got, expected.map_err(str::to_owned), "{response}");
         };
         let all = json!({"uid": "u", "allowed": true, "status": {"code": 403, "message": "m"}, "patch": "W10=",

@@ -3,7 +3,7 @@
 use crate::{
     attributes::Attributes,
     conditions::{self, Conditions},
-    matching::Matching,
+    matching::{Matching, MatchingError},
 };
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub struct Webhook {
     /// `clientConfig`.
     pub client: Value,
     /// Rules and selectors, or the error of an invalid selector.
-    pub matching: Result<Matching, String>,
+    pub matching: Result<Matching, MatchingError>,
     /// Match conditions.
     pub conditions: Conditions,
     /// Whether `failurePolicy` is `Ignore`.

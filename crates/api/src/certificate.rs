@@ -11,30 +11,50 @@ pub struct SubjectUser {
     pub groups: Vec<String>,
 }
 
+/// Error for a subject that identifies no user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubjectError {
+    /// No common name.
+    #[error("subject has no common name")]
+    MissingCommonName,
+    /// Several common names.
+    #[error("subject has more than one common name")]
+    SeveralCommonNames,
+    /// An empty common name.
+    #[error("subject has an empty common name")]
+    EmptyCommonName,
+    /// An attribute is no string in ASCII or UTF-8.
+    #[error("subject {0} is not an ASCII or UTF-8 string")]
+    Encoding(&'static str),
+    /// An attribute contains control characters.
+    #[error("subject {0} contains control characters")]
+    ControlCharacters(&'static str),
+}
+
 /// Parses the user in a subject. Authentication, approval, signing and admission all use this function: if they parsed
 /// subjects differently, a request could be approved for one user and its certificate accepted as another.
 ///
 /// # Errors
 /// When the subject does not have exactly one common name, when that is empty, or when the common name or an
 /// organization is not a string in ASCII or UTF-8. Go uses the last of several common names.
-pub fn subject_user(subject: &X509Name<'_>) -> Result<SubjectUser, String> {
+pub fn subject_user(subject: &X509Name<'_>) -> Result<SubjectUser, SubjectError> {
     let mut names = subject.iter_common_name();
     let name = match (names.next(), names.next()) {
         (Some(name), None) => text(name, "common name")?,
-        (None, _) => return Err("subject has no common name".to_owned()),
-        (Some(_), Some(_)) => return Err("subject has more than one common name".to_owned()),
+        (None, _) => return Err(SubjectError::MissingCommonName),
+        (Some(_), Some(_)) => return Err(SubjectError::SeveralCommonNames),
     };
     if name.is_empty() {
-        return Err("subject has an empty common name".to_owned());
+        return Err(SubjectError::EmptyCommonName);
     }
     let groups = subject.iter_organization().map(|o| text(o, "organization")).collect::<Result<_, _>>()?;
     Ok(SubjectUser { name, groups })
 }
 
-fn text(attribute: &AttributeTypeAndValue<'_>, what: &str) -> Result<String, String> {
-    let text = attribute.as_str().map_err(|_| format!("subject {what} is not an ASCII or UTF-8 string"))?;
+fn text(attribute: &AttributeTypeAndValue<'_>, what: &'static str) -> Result<String, SubjectError> {
+    let text = attribute.as_str().map_err(|_| SubjectError::Encoding(what))?;
     if text.chars().any(char::is_control) {
-        return Err(format!("subject {what} contains control characters"));
+        return Err(SubjectError::ControlCharacters(what));
     }
     Ok(text.to_owned())
 }
@@ -64,7 +84,7 @@ mod tests {
     type Attribute<'a> = (u8, u8, &'a [u8]);
 
     /// Each inner list is one relative distinguished name.
-    fn user(subject: &[&[Attribute<'_>]]) -> Result<SubjectUser, String> {
+    fn user(subject: &[&[Attribute<'_>]]) -> Result<SubjectUser, SubjectError> {
         let rdn = |all: &&[Attribute<'_>]| {
             let all: Vec<Vec<u8>> = all.iter().map(|(kind, tag, value)| attribute(*kind, *tag, value)).collect();
             tagged(0x31, &all.concat())

@@ -45,6 +45,17 @@ type Bounds = (u32, u32, &'static [&'static str]);
 #[error("{0}")]
 pub struct ParseError(String);
 
+/// Error for an invalid duration, with Go's message.
+#[derive(Debug, thiserror::Error)]
+enum DurationError {
+    #[error("invalid duration")]
+    Invalid,
+    #[error("missing unit in duration")]
+    MissingUnit,
+    #[error("unknown unit {0:?} in duration")]
+    UnknownUnit(String),
+}
+
 /// A cron schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
@@ -161,8 +172,7 @@ fn parse_every(text: &str) -> Result<Schedule, ParseError> {
 }
 
 /// Parses a duration as Go's `time.ParseDuration`, in nanoseconds.
-fn parse_duration(text: &str) -> Result<i128, String> {
-    const INVALID: &str = "invalid duration";
+fn parse_duration(text: &str) -> Result<i128, DurationError> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -171,7 +181,7 @@ fn parse_duration(text: &str) -> Result<i128, String> {
         return Ok(0);
     }
     if rest.is_empty() {
-        return Err(INVALID.to_owned());
+        return Err(DurationError::Invalid);
     }
     let mut sum: i128 = 0;
     while !rest.is_empty() {
@@ -179,24 +189,24 @@ fn parse_duration(text: &str) -> Result<i128, String> {
         let (number, after) = rest.split_at(end);
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && part.is_empty()) || part.contains('.') {
-            return Err(INVALID.to_owned());
+            return Err(DurationError::Invalid);
         }
         let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() {
-            return Err("missing unit in duration".to_owned());
+            return Err(DurationError::MissingUnit);
         }
         let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(format!("unknown unit {unit:?} in duration"));
+            return Err(DurationError::UnknownUnit(unit.to_owned()));
         };
-        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| INVALID.to_owned())? };
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DurationError::Invalid)? };
         // Further digits are less than a nanosecond.
         let part: String = part.chars().chain(std::iter::repeat('0')).take(15).collect();
-        let part: i128 = part.parse().map_err(|_| INVALID.to_owned())?;
+        let part: i128 = part.parse().map_err(|_| DurationError::Invalid)?;
         let all = whole.checked_mul(*nanos).and_then(|n| n.checked_add(part * nanos / 1_000_000_000_000_000));
-        sum = all.and_then(|all| all.checked_add(sum)).ok_or(INVALID)?;
+        sum = all.and_then(|all| all.checked_add(sum)).ok_or(DurationError::Invalid)?;
         if sum > i128::from(i64::MAX) {
-            return Err(INVALID.to_owned());
+            return Err(DurationError::Invalid);
         }
         rest = after;
     }

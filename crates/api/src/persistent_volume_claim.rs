@@ -52,11 +52,19 @@ pub fn ephemeral_claim_name(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
 }
 
+/// The claim of an ephemeral volume was not created for the Pod.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("PVC {claim} was not created for pod {pod} (pod is not owner)")]
+pub struct ClaimOwnerError {
+    claim: String,
+    pod: String,
+}
+
 /// Checks that the claim of an ephemeral volume was created for this Pod (`VolumeIsForPod`).
 ///
 /// # Errors
 /// When the Pod is not the claim's controller, with upstream's message.
-pub fn check_owned_by_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
+pub fn check_owned_by_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), ClaimOwnerError> {
     let owners = claim.metadata.owner_references.iter().flatten();
     let mut controllers = owners.filter(|owner| owner.controller == Some(true));
     if controllers.any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref()) {
@@ -65,8 +73,7 @@ pub fn check_owned_by_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<()
     let named = |meta: &ObjectMeta| {
         format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     };
-    let (claim, pod) = (named(&claim.metadata), named(&pod.metadata));
-    Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
+    Err(ClaimOwnerError { claim: named(&claim.metadata), pod: named(&pod.metadata) })
 }
 
 /// Returns the value of an annotation.

@@ -20,13 +20,58 @@ impl Precision {
     }
 }
 
+/// Error for an invalid time, with Go's message (`time.ParseError`).
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ParseTimeError {
+    /// An element of the layout is missing.
+    #[error("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}")]
+    Element {
+        /// The whole text.
+        text: String,
+        /// The layout.
+        layout: &'static str,
+        /// The rest of the text.
+        rest: String,
+        /// The missing element.
+        element: &'static str,
+    },
+    /// Text after the time.
+    #[error("parsing time {text:?}: extra text: {extra:?}")]
+    ExtraText {
+        /// The whole text.
+        text: String,
+        /// The extra text.
+        extra: String,
+    },
+    /// A number is out of range.
+    #[error("parsing time {text:?}: {field} out of range")]
+    OutOfRange {
+        /// The whole text.
+        text: String,
+        /// `month`, `day`, `hour`, ...
+        field: &'static str,
+    },
+    /// The time is too late for `jiff`.
+    #[error("parsing time {0:?}: times after 9999-12-30T22:00:00Z are not supported")]
+    TooLate(String),
+    /// The time is unsupported by `jiff` for another reason.
+    #[error("parsing time {text:?}: {source}")]
+    Unsupported {
+        /// The whole text.
+        text: String,
+        /// The reason.
+        source: jiff::Error,
+    },
+}
+
 /// Parses a time (`time.Parse`).
 ///
 /// # Errors
-/// Go's error message. Times after 9999-12-30T22:00:00Z, the maximum of `jiff`, are rejected.
-pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
-    let wrong = |rest: &str, element: &str| {
-        format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {element:?}", precision.layout())
+/// For an invalid time. Times after 9999-12-30T22:00:00Z, the maximum of `jiff`, are rejected.
+pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, ParseTimeError> {
+    let wrong = |rest: &str, element: &'static str| {
+        let (text, rest) = (text.to_owned(), rest.to_owned());
+        ParseTimeError::Element { text, layout: precision.layout(), rest, element }
     };
     let mut rest = text;
     let mut numbers = [0_u32; 6];
@@ -41,20 +86,24 @@ pub fn parse(text: &str, precision: Precision) -> Result<Timestamp, String> {
     };
     let extra = skip_zone(rest).ok_or_else(|| wrong(rest, "Z07:00"))?;
     if !extra.is_empty() {
-        return Err(format!("parsing time {text:?}: extra text: {extra:?}"));
+        return Err(ParseTimeError::ExtraText { text: text.to_owned(), extra: extra.to_owned() });
     }
     let [_, month, _, hour, minute, second] = numbers;
     let within =
         [("month", (1..=12).contains(&month)), ("hour", hour < 24), ("minute", minute < 60), ("second", second < 60)];
-    if let Some((what, _)) = within.into_iter().find(|(_, is_right)| !is_right) {
-        return Err(format!("parsing time {text:?}: {what} out of range"));
+    if let Some((field, _)) = within.into_iter().find(|(_, is_right)| !is_right) {
+        return Err(ParseTimeError::OutOfRange { text: text.to_owned(), field });
     }
     // Go also accepts a comma.
-    text.replace(',', ".").parse().map_err(|e: jiff::Error| {
-        let is_late = numbers[0] == 9999 && month == 12 && numbers[2] >= 30 && numbers[2] < 32;
-        let why = if is_late { "times after 9999-12-30T22:00:00Z are not supported".to_owned() } else { e.to_string() };
-        let is_day = why.contains("day");
-        format!("parsing time {text:?}: {}", if is_day { "day out of range" } else { &why })
+    text.replace(',', ".").parse().map_err(|source: jiff::Error| {
+        let text = text.to_owned();
+        if numbers[0] == 9999 && month == 12 && numbers[2] >= 30 && numbers[2] < 32 {
+            ParseTimeError::TooLate(text)
+        } else if source.to_string().contains("day") {
+            ParseTimeError::OutOfRange { text, field: "day" }
+        } else {
+            ParseTimeError::Unsupported { text, source }
+        }
     })
 }
 
@@ -93,7 +142,9 @@ mod tests {
     fn check(precision: Precision, text: &str, expected: Result<&str, &str>) {
         let read = parse(text, precision).map(|time| time.to_string());
         let prefix = format!("parsing time {text:?} as {:?}: ", precision.layout());
-        let short = |why: String| why.replace(&prefix, "").replace(&format!("parsing time {text:?}: "), "");
+        let short = |error: ParseTimeError| {
+            error.to_string().replace(&prefix, "").replace(&format!("parsing time {text:?}: "), "")
+        };
         assert_eq!(read.map_err(short), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
     }
 

@@ -2,7 +2,7 @@
 
 mod labels;
 
-pub use labels::format_label_selector;
+pub use labels::{UnknownOperatorError, format_label_selector};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

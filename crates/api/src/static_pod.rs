@@ -13,6 +13,17 @@ pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 /// Source of a static Pod from a manifest file (`FileSource`).
 pub const FILE: &str = "file";
 
+/// Error for a volume of an unknown type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeTypeError {
+    /// Unknown volume type.
+    #[error("unknown volume type for volume {0:?}")]
+    Volume(String),
+    /// Unknown source of a projected volume.
+    #[error("unknown source for projected volume {0:?}")]
+    Projection(String),
+}
+
 /// Returns an annotation of a Pod.
 #[must_use]
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
@@ -36,7 +47,7 @@ pub fn is_mirror(pod: &Pod) -> bool {
 ///
 /// # Errors
 /// When a volume is of an unknown type, which might refer to an API object.
-pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, String> {
+pub fn api_reference(spec: &PodSpec) -> Result<Option<&'static str>, VolumeTypeError> {
     if has_service_account(spec) {
         return Ok(Some("serviceaccounts"));
     }
@@ -120,13 +131,13 @@ fn volume_references_secret(volume: &Volume) -> bool {
 }
 
 /// Rejects volumes and projected sources of an unknown type.
-fn check_volume_type(volume: &Volume) -> Result<(), String> {
+fn check_volume_type(volume: &Volume) -> Result<(), VolumeTypeError> {
     let name = &volume.name;
     if *volume == (Volume { name: name.clone(), ..Volume::default() }) {
-        return Err(format!("unknown volume type for volume {name:?}"));
+        return Err(VolumeTypeError::Volume(name.clone()));
     }
     if sources(volume).any(|source| *source == VolumeProjection::default()) {
-        return Err(format!("unknown source for projected volume {name:?}"));
+        return Err(VolumeTypeError::Projection(name.clone()));
     }
     Ok(())
 }
@@ -223,7 +234,7 @@ mod tests {
             ),
         ] {
             let spec: PodSpec = serde_json::from_value(json!({"containers": [], "volumes": [volume]})).unwrap();
-            assert_eq!(api_reference(&spec), Err(expected.to_owned()));
+            assert_eq!(api_reference(&spec).unwrap_err().to_string(), expected);
         }
     }
 

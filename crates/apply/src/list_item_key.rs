@@ -8,6 +8,27 @@ use crate::{
 use serde_json::Value;
 use std::{cmp::Ordering, fmt};
 
+/// Why an item has no key, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListItemKeyError {
+    #[error("invalid indexing of non-associative list")]
+    AtomicList,
+    #[error("associative list without keys has an element that's a map type")]
+    MapInSet,
+    #[error("not supported: associative list with lists as elements")]
+    ListInSet,
+    #[error("associative list without keys has an element that's an explicit null")]
+    NullInSet,
+    #[error("associative list with keys may not have a null element")]
+    NullInMap,
+    #[error("associative list with keys may not have non-map elements")]
+    ScalarInMap,
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any key fields)"
+    )]
+    MissingKeys(String),
+}
+
 /// Key of an item of an associative list: a borrowed [`PathElement`] with the same order.
 #[derive(Debug, Clone)]
 pub(crate) enum ListItemKey<'a> {
@@ -20,19 +41,19 @@ pub(crate) enum ListItemKey<'a> {
 /// Returns the key of an item of an associative list (`listItemToPathElement`).
 ///
 /// # Errors
-/// When the list is atomic, or the item has no valid key; with upstream's message.
+/// When the list is atomic, or the item has no valid key.
 pub(crate) fn list_item_key<'a>(
     type_ref: TypeRef<'a>,
     list: &'a List,
     item: &'a Value,
-) -> Result<ListItemKey<'a>, String> {
+) -> Result<ListItemKey<'a>, ListItemKeyError> {
     match &list.list_type {
-        ListType::Atomic => Err("invalid indexing of non-associative list".to_owned()),
+        ListType::Atomic => Err(ListItemKeyError::AtomicList),
         ListType::Map(keys) => map_item_key(type_ref, list, keys, item),
         ListType::Set => match item {
-            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            Value::Object(_) => Err(ListItemKeyError::MapInSet),
+            Value::Array(_) => Err(ListItemKeyError::ListInSet),
+            Value::Null => Err(ListItemKeyError::NullInSet),
             plain => Ok(ListItemKey::Value(plain)),
         },
     }
@@ -43,11 +64,11 @@ fn map_item_key<'a>(
     list: &'a List,
     keys: &'a [Box<str>],
     item: &'a Value,
-) -> Result<ListItemKey<'a>, String> {
+) -> Result<ListItemKey<'a>, ListItemKeyError> {
     let fields = match item {
         Value::Object(fields) => fields,
-        Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
-        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        Value::Null => return Err(ListItemKeyError::NullInMap),
+        _ => return Err(ListItemKeyError::ScalarInMap),
     };
     let default = |name: &str| match type_ref.with_id(list.element).shape(None) {
         Shape::Map(map) => map.field(name).and_then(|f| f.default.as_ref()),
@@ -62,10 +83,7 @@ fn map_item_key<'a>(
     }
     if found.is_empty() {
         let names: Vec<String> = keys.iter().map(|k| value::quote(k)).collect();
-        return Err(format!(
-            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
-            names.join(" ")
-        ));
+        return Err(ListItemKeyError::MissingKeys(names.join(" ")));
     }
     found.sort_by_key(|(name, _)| *name);
     Ok(ListItemKey::Key(found))

@@ -8,6 +8,14 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// A value does not match its scalar type, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+#[error("expected {expected}, got {got}")]
+pub(crate) struct ScalarError {
+    expected: &'static str,
+    got: String,
+}
+
 /// Whether duplicate items are allowed in associative lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
@@ -42,8 +50,8 @@ impl<'a> Validator<'a> {
         match (type_ref.shape(Some(value)), value) {
             (_, Value::Null) => {}
             (Shape::Scalar(scalar), _) => {
-                if let Err(message) = check_scalar(scalar, value) {
-                    self.add_error(message);
+                if let Err(error) = check_scalar(scalar, value) {
+                    self.add_error(error.to_string());
                 }
             }
             (Shape::List(list), Value::Array(items)) => self.validate_list(type_ref, list, items),
@@ -61,7 +69,7 @@ impl<'a> Validator<'a> {
             } else {
                 match list_item_key(type_ref, list, item) {
                     Ok(list_item_key) => PathStep::Item(list_item_key),
-                    Err(message) => return self.add_error(format!("element {index}: {message}")),
+                    Err(error) => return self.add_error(format!("element {index}: {error}")),
                 }
             };
             if let PathStep::Item(list_item_key) = &step
@@ -89,7 +97,7 @@ impl<'a> Validator<'a> {
 }
 
 /// Validates that a value matches a scalar type; null matches every type.
-pub(crate) fn check_scalar(scalar: Scalar, value: &Value) -> Result<(), String> {
+pub(crate) fn check_scalar(scalar: Scalar, value: &Value) -> Result<(), ScalarError> {
     let is_valid = match scalar {
         Scalar::String => value.is_string(),
         Scalar::Numeric => value.is_number(),
@@ -99,12 +107,13 @@ pub(crate) fn check_scalar(scalar: Scalar, value: &Value) -> Result<(), String> 
     if is_valid || value.is_null() {
         return Ok(());
     }
-    Err(match scalar {
-        Scalar::String => format!("expected string, got {}", format_value(value)),
-        Scalar::Numeric => format!("expected numeric (int or float), got {}", go_type(value)),
-        Scalar::Boolean => format!("expected boolean, got {}", format_value(value)),
-        Scalar::Any => format!("expected any scalar, got {}", format_value(value)),
-    })
+    let (expected, got) = match scalar {
+        Scalar::String => ("string", format_value(value)),
+        Scalar::Numeric => ("numeric (int or float)", go_type(value).to_owned()),
+        Scalar::Boolean => ("boolean", format_value(value)),
+        Scalar::Any => ("any scalar", format_value(value)),
+    };
+    Err(ScalarError { expected, got })
 }
 
 /// Returns the Go type of a value, as in upstream's messages.

@@ -15,6 +15,7 @@ pub(crate) use signer::run as signer;
 use crate::informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,19 +32,22 @@ pub struct CertificateOrder<'a> {
     pub until: Timestamp,
 }
 
-type Sign = dyn Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync;
+/// Error of a [`Signer`].
+pub type SignerError = Box<dyn Error + Send + Sync>;
+
+type Sign = dyn Fn(&CertificateOrder<'_>) -> Result<String, SignerError> + Send + Sync;
 
 /// Issues certificates. Clones share the implementation.
 #[derive(Clone)]
 pub struct Signer(Arc<Sign>);
 
 impl Signer {
-    /// Creates a signer from a function that returns a certificate in PEM, or an error message.
-    pub fn new(sign: impl Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+    /// Creates a signer from a function that returns a certificate in PEM.
+    pub fn new(sign: impl Fn(&CertificateOrder<'_>) -> Result<String, SignerError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
     }
 
-    fn sign(&self, order: &CertificateOrder<'_>) -> Result<String, String> {
+    fn sign(&self, order: &CertificateOrder<'_>) -> Result<String, SignerError> {
         (self.0)(order)
     }
 }

@@ -48,8 +48,8 @@ impl EphemeralVolumeController {
         let namespace = pod.namespace().unwrap_or_default();
         if let Some(known) = self.claims.get(&namespace, &claim.name_any()) {
             // A claim of another owner is not changed.
-            if let Err(why) = api::persistent_volume_claim::check_owned_by_pod(&known, pod) {
-                self.record_failure(pod, volume, &why).await;
+            if let Err(error) = api::persistent_volume_claim::check_owned_by_pod(&known, pod) {
+                self.record_failure(pod, volume, &error.to_string()).await;
             }
             return Ok(());
         }

@@ -27,7 +27,7 @@ use crate::pod_control::error_message;
 use crate::pod_summary::PodSummary;
 use crate::worker::{self, Controller, is_code};
 use api::feature_gates::{FeatureGates, Gate};
-use api::selector::LabelRequirements;
+use api::selector::{LabelRequirements, SelectorError};
 use behavior::{Behavior, tolerances};
 use calculator::{Calculator, Tolerances};
 use conditions::Conditions;
@@ -85,6 +85,17 @@ struct HorizontalController {
     histories: HashMap<String, History>,
     worker: u64,
     started: Instant,
+}
+
+/// Why the Pods of a scale are unknown, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum PodSelectorError {
+    #[error("selector is required")]
+    Missing,
+    #[error("couldn't convert selector into a corresponding internal selector object: {0}")]
+    Invalid(#[from] SelectorError),
+    #[error("pods by selector {selector} are controlled by multiple HPAs: [{autoscalers}]")]
+    Ambiguous { selector: String, autoscalers: String },
 }
 
 /// Working state of one sync.
@@ -150,9 +161,9 @@ impl HorizontalController {
     async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<ScaleObservation> {
         let (resource, scale) = match self.targets.scale(namespace(sync.hpa), &sync.spec.scale_target_ref).await {
             Ok(found) => found,
-            Err(why) => {
-                self.warn(sync.hpa, "FailedGetScale", &why).await;
-                let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+            Err(error) => {
+                self.warn(sync.hpa, "FailedGetScale", &error.to_string()).await;
+                let message = format!("the HPA controller was unable to get the target's current scale: {error}");
                 sync.conditions.set_able_to_scale(false, ("FailedGetScale", &message));
                 return None;
             }
@@ -196,10 +207,10 @@ impl HorizontalController {
         bounds: Bounds,
     ) -> (Option<MetricsResult>, Option<(i32, String)>) {
         let text = scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default();
-        let pods = match self.selected_pods(sync, text).await {
+        let pods = match self.selected_pods(sync, text) {
             Ok(pods) => pods,
-            Err(why) => {
-                self.warn(sync.hpa, "FailedComputeMetricsReplicas", &why).await;
+            Err(error) => {
+                self.report_selector_error(sync, &error).await;
                 return (None, None);
             }
         };
@@ -232,35 +243,33 @@ impl HorizontalController {
     }
 
     /// Returns the Pods of a scale, unless another autoscaler selects them, too (`validateAndParseSelector`).
-    async fn selected_pods(&mut self, sync: &mut Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, String> {
+    fn selected_pods(&self, sync: &Sync<'_>, text: &str) -> Result<Vec<Arc<PodSummary>>, PodSelectorError> {
         if text.is_empty() {
-            let message = "selector is required";
-            self.warn(sync.hpa, "SelectorRequired", message).await;
-            sync.conditions
-                .set_scaling_active(false, ("InvalidSelector", "the HPA target's scale is missing a selector"));
-            return Err(message.to_owned());
+            return Err(PodSelectorError::Missing);
         }
-        let selector = match LabelRequirements::parse(text) {
-            Ok(selector) => selector,
-            Err(e) => {
-                let message = format!("couldn't convert selector into a corresponding internal selector object: {e}");
-                self.warn(sync.hpa, "InvalidSelector", &message).await;
-                sync.conditions.set_scaling_active(false, ("InvalidSelector", &message));
-                return Err(message);
-            }
-        };
+        let selector = LabelRequirements::parse(text)?;
         let mut pods = self.pods.in_namespace(namespace(sync.hpa));
         pods.retain(|pod| selects(&selector, pod));
         self.selectors.lock().insert(sync.key.to_owned(), selector);
         let others = self.autoscalers_of(namespace(sync.hpa), &pods);
         if others.len() > 1 {
-            let others = others.join(" ");
-            let message = format!("pods by selector {text} are controlled by multiple HPAs: [{others}]");
-            self.warn(sync.hpa, "AmbiguousSelector", &message).await;
-            sync.conditions.set_scaling_active(false, ("AmbiguousSelector", &message));
-            return Err(message);
+            return Err(PodSelectorError::Ambiguous { selector: text.to_owned(), autoscalers: others.join(" ") });
         }
         Ok(pods)
+    }
+
+    async fn report_selector_error(&mut self, sync: &mut Sync<'_>, error: &PodSelectorError) {
+        let message = error.to_string();
+        let (event, condition) = match error {
+            PodSelectorError::Missing => {
+                ("SelectorRequired", ("InvalidSelector", "the HPA target's scale is missing a selector"))
+            }
+            PodSelectorError::Invalid(_) => ("InvalidSelector", ("InvalidSelector", message.as_str())),
+            PodSelectorError::Ambiguous { .. } => ("AmbiguousSelector", ("AmbiguousSelector", message.as_str())),
+        };
+        self.warn(sync.hpa, event, &message).await;
+        sync.conditions.set_scaling_active(false, condition);
+        self.warn(sync.hpa, "FailedComputeMetricsReplicas", &message).await;
     }
 
     /// Returns the keys of the namespace's autoscalers that select any of these Pods.

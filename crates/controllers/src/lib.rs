@@ -54,7 +54,7 @@ mod ttl_after_finished;
 mod watch;
 mod worker;
 
-pub use certificates::{CertificateOrder, Signer};
+pub use certificates::{CertificateOrder, Signer, SignerError};
 pub use clients::Clients;
 pub use clock::Clock;
 pub use persistent_volume::{Provisioner, VolumeDirectories};

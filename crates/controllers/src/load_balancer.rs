@@ -52,8 +52,21 @@ fn requested_ip(service: &Service) -> Option<&str> {
     service.spec.as_ref()?.load_balancer_ip.as_deref().filter(|ip| !ip.is_empty())
 }
 
+/// Why a Service gets no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum AllocationError {
+    #[error("all addresses of {0} are taken")]
+    PoolExhausted(Ipv4Net),
+    #[error("the address {ip} is not one of {pool}")]
+    NotInPool { ip: Ipv4Addr, pool: Ipv4Net },
+    #[error("the address {0} is taken")]
+    Taken(Ipv4Addr),
+    #[error("{0:?} is not an IPv4 address")]
+    InvalidAddress(String),
+}
+
 /// Chooses an address of the pool; `None` if the Service needs no new one.
-fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, String> {
+fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, AllocationError> {
     let own = addresses(service).find(|ip| pool.contains(ip));
     let others = own.is_none() && !ingress(service).is_empty();
     let Some(requested) = requested_ip(service) else {
@@ -61,14 +74,14 @@ fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Res
             return Ok(None);
         }
         let free = pool.hosts().find(|ip| !taken.contains(ip));
-        return free.map(Some).ok_or_else(|| format!("all addresses of {pool} are taken"));
+        return free.map(Some).ok_or(AllocationError::PoolExhausted(pool));
     };
     match requested.parse::<Ipv4Addr>() {
         Ok(ip) if own == Some(ip) || others => Ok(None),
-        Ok(ip) if !pool.contains(&ip) => Err(format!("the address {ip} is not one of {pool}")),
-        Ok(ip) if taken.contains(&ip) => Err(format!("the address {ip} is taken")),
+        Ok(ip) if !pool.contains(&ip) => Err(AllocationError::NotInPool { ip, pool }),
+        Ok(ip) if taken.contains(&ip) => Err(AllocationError::Taken(ip)),
         Ok(ip) => Ok(Some(ip)),
-        Err(_) => Err(format!("{requested:?} is not an IPv4 address")),
+        Err(_) => Err(AllocationError::InvalidAddress(requested.to_owned())),
     }
 }
 
@@ -142,7 +155,7 @@ impl Controller for LoadBalancerController {
                 Some(ip) => drop(self.assigned.insert(key.to_owned(), ip)),
                 None => drop(self.assigned.remove(key)),
             },
-            Err(why) => self.record_failure(&service, &why).await,
+            Err(error) => self.record_failure(&service, &error.to_string()).await,
         }
         Ok(None)
     }
@@ -180,7 +193,7 @@ mod tests {
             let taken = taken.iter().map(|ip| ip.parse().unwrap()).collect();
             let chosen = allocate(&service(asked, &has), "10.9.8.0/30".parse().unwrap(), &taken);
             let expected = expected.map(|ip| ip.map(|ip| ip.parse().unwrap())).map_err(str::to_owned);
-            assert_eq!(chosen, expected, "{asked:?}, has {has}, {taken:?} taken");
+            assert_eq!(chosen.map_err(|error| error.to_string()), expected, "{asked:?}, has {has}, {taken:?} taken");
         };
         check("", json!([]), &[], Ok(Some("10.9.8.1")));
         check("", json!([]), &["10.9.8.1"], Ok(Some("10.9.8.2")));

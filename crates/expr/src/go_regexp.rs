@@ -13,6 +13,52 @@ const MAX_DEPTH: u32 = 1000;
 /// Maximum repeat count.
 const MAX_REPEAT: u32 = 1000;
 
+/// Error for an invalid pattern, with Go's message (`regexp/syntax.ErrorCode`) and the invalid part.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RegexpError {
+    /// Invalid character class or range (`ErrInvalidCharRange`).
+    #[error("invalid character class range: `{0}`")]
+    CharacterRange(String),
+    /// Invalid escape sequence (`ErrInvalidEscape`).
+    #[error("invalid escape sequence: `{0}`")]
+    Escape(String),
+    /// Invalid name of a group (`ErrInvalidNamedCapture`).
+    #[error("invalid named capture: `{0}`")]
+    NamedCapture(String),
+    /// Unknown flags of a group (`ErrInvalidPerlOp`).
+    #[error("invalid or unsupported Perl syntax: `{0}`")]
+    PerlSyntax(String),
+    /// Repetition of a repetition (`ErrInvalidRepeatOp`).
+    #[error("invalid nested repetition operator: `{0}`")]
+    NestedRepetition(String),
+    /// Repeat count out of range (`ErrInvalidRepeatSize`).
+    #[error("invalid repeat count: `{0}`")]
+    RepeatCount(String),
+    /// Unclosed character class (`ErrMissingBracket`).
+    #[error("missing closing ]: `{0}`")]
+    MissingBracket(String),
+    /// Unclosed group (`ErrMissingParen`).
+    #[error("missing closing ): `{0}`")]
+    MissingParenthesis(String),
+    /// Repetition operator without an operand (`ErrMissingRepeatArgument`).
+    #[error("missing argument to repetition operator: `{0}`")]
+    MissingRepeatArgument(String),
+    /// Backslash at the end of the pattern (`ErrTrailingBackslash`).
+    #[error("trailing backslash at end of expression: ``")]
+    TrailingBackslash,
+    /// `)` without an open group (`ErrUnexpectedParen`).
+    #[error("unexpected ): `{0}`")]
+    UnexpectedParenthesis(String),
+    /// The pattern is too large or unsupported by the `regex` crate.
+    #[error("{}", last_line(.0))]
+    Compile(#[source] regex::Error),
+}
+
+/// Returns the last line of an error of the `regex` crate, which is the reason.
+fn last_line(error: &regex::Error) -> String {
+    error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
 /// A compiled regular expression.
 #[derive(Debug, Clone)]
 pub struct GoRegexp {
@@ -25,12 +71,10 @@ impl GoRegexp {
     ///
     /// # Errors
     /// Go's error message.
-    pub fn compile(source: &str, max_bytes: usize) -> Result<Self, String> {
+    pub fn compile(source: &str, max_bytes: usize) -> Result<Self, RegexpError> {
         let translated = translate(source)?;
         let built = RegexBuilder::new(&translated).size_limit(max_bytes).nest_limit(MAX_DEPTH).build();
-        let last_line =
-            |e: regex::Error| e.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Ok(Self { source: source.into(), compiled: built.map_err(last_line)? })
+        Ok(Self { source: source.into(), compiled: built.map_err(RegexpError::Compile)? })
     }
 
     /// Returns whether the pattern matches a part of a text.
@@ -52,14 +96,14 @@ impl fmt::Display for GoRegexp {
     }
 }
 
-fn translate(pattern: &str) -> Result<String, String> {
+fn translate(pattern: &str) -> Result<String, RegexpError> {
     let mut translator =
         Translator { whole: pattern, rest: pattern, out: String::new(), open: 0, preceding: Preceding::None };
     while let Some(c) = translator.rest.chars().next() {
         translator.translate_next(c)?;
     }
     if translator.open > 0 {
-        return Err(format!("missing closing ): `{pattern}`"));
+        return Err(RegexpError::MissingParenthesis(pattern.to_owned()));
     }
     Ok(translator.out)
 }
@@ -83,11 +127,12 @@ struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
-    fn translate_next(&mut self, c: char) -> Result<(), String> {
+    fn translate_next(&mut self, c: char) -> Result<(), RegexpError> {
         match c {
             '(' => self.translate_group(),
             ')' => {
-                self.open = self.open.checked_sub(1).ok_or_else(|| format!("unexpected ): `{}`", self.whole))?;
+                let unexpected = || RegexpError::UnexpectedParenthesis(self.whole.to_owned());
+                self.open = self.open.checked_sub(1).ok_or_else(unexpected)?;
                 self.take(1);
                 self.push_expression(")");
                 Ok(())
@@ -130,20 +175,20 @@ impl<'a> Translator<'a> {
         self.preceding = Preceding::Expression;
     }
 
-    fn push_literal(&mut self, c: char) -> Result<(), String> {
+    fn push_literal(&mut self, c: char) -> Result<(), RegexpError> {
         self.take(c.len_utf8());
         self.push_expression(&escape::literal(c));
         Ok(())
     }
 
     /// Translates a group: `(`, `(?:`, `(?P<name>` or `(?i)`. Go does not support Perl's other groups.
-    fn translate_group(&mut self) -> Result<(), String> {
+    fn translate_group(&mut self) -> Result<(), RegexpError> {
         let Some(after) = self.rest.strip_prefix("(?") else {
             self.take(1);
             return self.open_group("(");
         };
         if let Some(name) = after.strip_prefix("P<").or_else(|| after.strip_prefix('<')) {
-            let wrong = |shown: &str| format!("invalid named capture: `{shown}`");
+            let wrong = |shown: &str| RegexpError::NamedCapture(shown.to_owned());
             let (name, _) = name.split_once('>').ok_or_else(|| wrong(self.rest))?;
             let length = self.rest.find('>').map_or(0, |at| at + 1);
             let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -159,9 +204,9 @@ impl<'a> Translator<'a> {
         let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
         let known = |flags: &str| flags.chars().all(|c| "imsU".contains(c));
         if !known(on) || !known(off) || (flags.contains('-') && off.is_empty()) {
-            return Err(format!("invalid or unsupported Perl syntax: `{}`", unsupported_prefix(self.rest)));
+            return Err(RegexpError::PerlSyntax(unsupported_prefix(self.rest).to_owned()));
         }
-        let length = length.ok_or_else(|| format!("missing closing ): `{}`", self.whole))?;
+        let length = length.ok_or_else(|| RegexpError::MissingParenthesis(self.whole.to_owned()))?;
         let group = self.take(length + 3);
         if group.ends_with(':') {
             return self.open_group(group);
@@ -172,7 +217,7 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    fn open_group(&mut self, out: &str) -> Result<(), String> {
+    fn open_group(&mut self, out: &str) -> Result<(), RegexpError> {
         self.open += 1;
         self.out.push_str(out);
         self.preceding = Preceding::None;
@@ -180,7 +225,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Translates a repetition operator of `length` bytes, including its lazy form.
-    fn translate_repeat(&mut self, length: usize, out: &str) -> Result<(), String> {
+    fn translate_repeat(&mut self, length: usize, out: &str) -> Result<(), RegexpError> {
         let before = self.rest;
         self.take(length);
         let lazy = self.rest.starts_with('?');
@@ -190,11 +235,11 @@ impl<'a> Translator<'a> {
         match self.preceding {
             Preceding::None => {
                 let all = &before[..before.len() - self.rest.len()];
-                return Err(format!("missing argument to repetition operator: `{all}`"));
+                return Err(RegexpError::MissingRepeatArgument(all.to_owned()));
             }
             Preceding::Repeated(since) => {
                 let all = &since[..since.len() - self.rest.len()];
-                return Err(format!("invalid nested repetition operator: `{all}`"));
+                return Err(RegexpError::NestedRepetition(all.to_owned()));
             }
             Preceding::Expression => {}
         }
@@ -204,15 +249,15 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    fn translate_count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), String> {
+    fn translate_count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), RegexpError> {
         let text = &self.rest[..length];
         if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
-            return Err(format!("invalid repeat count: `{text}`"));
+            return Err(RegexpError::RepeatCount(text.to_owned()));
         }
         self.translate_repeat(length, text)
     }
 
-    fn translate_escape(&mut self) -> Result<(), String> {
+    fn translate_escape(&mut self) -> Result<(), RegexpError> {
         if let Some(literal) = self.rest.strip_prefix(r"\Q") {
             let (text, rest) = literal.split_once(r"\E").unwrap_or((literal, ""));
             self.rest = rest;

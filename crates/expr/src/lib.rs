@@ -20,12 +20,14 @@ mod types;
 mod value;
 
 pub use functions::{AuthorizationAttributes, AuthorizationDecision, Authorizer, AuthorizerBuilder};
+pub use type_check::TypeError;
 pub use types::Type;
 pub use value::{Key, Value};
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::parser::PrattParser;
 use eval::{Evaluator, Scope};
+use std::sync::Arc;
 
 /// Reserved words of CEL.
 pub const RESERVED: [&str; 18] = [
@@ -113,6 +115,34 @@ impl EvalError {
     }
 }
 
+/// Error of the compilation of an expression, with the message of upstream's compiler.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CompileError {
+    /// The expression is too long.
+    #[error("compilation failed: expression code point size exceeds limit: size: {0}, limit {MAX_SOURCE_BYTES}")]
+    TooLong(usize),
+    /// The thread for the parser failed to start.
+    #[error("compilation failed: {0}")]
+    StartParser(#[source] Arc<std::io::Error>),
+    /// The parser panicked.
+    #[error("compilation failed: the expression cannot be read")]
+    ParserPanicked,
+    /// Syntax errors, as formatted by the parser.
+    #[error("compilation failed: {0}")]
+    Syntax(String),
+    /// The expression is nested too deeply.
+    #[error("compilation failed: ERROR: <input>: expression recursion limit exceeded: {MAX_DEPTH}")]
+    TooDeep,
+    /// The expression has a type error.
+    #[error("compilation failed: ERROR: <input>: {source}\n | {expression}")]
+    Type {
+        /// The expression.
+        expression: String,
+        /// The type error.
+        source: TypeError,
+    },
+}
+
 /// A compiled expression.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -126,10 +156,10 @@ impl Program {
     ///
     /// # Errors
     /// The errors of the expression, with the format of upstream's compiler.
-    pub fn compile(source: &str, variables: &[(&str, Type)]) -> Result<Self, String> {
-        let expr = parse_on_large_stack(source).map_err(|why| format!("compilation failed: {why}"))?;
+    pub fn compile(source: &str, variables: &[(&str, Type)]) -> Result<Self, CompileError> {
+        let expr = parse_on_large_stack(source)?;
         let result = type_check::check(&expr, variables)
-            .map_err(|why| format!("compilation failed: ERROR: <input>: {why}\n | {}", source.trim()))?;
+            .map_err(|error| CompileError::Type { expression: source.trim().to_owned(), source: error })?;
         Ok(Self { expr, result })
     }
 
@@ -163,32 +193,29 @@ impl Program {
 }
 
 /// Parses an expression. Long expressions are parsed and dropped on a thread with a large stack.
-fn parse_on_large_stack(source: &str) -> Result<IdedExpr, String> {
+fn parse_on_large_stack(source: &str) -> Result<IdedExpr, CompileError> {
     if source.len() <= SHORT_SOURCE_BYTES {
         return parse(source);
     }
     if source.len() > MAX_SOURCE_BYTES {
-        return Err(format!(
-            "expression code point size exceeds limit: size: {}, limit {MAX_SOURCE_BYTES}",
-            source.len()
-        ));
+        return Err(CompileError::TooLong(source.len()));
     }
     std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, || parse(source));
-        let parser = parser.map_err(|error| error.to_string())?;
-        parser.join().unwrap_or_else(|_| Err("the expression cannot be read".to_owned()))
+        let parser = parser.map_err(|error| CompileError::StartParser(Arc::new(error)))?;
+        parser.join().unwrap_or(Err(CompileError::ParserPanicked))
     })
 }
 
-fn parse(source: &str) -> Result<IdedExpr, String> {
+fn parse(source: &str) -> Result<IdedExpr, CompileError> {
     let parser = PrattParser::default().max_recursion_depth(64).max_expression_node_count(MAX_NODES);
     let parsed = parser.enable_optional_syntax(true).enable_ident_escape_syntax(true).parse(source);
-    let expr = parsed.map_err(|errors| errors.to_string())?;
+    let expr = parsed.map_err(|errors| CompileError::Syntax(errors.to_string()))?;
     // Depth-first search with an explicit stack.
     let mut rest = vec![(&expr, 1)];
     while let Some((expr, depth)) = rest.pop() {
         if depth > MAX_DEPTH {
-            return Err(format!("ERROR: <input>: expression recursion limit exceeded: {MAX_DEPTH}"));
+            return Err(CompileError::TooDeep);
         }
         rest.extend(subexpressions(expr).into_iter().map(|subexpression| (subexpression, depth + 1)));
     }

@@ -1,7 +1,7 @@
 //! Types for mutations: apply configurations (`Object{spec: Object.spec{...}}`) and JSON patch operations
 //! (`apiserver/pkg/cel/mutation`).
 
-use crate::{EvalError, Type, Value, eval::Outcome};
+use crate::{EvalError, Type, TypeError, Value, eval::Outcome};
 
 const OBJECT: &str = "Object";
 const PATCH: &str = "JSONPatch";
@@ -13,24 +13,24 @@ pub(crate) fn is_mutation_type(name: &str) -> bool {
 }
 
 /// Returns the type of a field.
-pub(crate) fn field_type(type_name: &str, name: &str) -> Result<Type, String> {
+pub(crate) fn field_type(type_name: &str, name: &str) -> Result<Type, TypeError> {
     match (type_name, name) {
         (PATCH, "op" | "path" | "from") => Ok(Type::STRING),
         (PATCH, "value") => Ok(Type::Dyn),
-        (PATCH, _) => Err(format!("undefined field '{name}'")),
+        (PATCH, _) => Err(TypeError::UndefinedField(name.to_owned())),
         _ => Ok(Type::Dyn),
     }
 }
 
 /// Checks the type of a field's value. The name of an object type must match the path of the field.
-pub(crate) fn check_field(type_name: &str, name: &str, optional: bool, value_type: &Type) -> Result<(), String> {
+pub(crate) fn check_field(type_name: &str, name: &str, optional: bool, value_type: &Type) -> Result<(), TypeError> {
     let value_type = match value_type {
         Type::Optional(value_type) if optional => value_type,
         value_type => value_type,
     };
     let expected = field_type(type_name, name)?;
     if !value_type.is_assignable(&expected) {
-        return Err(format!("expected type of field '{name}' is '{expected}' but provided type is '{value_type}'"));
+        return Err(TypeError::FieldType { field: name.to_owned(), expected, provided: value_type.clone() });
     }
     match value_type {
         _ if type_name == PATCH => Ok(()),
@@ -39,11 +39,11 @@ pub(crate) fn check_field(type_name: &str, name: &str, optional: bool, value_typ
     }
 }
 
-fn check_type_path(path: &str, value_type: &Type) -> Result<(), String> {
+fn check_type_path(path: &str, value_type: &Type) -> Result<(), TypeError> {
     match value_type {
-        Type::Struct(own) if **own != *path => Err(format!(
-            "type mismatch: unexpected type name {own:?}, expected {path:?}, which matches field name path from root Object type"
-        )),
+        Type::Struct(own) if **own != *path => {
+            Err(TypeError::TypeName { name: own.as_ref().to_owned(), expected: path.to_owned() })
+        }
         _ => Ok(()),
     }
 }

@@ -30,7 +30,7 @@ fn evaluate(source: &str) -> String {
     let (of, value) = object();
     let program = match Program::compile(source, &[("self", of)]) {
         Ok(program) => program,
-        Err(why) => return why.lines().next().unwrap_or_default().to_owned(),
+        Err(error) => return error.to_string().lines().next().unwrap_or_default().to_owned(),
     };
     match program.evaluate(&[("self", value)], &mut Budget::default()) {
         Ok(Value::Bool(b)) => b.to_string(),
@@ -228,7 +228,8 @@ impl crate::Authorizer for PodAuthorizer {
 #[test]
 fn authorizer_check_is_built_from_method_calls() {
     let check = |source: &str, expected: &str| {
-        let got = Program::compile(source, &[("authorizer", Type::AUTHORIZER)]).and_then(|program| {
+        let program = Program::compile(source, &[("authorizer", Type::AUTHORIZER)]).map_err(|error| error.to_string());
+        let got = program.and_then(|program| {
             let value = Value::Authorizer(Arc::new(crate::AuthorizerBuilder::new(Arc::new(PodAuthorizer))));
             program.evaluate(&[("authorizer", value)], &mut Budget::default()).map_err(|e| e.to_string())
         });
@@ -258,7 +259,7 @@ fn authorizer_check_is_built_from_method_calls() {
 #[test]
 fn mutation_types_require_the_pseudo_variable() {
     let read = |source: &str, types: &[(&str, Type)]| {
-        let program = Program::compile(source, types)?;
+        let program = Program::compile(source, types).map_err(|error| error.to_string())?;
         let value = program.evaluate(&[], &mut Budget::default()).map_err(|error| error.to_string())?;
         let json = value.to_json().map_err(|error| error.to_string())?;
         Ok::<_, String>(format!("{} {json}", program.result()))

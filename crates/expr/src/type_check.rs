@@ -20,7 +20,55 @@ impl TypeScope<'_> {
     }
 }
 
-type TypeResult = Result<Type, String>;
+/// Error of the type check of an expression, with the message of `cel-go` or of upstream's mutation types.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TypeError {
+    /// Undeclared variable, type or function.
+    #[error("undeclared reference to '{0}' (in container '')")]
+    UndeclaredReference(String),
+    /// The type has no such field.
+    #[error("undefined field '{0}'")]
+    UndefinedField(String),
+    /// The value of a field has another type.
+    #[error("expected type of field '{field}' is '{expected}' but provided type is '{provided}'")]
+    FieldType {
+        /// Name of the field.
+        field: String,
+        /// Type of the field.
+        expected: Type,
+        /// Type of the value.
+        provided: Type,
+    },
+    /// The name of an object type is not the path of its field.
+    #[error(
+        "type mismatch: unexpected type name {name:?}, expected {expected:?}, which matches field name path from root Object type"
+    )]
+    TypeName {
+        /// Name of the type.
+        name: String,
+        /// Path of the field.
+        expected: String,
+    },
+    /// A comprehension over a type without items.
+    #[error("expression of type '{0}' cannot be range of a comprehension (must be list, map, or dynamic)")]
+    NotARange(Type),
+    /// Selection of a field of a type without fields.
+    #[error("type '{0}' does not support field selection")]
+    NoFields(Type),
+    /// No overload of the function or operator accepts the arguments.
+    #[error("found no matching overload for '{name}' applied to '{operands}'")]
+    NoOverload {
+        /// Name of the function or operator.
+        name: String,
+        /// Types of the target and of the arguments.
+        operands: String,
+    },
+    /// The expression is incomplete.
+    #[error("Syntax error")]
+    Syntax,
+}
+
+type TypeResult = Result<Type, TypeError>;
 
 /// Returns the result type of an expression.
 pub(crate) fn check(expr: &IdedExpr, variables: &[(&str, Type)]) -> TypeResult {
@@ -41,7 +89,7 @@ fn type_of(expr: &IdedExpr, scope: &TypeScope<'_>) -> TypeResult {
         Expr::Ident(name) => match scope.get(name) {
             Some(ty) => Ok(ty.clone()),
             None if functions::TYPES.contains(&name.as_str()) => Ok(Type::Named("type")),
-            None => Err(format!("undeclared reference to '{name}' (in container '')")),
+            None => Err(TypeError::UndeclaredReference(name.clone())),
         },
         Expr::Select(select) => check_select(select, scope),
         Expr::Call(call) => check_call(call, scope),
@@ -88,20 +136,18 @@ fn type_of(expr: &IdedExpr, scope: &TypeScope<'_>) -> TypeResult {
             }
             Ok(Type::Struct(ty.type_name.as_str().into()))
         }
-        Expr::Struct(ty) => Err(format!("undeclared reference to '{}' (in container '')", ty.type_name)),
-        Expr::Unspecified => Err("Syntax error".to_owned()),
+        Expr::Struct(ty) => Err(TypeError::UndeclaredReference(ty.type_name.clone())),
+        Expr::Unspecified => Err(TypeError::Syntax),
     }
 }
 
 /// Returns the types of keys and values of a comprehension's range.
-fn range_types(range: &Type) -> Result<(Type, Type), String> {
+fn range_types(range: &Type) -> Result<(Type, Type), TypeError> {
     match range {
         Type::Dyn => Ok((Type::Dyn, Type::Dyn)),
         Type::List(ty) => Ok((Type::INT, (**ty).clone())),
         Type::Map(ty) => Ok((Type::STRING, (**ty).clone())),
-        other => Err(format!(
-            "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
-        )),
+        other => Err(TypeError::NotARange(other.clone())),
     }
 }
 
@@ -115,11 +161,11 @@ fn select_field(operand: &Type, name: &str) -> TypeResult {
     match operand {
         Type::Dyn => Ok(Type::Dyn),
         Type::Map(ty) => Ok((**ty).clone()),
-        Type::Object(fields) => fields.get(name).cloned().ok_or_else(|| format!("undefined field '{name}'")),
+        Type::Object(fields) => fields.get(name).cloned().ok_or_else(|| TypeError::UndefinedField(name.to_owned())),
         Type::Optional(ty) => Ok(Type::Optional(Box::new(select_field(ty, name)?))),
         Type::Struct(ty) => mutation::field_type(ty, name),
         Type::Named("authorizer") if name == "requestResource" => Ok(Type::Named("resourcecheck")),
-        other => Err(format!("type '{other}' does not support field selection")),
+        other => Err(TypeError::NoFields(other.clone())),
     }
 }
 
@@ -148,14 +194,14 @@ fn check_call(call: &CallExpr, scope: &TypeScope<'_>) -> TypeResult {
     check_operator(&call.func_name, call, &args).unwrap_or_else(|| check_function(&call.func_name, None, &args))
 }
 
-fn check_all(exprs: &[IdedExpr], scope: &TypeScope<'_>) -> Result<Vec<Type>, String> {
+fn check_all(exprs: &[IdedExpr], scope: &TypeScope<'_>) -> Result<Vec<Type>, TypeError> {
     exprs.iter().map(|e| type_of(e, scope)).collect()
 }
 
-fn no_overload(name: &str, target: Option<&Type>, args: &[Type]) -> String {
+fn no_overload(name: &str, target: Option<&Type>, args: &[Type]) -> TypeError {
     let args: Vec<String> = args.iter().map(Type::format_cel_type).collect();
     let target = target.map(|t| format!("{}.", t.format_cel_type())).unwrap_or_default();
-    format!("found no matching overload for '{name}' applied to '{target}({})'", args.join(", "))
+    TypeError::NoOverload { name: name.to_owned(), operands: format!("{target}({})", args.join(", ")) }
 }
 
 /// Returns the result type of an operator; `None` for another function.
@@ -245,7 +291,7 @@ fn check_function(name: &str, target: Option<&Type>, args: &[Type]) -> TypeResul
     if overloads.is_empty() {
         let named =
             if NAMESPACES.iter().any(|n| name.starts_with(n)) { name } else { name.rsplit('.').next().unwrap_or(name) };
-        return Err(format!("undeclared reference to '{named}' (in container '')"));
+        return Err(TypeError::UndeclaredReference(named.to_owned()));
     }
     let fits = |f: &&&functions::Function| {
         let is_receiver = match (target, f.receiver) {

@@ -35,17 +35,22 @@ pub struct Preemption {
     pub eviction: Eviction,
 }
 
+/// All preemptable Pods together do not free enough, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no set of running pods found to reclaim resources: {0}")]
+pub(crate) struct NoVictimsError(String);
+
 /// Amounts to free, by resource.
 type Requirements = Vec<(String, i64)>;
 /// Sort key, the smallest first: remaining distance, memory and CPU requests.
 type Rank = (f64, i64, i64);
 
-/// Selects the victims. Fails with upstream's message if all preemptable Pods together do not free enough.
+/// Selects the victims.
 pub(crate) fn select_victims(
     pod: &Pod,
     insufficient: &[InsufficientResource],
     others: &[Arc<Pod>],
-) -> Result<Preemption, String> {
+) -> Result<Preemption, NoVictimsError> {
     let requirements: Requirements =
         insufficient.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
     let of = |class| -> Vec<Arc<Pod>> {
@@ -56,7 +61,7 @@ pub(crate) fn select_victims(
         (of(QosClass::BestEffort), of(QosClass::Burstable), of(QosClass::Guaranteed));
     let unmet = remaining(&requirements, [&best_effort[..], &burstable, &guaranteed].concat().iter());
     if !unmet.is_empty() {
-        return Err(format!("no set of running pods found to reclaim resources: {}", text(&unmet)));
+        return Err(NoVictimsError(text(&unmet)));
     }
     let last = pods_to_preempt_by_distance(guaranteed, remaining(&requirements, best_effort.iter().chain(&burstable)));
     let second = pods_to_preempt_by_distance(burstable, remaining(&requirements, best_effort.iter().chain(&last)));

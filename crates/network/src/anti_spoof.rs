@@ -7,6 +7,7 @@
 //!
 //! libcni's cache maps ports to Pods. The port of a sandbox is added before its first container starts.
 
+use crate::Error;
 use crate::cni_cache::{Port, port, ports};
 use crate::command::run;
 use std::collections::BTreeMap;
@@ -52,7 +53,7 @@ impl AntiSpoof {
     ///
     /// # Errors
     /// When nft fails.
-    pub(crate) async fn add(&self, sandbox: &str) -> Result<(), String> {
+    pub(crate) async fn add(&self, sandbox: &str) -> Result<(), Error> {
         let Some(port) = port(&self.cache, &self.bridge, sandbox) else {
             tracing::warn!(sandbox, "sandbox not found in CNI cache, skipping anti-spoofing");
             return Ok(());
@@ -73,7 +74,7 @@ impl AntiSpoof {
             Ok(_) => Ok(()),
             // The table may have been removed.
             Err(_) if install(&self.bridge, &self.cache).await => Ok(()),
-            Err(error) => Err(format!("failed to check the senders of frames: {error}")),
+            Err(error) => Err(error),
         };
         if written.is_ok() {
             added.insert(sandbox.to_owned(), port);

@@ -44,7 +44,7 @@ pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
 pub use peers::NodePeers;
 pub use pod_cidr::PodCidrError;
-pub use pod_gate::PodGate;
+pub use pod_gate::{PodGate, PodGateError};
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -1,13 +1,27 @@
 //! Gate that delays containers of a Pod until its anti-spoofing and NetworkPolicy rules are installed.
 
-use crate::Network;
 use crate::anti_spoof::AntiSpoof;
 use crate::destroy::CniPaths;
 use crate::policies::PolicyGate;
+use crate::{Error, Network};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Why a container must not start.
+#[derive(Debug, thiserror::Error)]
+pub enum PodGateError {
+    /// The anti-spoofing rules cannot be installed.
+    #[error("failed to check the senders of frames: {0}")]
+    AntiSpoof(#[from] Error),
+    /// The NetworkPolicies cannot be listed.
+    #[error("failed to list NetworkPolicies: {0}")]
+    ListPolicies(#[source] kube::Error),
+    /// The rules of NetworkPolicies are not installed in time.
+    #[error("timed out waiting for the rules of NetworkPolicies")]
+    Timeout,
+}
 
 /// Gate that the kubelet passes before it starts a container. Cheap to clone.
 #[derive(Clone)]
@@ -29,7 +43,7 @@ impl PodGate {
     ///
     /// # Errors
     /// After a timeout: the container must not start.
-    pub async fn wait(&self, pod: Arc<Pod>, sandbox: &str, ips: &[IpAddr]) -> Result<(), String> {
+    pub async fn wait(&self, pod: Arc<Pod>, sandbox: &str, ips: &[IpAddr]) -> Result<(), PodGateError> {
         let is_of_the_node = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
         let own = ips.iter().find_map(|ip| match ip {
             IpAddr::V4(ip) => Some(*ip),

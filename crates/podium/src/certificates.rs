@@ -44,7 +44,7 @@ fn expiration_events(pki: &Pki, node: &str) -> Vec<Event> {
         );
         node_event::event(node, "Warning", "CertificateExpirationWarning", &message)
     };
-    pki.ending_authorities().into_iter().map(warning).collect()
+    pki.expiring_cas().into_iter().map(warning).collect()
 }
 
 #[cfg(test)]

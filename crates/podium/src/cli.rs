@@ -1,6 +1,7 @@
 //! Command-line arguments.
 
 use crate::{load_balancer_pool::LoadBalancerCidr, logging::LogFormat};
+use anyhow::{Result, anyhow, bail, ensure};
 use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
@@ -88,16 +89,17 @@ pub(crate) struct ApiArgs {
     pub(crate) tls_san: Vec<String>,
 }
 
-fn parse_advertise_address(text: &str) -> Result<IpAddr, String> {
-    let ip: IpAddr = text.parse().map_err(|_| "must be an IP address".to_owned())?;
-    if ip.is_unspecified() { Err("must not be the unspecified address".to_owned()) } else { Ok(ip) }
+fn parse_advertise_address(text: &str) -> Result<IpAddr> {
+    let ip: IpAddr = text.parse().map_err(|_| anyhow!("must be an IP address"))?;
+    ensure!(!ip.is_unspecified(), "must not be the unspecified address");
+    Ok(ip)
 }
 
 /// Parses a DNS name, which may start with a wildcard, or an IP address.
-fn parse_subject_alternative_name(text: &str) -> Result<String, String> {
+fn parse_subject_alternative_name(text: &str) -> Result<String> {
     let errors = api::names::dns1123_subdomain(text.strip_prefix("*.").unwrap_or(text));
     match errors.first().filter(|_| text.parse::<IpAddr>().is_err()) {
-        Some(error) => Err(error.to_string()),
+        Some(error) => bail!("{error}"),
         None => Ok(text.to_owned()),
     }
 }
@@ -126,14 +128,15 @@ impl TokenArgs {
     ///
     /// # Errors
     /// When the maximum is out of bounds.
-    pub(crate) fn lifetime(&self) -> Result<TokenLifetime, String> {
+    pub(crate) fn lifetime(&self) -> Result<TokenLifetime> {
         TokenLifetime::new(self.service_account_max_token_expiration, self.service_account_extend_token_expiration)
+            .map_err(anyhow::Error::msg)
     }
 }
 
-fn parse_token_expiration(text: &str) -> Result<Duration, String> {
-    let max = if text == "0" { Duration::ZERO } else { humantime::parse_duration(text).map_err(|e| e.to_string())? };
-    TokenLifetime::new(max, true).map(|_| max)
+fn parse_token_expiration(text: &str) -> Result<Duration> {
+    let max = if text == "0" { Duration::ZERO } else { humantime::parse_duration(text)? };
+    TokenLifetime::new(max, true).map(|_| max).map_err(anyhow::Error::msg)
 }
 
 /// Audit log, with the flags and defaults of kube-apiserver.
@@ -325,10 +328,11 @@ mod tests {
         let parse = |flags: &[&str]| {
             let parsed = Cli::try_parse_from([&["podium", "up"], flags].concat()).map_err(|e| e.to_string())?;
             let Command::Up(up) = parsed.command else { panic!("not `up`") };
-            up.token.lifetime()
+            up.token.lifetime().map_err(|error| error.to_string())
         };
         assert_eq!(parse(&[]), Ok(TokenLifetime::default()));
-        let lifetime = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend);
+        let lifetime =
+            |seconds: u64, extend: bool| Ok(TokenLifetime::new(Duration::from_secs(seconds), extend).unwrap());
         let max = "--service-account-max-token-expiration";
         assert_eq!(parse(&[max, "0"]), lifetime(0, true));
         let flags = [max, "24h0m0s", "--service-account-extend-token-expiration=false"];

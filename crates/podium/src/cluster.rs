@@ -166,7 +166,7 @@ impl Cluster {
         }
         dialer.connect(kubelet.clone());
         if let Some(endpoint) = endpoint {
-            let tls = pki.node_config(
+            let tls = pki.node_server_config(
                 &node,
                 &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 endpoint.client_ca_pem.as_deref(),
@@ -264,8 +264,7 @@ fn configure_api_server(
     args: &NodeArgs,
     options: ApiServerOptions,
 ) -> Result<ApiServer> {
-    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins);
-    let plugins = plugins.map_err(anyhow::Error::msg)?;
+    let plugins = AdmissionPlugins::new(&args.enable_admission_plugins, &args.disable_admission_plugins)?;
     let mut server = server
         .with_admission(plugins)
         .with_signing_key(pki.signing_key()?)
@@ -290,10 +289,10 @@ fn register_component(server: &ApiServer, name: &str, task: &tokio::task::JoinHa
 
 /// Returns the CA signer for the certificate controllers.
 fn signer(pki: &Pki) -> Result<controllers::Signer> {
-    let authority = pki.authority()?;
+    let signer = pki.signer()?;
     Ok(controllers::Signer::new(move |request| {
         let validity = (request.from, request.until);
-        authority.issue(request.request, request.uses, validity).map_err(|e| e.to_string())
+        Ok(signer.issue(request.request, request.uses, validity)?)
     }))
 }
 

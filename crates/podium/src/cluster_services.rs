@@ -100,7 +100,11 @@ impl Services {
         });
         Ok(NetworkReadiness::new(move |network| {
             let gate = gate.clone();
-            async move { gate.wait(network.pod, &network.sandbox, &network.ips).await }.boxed()
+            async move {
+                let opened = gate.wait(network.pod, &network.sandbox, &network.ips).await;
+                opened.map_err(|error| error.to_string())
+            }
+            .boxed()
         }))
     }
 }

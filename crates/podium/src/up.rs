@@ -57,7 +57,7 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
     let options = ApiServerOptions {
         tokens: tokens.unwrap_or_default(),
         audit: open_audit_log(&args.audit)?,
-        token_lifetime: args.token.lifetime().map_err(anyhow::Error::msg)?,
+        token_lifetime: args.token.lifetime()?,
         max_inflight: Some(inflight),
     };
     let api = ApiAddress::new(args.bind, &args.api);

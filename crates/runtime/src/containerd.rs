@@ -12,7 +12,7 @@ mod shims;
 mod supervise;
 
 pub use destroy::{destroy, remove_pods};
-pub use programs::OciRuntime;
+pub use programs::{OciRuntime, UnknownOciRuntime};
 
 use crate::{CriRuntime, Runtime, RuntimeError, pause};
 use config::Paths;

@@ -4,7 +4,7 @@
 use crate::cache::Uid;
 use crate::nominator::PodRef;
 use crate::preemption::Preemption;
-use crate::writer::{WriteOutcome, Writer, reference, with_timeout};
+use crate::writer::{WriteError, WriteOutcome, Writer, reference, with_timeout};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -33,18 +33,18 @@ impl Writer {
         let (writer, about) = (&self, (&*pod, preemption.node.as_str()));
         let failed = stream::iter(victims).map(|victim| async move {
             let deleted = writer.delete_victim(&victim, about.0, about.1).await;
-            deleted.err().map(|why| (victim, why))
+            deleted.err().map(|error| (victim, error))
         });
-        let failed: Vec<(PodRef, String)> =
+        let failed: Vec<(PodRef, WriteError)> =
             failed.buffer_unordered(MAX_CONCURRENT_DELETIONS).filter_map(|f| async { f }).collect().await;
         if failed.is_empty() {
             return WriteOutcome::Reported(uid);
         }
-        for (victim, why) in &failed {
+        for (victim, error) in &failed {
             tracing::warn!(
                 namespace = victim.namespace,
                 name = victim.name,
-                error = why,
+                %error,
                 "failed to delete preemption victim"
             );
         }
@@ -52,7 +52,7 @@ impl Writer {
     }
 
     /// Deletes a victim. A Pod that is gone, terminating, or replaced under the same name is skipped.
-    async fn delete_victim(&self, victim: &PodRef, preemptor: &Pod, node: &str) -> Result<(), String> {
+    async fn delete_victim(&self, victim: &PodRef, preemptor: &Pod, node: &str) -> Result<(), WriteError> {
         let pods: Api<Pod> = Api::namespaced(self.client(), &victim.namespace);
         let found = with_timeout(pods.get_opt(&victim.name)).await?;
         let has_uid = |pod: &Pod| pod.metadata.uid.as_deref() == Some(victim.uid.as_str());

@@ -130,10 +130,7 @@ impl<'a> CycleState<'a> {
                 resolvable: true,
             });
         }
-        let pod_volumes = self
-            .claims
-            .find_pod_volumes(&node_info.node)
-            .map_err(|reasons| FilterStatus { reasons, resolvable: false })?;
+        let pod_volumes = self.claims.find_pod_volumes(&node_info.node)?;
         self.constraints.filter(&node_info.node).map_or(Ok(pod_volumes), Err)
     }
 

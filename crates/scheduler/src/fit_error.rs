@@ -14,7 +14,6 @@ pub(crate) const TOO_MANY_PODS: &str = "Too many pods";
 pub(crate) const SCHEDULING_GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
 pub(crate) const READ_WRITE_ONCE_POD_CONFLICT: &str =
     "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
-pub(crate) const UNBOUND_IMMEDIATE_CLAIMS: &str = "pod has unbound immediate PersistentVolumeClaims";
 pub(crate) const VOLUME_NODE_AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
 pub(crate) const NO_AVAILABLE_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 pub(crate) const VOLUME_NOT_FOUND: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
@@ -39,14 +38,6 @@ const MAX_NOTE_LENGTH: usize = 1024;
 
 pub(crate) fn insufficient(resource: &str) -> String {
     format!("Insufficient {resource}")
-}
-
-/// Returns the message for a missing claim; the controller creates those of ephemeral volumes after the Pod.
-pub(crate) fn missing_claim(name: &str, is_ephemeral: bool) -> String {
-    if is_ephemeral {
-        return format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}");
-    }
-    format!("persistentvolumeclaim {name:?} not found")
 }
 
 /// Returns the message for a claim whose provisioner has given up.

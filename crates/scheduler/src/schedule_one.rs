@@ -36,9 +36,7 @@ pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
     let spec = pod.spec.as_ref().unwrap_or(&none);
     let claims = match cache.storage.pod_claims(pod) {
         Ok(claims) => claims,
-        Err(message) => {
-            return claims_unschedulable(spec, cache.node_count(), &message);
-        }
+        Err(error) => return claims_unschedulable(spec, cache.node_count(), &error.to_string()),
     };
     let claim_in_use = claims.read_write_once_pod().any(|claim| cache.uses_claim(&claim));
     let mut cycle_state = CycleState::of(spec, claims, claim_in_use, PodConstraints::of(pod, spec, cache));

@@ -1,16 +1,35 @@
 //! PersistentVolumes and claims in scheduling: pure (plugins `VolumeBinding` and `VolumeRestrictions`).
 
+use crate::filter_and_score::FilterStatus;
 use crate::fit_error;
 use api::object_key::object_key;
 use api::persistent_volume_claim::{
-    NO_PROVISIONER, SELECTED_NODE, annotation, bind_volume_to_claim, check_owned_by_pod, claim_name, claim_ref,
-    claim_storage_class, find_matching_volume, is_bound, is_volume_bound_to_claim, node_affinity_matches,
+    ClaimOwnerError, NO_PROVISIONER, SELECTED_NODE, annotation, bind_volume_to_claim, check_owned_by_pod, claim_name,
+    claim_ref, claim_storage_class, find_matching_volume, is_bound, is_volume_bound_to_claim, node_affinity_matches,
     requested_storage, volume_name,
 };
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, HashSet};
+
+/// Why no node can satisfy the claims of a Pod, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClaimError {
+    #[error("persistentvolumeclaim {0:?} not found")]
+    NotFound(String),
+    /// The controller creates the claims of ephemeral volumes after the Pod.
+    #[error("waiting for ephemeral volume controller to create the persistentvolumeclaim {0:?}")]
+    NotCreated(String),
+    #[error("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}")]
+    Lost { name: String, volume: String },
+    #[error("persistentvolumeclaim {0:?} is being deleted")]
+    Terminating(String),
+    #[error(transparent)]
+    Owner(#[from] ClaimOwnerError),
+    #[error("pod has unbound immediate PersistentVolumeClaims")]
+    UnboundImmediate,
+}
 
 /// Cache of claims, volumes and storage classes.
 #[derive(Debug, Default)]
@@ -99,15 +118,17 @@ impl VolumeCache {
     /// Returns the claims of a Pod (`GetPodVolumeClaims`).
     ///
     /// # Errors
-    /// Upstream's message if no node can satisfy them.
-    pub(crate) fn pod_claims(&self, pod: &Pod) -> Result<PodClaims<'_>, String> {
+    /// If no node can satisfy them.
+    pub(crate) fn pod_claims(&self, pod: &Pod) -> Result<PodClaims<'_>, ClaimError> {
         let mut all = PodClaims { storage: self, bound: vec![], delayed: vec![] };
         let (namespace, name) = (pod.metadata.namespace.as_deref(), pod.metadata.name.as_deref());
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let Some(name) = claim_name(name.unwrap_or_default(), volume) else { continue };
             let is_ephemeral = volume.ephemeral.is_some();
             let claim = self.claims.get(&format!("{}/{name}", namespace.unwrap_or_default()));
-            let Some(claim) = claim else { return Err(fit_error::missing_claim(&name, is_ephemeral)) };
+            let Some(claim) = claim else {
+                return Err(if is_ephemeral { ClaimError::NotCreated(name) } else { ClaimError::NotFound(name) });
+            };
             check_claim(claim, &name)?;
             if is_ephemeral {
                 check_owned_by_pod(claim, pod)?;
@@ -117,7 +138,7 @@ impl VolumeCache {
             } else if volume_name(claim).is_none() && self.is_delayed_binding(claim) {
                 all.delayed.push(claim);
             } else {
-                return Err(fit_error::UNBOUND_IMMEDIATE_CLAIMS.to_owned());
+                return Err(ClaimError::UnboundImmediate);
             }
         }
         all.delayed.sort_by_key(|claim| requested_storage(claim));
@@ -148,13 +169,13 @@ fn is_same_version(current: &ObjectMeta, original: &ObjectMeta) -> bool {
 }
 
 /// Checks that the claim is neither lost nor being deleted.
-fn check_claim(claim: &PersistentVolumeClaim, name: &str) -> Result<(), String> {
+fn check_claim(claim: &PersistentVolumeClaim, name: &str) -> Result<(), ClaimError> {
     if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
-        let volume = volume_name(claim).unwrap_or_default();
-        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+        let volume = volume_name(claim).unwrap_or_default().to_owned();
+        return Err(ClaimError::Lost { name: name.to_owned(), volume });
     }
     if claim.metadata.deletion_timestamp.is_some() {
-        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+        return Err(ClaimError::Terminating(name.to_owned()));
     }
     Ok(())
 }
@@ -173,8 +194,8 @@ impl PodClaims<'_> {
     /// Returns the writes that precede a binding to this node (`FindPodVolumes`).
     ///
     /// # Errors
-    /// The reasons if the node is rejected.
-    pub(crate) fn find_pod_volumes(&self, node: &Node) -> Result<PodVolumes, Vec<String>> {
+    /// If the node is rejected.
+    pub(crate) fn find_pod_volumes(&self, node: &Node) -> Result<PodVolumes, FilterStatus> {
         let mut reasons = Vec::new();
         let volumes: Vec<_> = self.bound.iter().filter_map(|claim| volume_name(claim)).collect();
         let volumes: Vec<_> = volumes.into_iter().map(|name| self.storage.volumes.get(name)).collect();
@@ -188,7 +209,7 @@ impl PodClaims<'_> {
         if volumes.iter().any(Option::is_none) {
             reasons.push(fit_error::VOLUME_NOT_FOUND.to_owned());
         }
-        pod_volumes.filter(|_| reasons.is_empty()).ok_or(reasons)
+        pod_volumes.filter(|_| reasons.is_empty()).ok_or(FilterStatus { reasons, resolvable: false })
     }
 
     fn find_bindings(&self, node: &Node) -> Option<PodVolumes> {

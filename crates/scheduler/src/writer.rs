@@ -20,6 +20,15 @@ use std::time::Duration;
 /// Timeout of a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Error of a write.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("no answer within {} s", WRITE_TIMEOUT.as_secs())]
+    Timeout,
+}
+
 /// Result of a write.
 #[derive(Debug)]
 pub(crate) enum WriteOutcome {
@@ -247,10 +256,10 @@ impl Writer {
     }
 }
 
-pub(crate) async fn with_timeout<T>(write: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+pub(crate) async fn with_timeout<T>(write: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
     match tokio::time::timeout(WRITE_TIMEOUT, write).await {
-        Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err(format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
+        Ok(result) => Ok(result?),
+        Err(_) => Err(WriteError::Timeout),
     }
 }
 

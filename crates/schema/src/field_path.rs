@@ -4,9 +4,33 @@
 use crate::Schema;
 use api::field::FieldPath;
 
-const INVALID_FIELD: &str = "does not refer to a valid field";
-const UNEXPECTED_END: &str = "unexpected end of JSON path";
 const DELIMITERS: [char; 3] = ['.', '[', ']'];
+
+/// Error for an invalid field path, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FieldPathError {
+    /// Bracket notation where it is not allowed.
+    #[error("array notation is not allowed")]
+    ArrayNotation,
+    /// The path is incomplete.
+    #[error("unexpected end of JSON path")]
+    UnexpectedEnd,
+    /// A name in brackets without quotes.
+    #[error("expected single quoted string but got {0}")]
+    MissingQuotes(String),
+    /// Missing closing bracket.
+    #[error("expected ] but got {0}")]
+    MissingBracket(String),
+    /// Unexpected token instead of a bracket or dot.
+    #[error("expected [ or . but got: {0}")]
+    UnexpectedToken(String),
+    /// The field does not exist.
+    #[error("does not refer to a valid field")]
+    UnknownField,
+    /// Invalid escape sequence in a quoted name.
+    #[error("invalid string literal: invalid escape char \\{0}")]
+    EscapeCharacter(char),
+}
 
 /// Result of resolving a field path.
 #[derive(Debug, Default)]
@@ -24,24 +48,24 @@ impl Schema {
     ///
     /// # Errors
     /// For a syntax error, or a field that does not exist.
-    pub fn resolve_field_path(&self, path: &str, brackets: bool) -> Result<ResolvedFieldPath<'_>, String> {
+    pub fn resolve_field_path(&self, path: &str, brackets: bool) -> Result<ResolvedFieldPath<'_>, FieldPathError> {
         let mut found = ResolvedFieldPath { schema: Some(self), ..ResolvedFieldPath::default() };
         let mut rest = path;
         while let Some(token) = next_token(&mut rest) {
             match token {
-                "[" if !brackets => return Err("array notation is not allowed".to_owned()),
+                "[" if !brackets => return Err(FieldPathError::ArrayNotation),
                 "[" => {
-                    let token = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
+                    let token = next_token(&mut rest).ok_or(FieldPathError::UnexpectedEnd)?;
                     let name = token.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
-                    let name = name.ok_or_else(|| format!("expected single quoted string but got {token}"))?;
+                    let name = name.ok_or_else(|| FieldPathError::MissingQuotes(token.to_owned()))?;
                     found.descend(&unescape(name)?)?;
-                    match next_token(&mut rest).ok_or(UNEXPECTED_END)? {
+                    match next_token(&mut rest).ok_or(FieldPathError::UnexpectedEnd)? {
                         "]" => {}
-                        other => return Err(format!("expected ] but got {other}")),
+                        other => return Err(FieldPathError::MissingBracket(other.to_owned())),
                     }
                 }
-                "." => found.descend(next_token(&mut rest).ok_or(UNEXPECTED_END)?)?,
-                other => return Err(format!("expected [ or . but got: {other}")),
+                "." => found.descend(next_token(&mut rest).ok_or(FieldPathError::UnexpectedEnd)?)?,
+                other => return Err(FieldPathError::UnexpectedToken(other.to_owned())),
             }
         }
         Ok(found)
@@ -49,17 +73,17 @@ impl Schema {
 }
 
 impl ResolvedFieldPath<'_> {
-    fn descend(&mut self, name: &str) -> Result<(), String> {
-        let schema = self.schema.ok_or(INVALID_FIELD)?;
+    fn descend(&mut self, name: &str) -> Result<(), FieldPathError> {
+        let schema = self.schema.ok_or(FieldPathError::UnknownField)?;
         let is_first = self.first.is_empty();
         if !schema.properties.is_empty() {
-            self.schema = Some(schema.properties.get(name).ok_or(INVALID_FIELD)?);
+            self.schema = Some(schema.properties.get(name).ok_or(FieldPathError::UnknownField)?);
             self.path = self.path.child(name);
         } else if schema.additional.is_specified() {
             self.schema = schema.additional.schema();
             self.path = self.path.key(name);
         } else {
-            return Err(INVALID_FIELD.to_owned());
+            return Err(FieldPathError::UnknownField);
         }
         if is_first {
             name.clone_into(&mut self.first);
@@ -87,7 +111,7 @@ fn closing_quote(text: &str) -> Option<usize> {
     (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\').map(|i| i + 1)
 }
 
-fn unescape(text: &str) -> Result<String, String> {
+fn unescape(text: &str) -> Result<String, FieldPathError> {
     let (mut plain, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {
         if c != '\\' {
@@ -104,7 +128,7 @@ fn unescape(text: &str) -> Result<String, String> {
             Some('v') => '\u{b}',
             Some('\'') => '\'',
             Some('\\') | None => '\\',
-            Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
+            Some(other) => return Err(FieldPathError::EscapeCharacter(other)),
         });
     }
     Ok(plain)
@@ -139,8 +163,8 @@ mod tests {
         ] {
             let schema = schema();
             assert_eq!(
-                schema.resolve_field_path(path, true).map(|f| f.path.to_string()).as_deref(),
-                Ok(expected),
+                schema.resolve_field_path(path, true).map(|f| f.path.to_string()),
+                Ok(expected.to_owned()),
                 "{path}"
             );
         }
@@ -163,12 +187,10 @@ mod tests {
             (".foo[\"bar\"]", "expected single quoted string but got \"bar\""),
         ] {
             let schema = schema();
-            assert_eq!(schema.resolve_field_path(path, true).err().unwrap_or_default(), why, "{path}");
+            assert_eq!(schema.resolve_field_path(path, true).unwrap_err().to_string(), why, "{path}");
         }
         let schema = schema();
-        assert_eq!(
-            schema.resolve_field_path(".foo['bar']", false).err().as_deref(),
-            Some("array notation is not allowed")
-        );
+        let error = schema.resolve_field_path(".foo['bar']", false).unwrap_err();
+        assert_eq!(error.to_string(), "array notation is not allowed");
     }
 }

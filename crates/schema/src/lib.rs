@@ -23,13 +23,13 @@ mod validation_rules;
 mod value_validation;
 
 pub use embedded_resources::EmbeddedResource;
-pub use field_path::ResolvedFieldPath;
+pub use field_path::{FieldPathError, ResolvedFieldPath};
 pub use format::unrecognized_formats;
 pub use json_path::{JsonPath, JsonPathError};
 pub use pruning::UnknownFields;
 pub use structural::validate_structural;
 
-use expr::go_regexp::GoRegexp;
+use expr::go_regexp::{GoRegexp, RegexpError};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -37,7 +37,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const MAX_PATTERN_BYTES: usize = 10 << 20;
 
 /// Compiles a `pattern`, which has Go's syntax.
-pub(crate) fn compile_pattern(pattern: &str) -> Result<GoRegexp, String> {
+pub(crate) fn compile_pattern(pattern: &str) -> Result<GoRegexp, RegexpError> {
     GoRegexp::compile(pattern, MAX_PATTERN_BYTES)
 }
 

@@ -8,7 +8,7 @@ pub(crate) use rule_validation::validate_rules;
 
 use crate::{Schema, correlation::OldItems};
 use api::field::{FieldErrors, FieldPath};
-use expr::{Budget, EvalError, Program, Type, Value};
+use expr::{Budget, CompileError, EvalError, Program, Type, Value};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const BLOCKING: [&str; 5] =
 /// A parsed rule. A rule with a compilation error fails for every value.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    program: Result<Program, String>,
+    program: Result<Program, CompileError>,
     source: String,
     message: String,
     message_expression: Option<Program>,
@@ -167,7 +167,7 @@ impl RuleEvaluator<'_> {
         let kind = json!(schema.kind.map_or("", crate::JsonType::name));
         let program = match &rule.program {
             Ok(program) => program,
-            Err(why) => return self.invalid(path, &kind, why),
+            Err(error) => return self.invalid(path, &kind, &error.to_string()),
         };
         match program.evaluate(variables, &mut self.budget) {
             Ok(Value::Bool(true)) => {}

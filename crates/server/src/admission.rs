@@ -29,18 +29,21 @@ mod webhook_annotations;
 
 pub(crate) use connect_options::connect_options;
 pub(crate) use context::{AdmissionContext, operation_options};
-pub use plugins::{AdmissionPlugin, AdmissionPlugins};
+pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub(crate) use registrations::RegistrationInformer;
 pub(crate) use service_account::ENFORCE_MOUNTABLE_SECRETS;
 
 use crate::{
-    audit::Trail,
-    kinds::{self, FieldErrors, KindInfo, WriteTarget},
+    audit::AuditContext,
+    kinds::{self, FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError},
     request::RequestInfo,
     service::ApiServer,
     status::ApiError,
 };
+use runtime_class::RuntimeClassError;
 use serde_json::Value;
+use service_account::ServiceAccountError;
+use std::fmt::Display;
 
 /// Runs the mutating admission plugins on a new object.
 pub(crate) fn admit(server: &ApiServer, resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
@@ -48,28 +51,28 @@ pub(crate) fn admit(server: &ApiServer, resource: &RequestInfo, object: &mut Val
     if let Some(finalizer) = storage_object_in_use_protection::finalizer(info.group, info.kind) {
         storage_object_in_use_protection::admit(object, finalizer);
     }
-    let admitted = match (info.group, info.kind) {
+    match (info.group, info.kind) {
         ("", "Pod") => {
             limit_ranger::admit(server, namespace, object);
             pod_topology_labels::admit_pod(server, object);
-            admit_pod(server, namespace, object).map(|()| admit_update(server, resource, object, None))
+            admit_pod(server, namespace, object).map_err(|error| forbidden(info, object, &error))?;
+            admit_update(server, resource, object, None);
         }
-        ("scheduling.k8s.io", "PriorityClass") => priority::admit_class(server, object),
+        ("scheduling.k8s.io", "PriorityClass") => {
+            priority::admit_class(server, object).map_err(|error| forbidden(info, object, &error))?;
+        }
         ("", "Node") => {
             taint_nodes_by_condition::admit(object);
-            Ok(())
         }
         ("", "PersistentVolumeClaim") => {
             default_classes::admit_claim(server, object);
-            Ok(())
         }
         ("networking.k8s.io", "Ingress") => {
             default_classes::admit_ingress(server, object);
-            Ok(())
         }
-        _ => Ok(()),
-    };
-    admitted.map_err(|why| forbidden(info, object, &why))
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Runs the mutating admission plugins that also handle updates; `old` is `None` for a new object.
@@ -81,13 +84,24 @@ pub(crate) fn admit_update(server: &ApiServer, resource: &RequestInfo, object: &
     }
 }
 
-/// A mirror Pod has no service account.
-fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+/// Denial of a new Pod by a mutating admission plugin.
+#[derive(Debug, thiserror::Error)]
+enum PodAdmissionError {
+    #[error(transparent)]
+    Priority(#[from] PodPriorityError),
+    #[error(transparent)]
+    ServiceAccount(#[from] ServiceAccountError),
+    #[error(transparent)]
+    RuntimeClass(#[from] RuntimeClassError),
+}
+
+/// Runs the mutating admission plugins on a new Pod. A mirror Pod has no service account.
+fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), PodAdmissionError> {
     priority::admit_pod(server, pod)?;
     if !kinds::pod::mirror_pod::is_mirror_pod(pod) {
         service_account::admit(server, namespace, pod)?;
     }
-    runtime_class::admit(server, pod)
+    Ok(runtime_class::admit(server, pod)?)
 }
 
 /// Runs the validating admission plugins on a valid object; `old` is `None` for a new object. Returns warnings.
@@ -96,7 +110,7 @@ pub(crate) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     let mut errors = FieldErrors::default();
@@ -110,14 +124,16 @@ pub(crate) fn validate(
     let is_main = resource.subresource.is_none();
     let references_secrets = old.is_none() && is_main || resource.subresource.as_deref() == Some("ephemeralcontainers");
     if (info.group, info.kind) == ("", "Pod") && references_secrets {
-        service_account::validate(server, &resource.namespace, object).map_err(|why| forbidden(info, object, &why))?;
+        service_account::validate(server, &resource.namespace, object)
+            .map_err(|error| forbidden(info, object, &error))?;
     }
     let denies_external_ips = server.admission_plugins.is_enabled(AdmissionPlugin::DenyServiceExternalIps);
     if (info.group, info.kind) == ("", "Service") && is_main && denies_external_ips {
-        deny_service_external_ips::validate(object, old).map_err(|why| forbidden(info, object, why))?;
+        deny_service_external_ips::validate(object, old).map_err(|error| forbidden(info, object, &error))?;
     }
     if (info.group, info.kind) == ("", "PersistentVolumeClaim") && is_main {
-        persistent_volume_claim_resize::validate(server, object, old).map_err(|why| forbidden(info, object, why))?;
+        persistent_volume_claim_resize::validate(server, object, old)
+            .map_err(|error| forbidden(info, object, &error))?;
     }
     let is_resize = resource.subresource.as_deref() == Some("resize");
     // Terminating objects are not limited. Of the updates of a Pod, only a resize changes its resources.
@@ -129,7 +145,7 @@ pub(crate) fn validate(
         };
     if is_limited {
         let validated = limit_ranger::validate(server, info, &resource.namespace, object);
-        validated.map_err(|why| forbidden(info, object, &why))?;
+        validated.map_err(|error| forbidden(info, object, &error))?;
     }
     if info.group.is_empty() && info.kind == "Namespace" && is_main {
         let mut errors = FieldErrors::default();
@@ -140,8 +156,8 @@ pub(crate) fn validate(
     pod_security::validate(server, resource, object, old, trail)
 }
 
-fn forbidden(info: &KindInfo, object: &Value, why: &str) -> ApiError {
+fn forbidden(info: &KindInfo, object: &Value, why: &dyn Display) -> ApiError {
     // As upstream, an object without a name is named by its `generateName`.
     let text = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
-    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), why)
+    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), &why.to_string())
 }

@@ -34,7 +34,7 @@ const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 #[derive(Debug, Clone)]
 pub struct FrontProxy {
     /// PEM bundle of the CA that signed it, which extension API servers must trust.
-    pub authority: String,
+    pub ca_pem: String,
     /// Resolves certificate and key.
     pub client: Arc<dyn ResolvesClientCert>,
 }

@@ -1,40 +1,40 @@
-//! The audit log: who did what, as a policy says, a line of JSON for each stage of a request
+//! Audit log: a JSON line for each stage of a request, as an audit policy configures
 //! (`k8s.io/apiserver/pkg/endpoints/filters/audit.go`).
 //!
-//! Without one, a [`Trail`] is nothing and costs nothing.
+//! Without an audit log, an [`AuditContext`] holds the audit ID only.
 
+mod audit_context;
 mod event;
+mod log_backend;
 mod policy;
-mod sink;
-mod trail;
 
+pub(crate) use audit_context::{AuditContext, Peer};
+pub use log_backend::{AuditRotation, OpenLog};
 pub(crate) use policy::Level;
 pub use policy::{AuditPolicy, AuditPolicyError};
-pub use sink::{AuditRotation, OpenLog};
-pub(crate) use trail::{Peer, Trail};
 
 use event::Event;
-use sink::Sink;
+use log_backend::LogBackend;
 use std::{io, path::Path};
 
-/// A policy, and where what it asks for is written.
+/// An audit policy and the log backend.
 #[derive(Debug)]
 pub struct AuditLog {
     policy: AuditPolicy,
-    sink: Sink,
+    backend: LogBackend,
 }
 
 impl AuditLog {
-    /// Writes to this file, which is opened by `append` now and after each rotation, or to standard output for `-`.
+    /// Opens the log file with `append`, which is also called after each rotation; `-` is standard output.
     ///
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(policy: AuditPolicy, path: &Path, rotation: AuditRotation, append: OpenLog) -> io::Result<Self> {
-        Ok(Self { policy, sink: Sink::open(path, rotation, append)? })
+        Ok(Self { policy, backend: LogBackend::open(path, rotation, append)? })
     }
 
-    /// Waits until everything is written that happened before.
+    /// Waits until all earlier events are written.
     pub async fn flush(&self) {
-        self.sink.flush().await;
+        self.backend.flush().await;
     }
 }

@@ -1,111 +1,117 @@
-//! Who may do what: members of `system:masters` everything, all others what roles and bindings allow.
+//! Authorization: members of `system:masters` may do everything, nodes what the node authorizer allows, and all users what
+//! RBAC allows.
 
 mod attributes;
-mod cover;
-pub(crate) mod defaults;
+pub(crate) mod bootstrap_policy;
+mod certificate_signing_requests;
 mod escalation;
-mod follow;
-mod impersonate;
+mod impersonation;
 pub(crate) mod node;
-mod params;
-mod policy;
-mod rule;
-mod signers;
+mod policy_comparator;
+mod policy_params;
+mod policy_rule;
+mod rbac;
+mod rule_resolver;
 
-pub(crate) use attributes::{About, Attributes, ResourceAbout, selected};
-pub(crate) use cover::quoted;
-pub(crate) use follow::Follower;
-pub(crate) use impersonate::impersonate;
-pub(crate) use params::check_params;
-pub(crate) use policy::Decision;
-pub(crate) use rule::{Rule, url_covers};
-pub(crate) use signers::{note_requestor, restrict_subject};
+pub(crate) use attributes::{Attributes, RequestTarget, ResourceAttributes, field_requirements};
+pub(crate) use certificate_signing_requests::{restrict_certificate_subject, set_csr_requestor};
+pub(crate) use impersonation::impersonate;
+pub(crate) use policy_comparator::go_quoted_list;
+pub(crate) use policy_params::check_policy_params;
+pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
+pub(crate) use rbac::RbacAuthorizer;
+pub(crate) use rule_resolver::Decision;
 
-use crate::{ApiServer, UserInfo, audit::Trail, request::RequestInfo, reverse_proxy, service::Call, status::ApiError};
+use crate::{
+    ApiServer, UserInfo, audit::AuditContext, request::RequestInfo, reverse_proxy, service::Call, status::ApiError,
+};
 use http::HeaderMap;
 use serde_json::Value;
 
-/// Whether the user may do this, and why or why not.
-pub(crate) fn decide(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Decision {
+/// Decides whether the user may make a request: the node authorizer first, then RBAC.
+pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Decision {
     if user.is_master() {
         return Decision::Allowed(String::new());
     }
-    let refused = match node(server, user, wanted) {
+    let denial = match authorize_node(server, user, attributes) {
         Ok(()) => return Decision::Allowed(String::new()),
         Err(why) => why,
     };
-    match server.authorizer.ask(|policy| policy.decide(user, wanted)) {
-        // Whoever refuses says why, one after the other.
-        Decision::NoOpinion(why) if !refused.is_empty() && !why.is_empty() => {
-            Decision::NoOpinion(format!("{refused}\n{why}"))
+    match server.authorizer.with_resolver(|resolver| resolver.authorize(user, attributes)) {
+        // The reasons of all authorizers, a line each.
+        Decision::NoOpinion(why) if !denial.is_empty() && !why.is_empty() => {
+            Decision::NoOpinion(format!("{denial}\n{why}"))
         }
-        Decision::NoOpinion(why) if why.is_empty() => Decision::NoOpinion(refused),
+        Decision::NoOpinion(why) if why.is_empty() => Decision::NoOpinion(denial),
         decision => decision,
     }
 }
 
-/// Whether somebody may do this because they are a node.
-fn node(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), String> {
-    match node::name(user) {
+/// Runs the node authorizer, which has no opinion about users that are not nodes.
+fn authorize_node(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
+    match node::node_identity(user) {
         None => Err(String::new()),
         Some("") => Err(format!("unknown node for user {:?}", user.name)),
-        Some(name) => node::decide(name, wanted, defaults::of_nodes(), &|resource, namespace, object| {
-            node::is_related(server, name, resource, namespace, object)
-        }),
+        Some(name) => {
+            node::authorize(name, attributes, bootstrap_policy::node_rules(), &|resource, namespace, object| {
+                node::has_path_from(server, name, resource, namespace, object)
+            })
+        }
     }
 }
 
-/// Refuses what the user may not do.
-pub(crate) fn require(server: &ApiServer, user: &UserInfo, wanted: &Attributes) -> Result<(), ApiError> {
-    match decide(server, user, wanted) {
+/// Returns a Forbidden error unless the user may make the request.
+pub(crate) fn require(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Result<(), ApiError> {
+    match authorize(server, user, attributes) {
         Decision::Allowed(_) => Ok(()),
-        Decision::NoOpinion(why) => Err(forbidden(user, wanted, &why)),
+        Decision::NoOpinion(why) => Err(forbidden(user, attributes, &why)),
     }
 }
 
-/// Refuses a request that the user may not make. Masters may make any: what they want need not be known.
-pub(crate) async fn check(
+/// Authorizes a request of the handler chain. `attributes` is only optional for members of `system:masters`.
+pub(crate) async fn authorize_request(
     server: &ApiServer,
     user: &UserInfo,
-    wanted: Option<&Attributes>,
+    attributes: Option<&Attributes>,
     headers: &HeaderMap,
-    trail: &Trail,
+    audit: &AuditContext,
 ) -> Result<(), ApiError> {
-    let Some(wanted) = wanted.filter(|_| !user.is_master()) else {
-        trail.decided(&Decision::Allowed(String::new()));
+    let Some(attributes) = attributes.filter(|_| !user.is_master()) else {
+        audit.log_authorization_decision(&Decision::Allowed(String::new()));
         return Ok(());
     };
-    // What a node may do is known from the first moment on.
-    let decision = if node(server, user, wanted).is_ok() {
+    // The node authorizer does not need the default roles.
+    let decision = if authorize_node(server, user, attributes).is_ok() {
         Decision::Allowed(String::new())
     } else {
-        server.authorizer.settled().await;
-        decide(server, user, wanted)
+        server.authorizer.wait_until_bootstrapped().await;
+        authorize(server, user, attributes)
     };
-    trail.decided(&decision);
+    audit.log_authorization_decision(&decision);
     if let Decision::NoOpinion(why) = decision {
-        return Err(forbidden(user, wanted, &why));
+        return Err(forbidden(user, attributes, &why));
     }
-    // Who opens a stream acts, also where it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
-    if wanted.verb != "create" && opens_stream(wanted, headers) {
-        return require(server, user, &Attributes { verb: "create".to_owned(), ..wanted.clone() });
+    // A stream needs the verb `create`, also when it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    if attributes.verb != "create" && opens_pod_stream(attributes, headers) {
+        return require(server, user, &Attributes { verb: "create".to_owned(), ..attributes.clone() });
     }
     Ok(())
 }
 
 /// Whether a request opens a stream into a Pod. A kubelet only upgrades connections to `exec`, `attach` and
 /// `portForward`, by any method, so the path behind `nodes/proxy`, which could be written in several ways, need not be read.
-fn opens_stream(wanted: &Attributes, headers: &HeaderMap) -> bool {
-    let About::Resource(about) = &wanted.about else { return false };
-    about.group.is_empty()
-        && match &*about.combined() {
-            "pods/attach" | "pods/exec" | "pods/portforward" => wanted.verb == "get",
+fn opens_pod_stream(attributes: &Attributes, headers: &HeaderMap) -> bool {
+    let RequestTarget::Resource(resource) = &attributes.target else { return false };
+    resource.group.is_empty()
+        && match &*resource.combined_resource() {
+            "pods/attach" | "pods/exec" | "pods/portforward" => attributes.verb == "get",
             "nodes/proxy" => reverse_proxy::is_upgrade(headers),
             _ => false,
         }
 }
 
-/// Refuses what the user may not write, though they may write such objects; `old` is there for a change.
+/// Checks what depends on the written object: NodeRestriction, RBAC escalation, and approval of certificate signing
+/// requests. `old` is set for an update.
 pub(crate) fn check_write(
     server: &ApiServer,
     user: &UserInfo,
@@ -119,47 +125,48 @@ pub(crate) fn check_write(
     let operation = old.map_or(node::Operation::Create(new), |old| node::Operation::Update(new, old));
     node::restrict(server, user, resource, operation)?;
     escalation::check(server, user, resource, new, old)?;
-    old.map_or(Ok(()), |old| signers::check(server, user, resource, new, old))
+    old.map_or(Ok(()), |old| certificate_signing_requests::check(server, user, resource, new, old))
 }
 
-/// Refuses to make what is not there yet of whoever may only change what is.
-pub(crate) fn may_create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> Result<(), ApiError> {
+/// Requires the verb `create` for an update or an apply that would create the object.
+pub(crate) fn require_create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> Result<(), ApiError> {
     let info = resource.kind.info();
     let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
     let name = resource.name.clone().unwrap_or_default();
-    // A namespace is in itself.
+    // The attributes of a Namespace have its own name as the namespace.
     let namespace = if plural == "namespaces" { name.clone() } else { resource.namespace.clone() };
-    let about = ResourceAbout { group, resource: plural, namespace, name, ..ResourceAbout::default() };
-    require(server, &call.user, &Attributes::to("create", about))
+    let resource = ResourceAttributes { group, resource: plural, namespace, name, ..ResourceAttributes::default() };
+    require(server, &call.user, &Attributes::for_resource("create", resource))
 }
 
-/// Upstream's words (`responsewriters.ForbiddenStatusError`), which name what was asked for whether it is there or not.
-pub(crate) fn forbidden(user: &UserInfo, wanted: &Attributes, why: &str) -> ApiError {
-    let verb = &wanted.verb;
+/// Returns a Forbidden error with upstream's text (`responsewriters.ForbiddenStatusError`), which does not depend on the
+/// object's existence.
+pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> ApiError {
+    let verb = &attributes.verb;
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-    match &wanted.about {
-        About::Path(path) => {
-            let message = sanitized(&format!("User {:?} cannot {verb} path {path:?}", user.name));
+    match &attributes.target {
+        RequestTarget::NonResource(path) => {
+            let message = sanitize_html(&format!("User {:?} cannot {verb} path {path:?}", user.name));
             ApiError::new(403, "Forbidden", format!("forbidden: {message}{why}"))
         }
-        About::Resource(about) => {
-            let place = match about.namespace.as_str() {
+        RequestTarget::Resource(resource) => {
+            let scope = match resource.namespace.as_str() {
                 "" => "at the cluster scope".to_owned(),
                 namespace => format!("in the namespace {namespace:?}"),
             };
             let message = format!(
-                "User {:?} cannot {verb} resource {:?} in API group {:?} {place}",
+                "User {:?} cannot {verb} resource {:?} in API group {:?} {scope}",
                 user.name,
-                about.combined(),
-                about.group
+                resource.combined_resource(),
+                resource.group
             );
-            let message = format!("{}{why}", sanitized(&message));
-            ApiError::forbidden_resource(&about.group, &about.resource, &about.name, &message)
+            let message = format!("{}{why}", sanitize_html(&message));
+            ApiError::forbidden_resource(&resource.group, &resource.resource, &resource.name, &message)
         }
     }
 }
 
-/// So that no browser takes an error for a page.
-fn sanitized(text: &str) -> String {
+/// Escapes HTML, in case a browser shows the error as a page.
+fn sanitize_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

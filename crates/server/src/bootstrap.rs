@@ -2,7 +2,7 @@
 
 use crate::{
     ApiServer, UserInfo,
-    authorization::defaults::{self, Default, Reconciled, reconcile},
+    authorization::bootstrap_policy::{self, BootstrapObject, ReconcileOperation, reconcile},
     custom_resource_definitions,
     kinds::priority_class,
 };
@@ -62,7 +62,7 @@ impl ApiServer {
         let (Some(front), Some(clients)) = (self.aggregation.front(), &self.client_ca) else { return };
         let name = "extension-apiserver-authentication";
         let data = json!({
-            "client-ca-file": **clients, "requestheader-client-ca-file": front.authority,
+            "client-ca-file": **clients, "requestheader-client-ca-file": front.ca_pem,
             "requestheader-allowed-names": "[\"front-proxy-client\"]",
             "requestheader-username-headers": "[\"X-Remote-User\"]", "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
             "requestheader-group-headers": "[\"X-Remote-Group\"]",
@@ -83,29 +83,29 @@ impl ApiServer {
     /// Creates upstream's default roles and bindings, and reconciles existing ones; concurrently, so that few commits hold
     /// them. Until this is done, requests wait, except those of `system:masters`.
     pub fn bootstrap_rbac(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (server, settling) = (self.clone(), self.authorizer.settle());
+        let (server, bootstrap) = (self.clone(), self.authorizer.begin_bootstrap());
         async move {
             server.split_bindings().await;
-            join_all(defaults::all().into_iter().map(|desired| server.reconcile_default(desired))).await;
-            drop(settling);
-            server.clone().bootstrap_flows().await;
+            join_all(bootstrap_policy::objects().into_iter().map(|desired| server.reconcile_default(desired))).await;
+            drop(bootstrap);
+            server.clone().bootstrap_flow_control().await;
         }
     }
 
     /// Creates bindings that upstream split off an older one with that one's subjects, so that a subject that was removed
     /// there gets no access here (`primeSplitClusterRoleBindings`).
     async fn split_bindings(&self) {
-        for (old, new) in defaults::SPLIT {
+        for (old, new) in bootstrap_policy::CLUSTER_ROLE_BINDINGS_TO_SPLIT {
             let key = |name: &str| Key::new("clusterrolebindings", "", name);
             let (Some(existing), None) = (self.store.get(&key(old)), self.store.get(&key(new))) else { continue };
             let existing: Value = serde_json::from_slice(&existing.data).unwrap_or_default();
-            let object = defaults::split(&existing, new);
+            let object = bootstrap_policy::split_cluster_role_binding(&existing, new);
             self.create_object("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &object).await;
         }
     }
 
-    async fn reconcile_default(&self, desired: Default) {
-        let Default { resource, namespace, name, object } = desired;
+    async fn reconcile_default(&self, desired: BootstrapObject) {
+        let BootstrapObject { resource, namespace, name, object } = desired;
         let scope = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
         let collection = format!("/apis/rbac.authorization.k8s.io/v1/{scope}{resource}");
         let Some(existing) = self.store.get(&Key::new(resource, namespace, name.as_str())) else {
@@ -114,9 +114,9 @@ impl ApiServer {
         let existing: Value = serde_json::from_slice(&existing.data).unwrap_or_default();
         let path = format!("{collection}/{name}");
         match reconcile(&existing, &object) {
-            Reconciled::Nothing => {}
-            Reconciled::Update(new) => drop(self.request_as_apiserver(Method::PUT, &path, &new).await),
-            Reconciled::Replace => {
+            ReconcileOperation::None => {}
+            ReconcileOperation::Update(new) => drop(self.request_as_apiserver(Method::PUT, &path, &new).await),
+            ReconcileOperation::Recreate => {
                 self.request_as_apiserver(Method::DELETE, &path, &Value::Null).await;
                 self.create_object(&collection, &object).await;
             }

@@ -9,9 +9,10 @@ use crate::{
     object,
     selectors::Selection,
     status::ApiError,
-    webhook::{Target, Webhooks},
+    webhook::{WebhookClient, WebhookTarget},
 };
 use bytes::Bytes;
+use review::{ConvertedObjectError, ReviewError};
 use schema::Schema;
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
@@ -24,9 +25,24 @@ const BATCH_SIZE: usize = 500;
 /// Supported versions of ConversionReview.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
+/// Failed conversion by a webhook, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum ConversionError {
+    #[error("no supported conversion review versions")]
+    ReviewVersions,
+    #[error("conversion webhook for {gvk} failed: {error}")]
+    Call { gvk: String, error: String },
+    #[error("conversion webhook for {gvk} failed: {source}")]
+    Review { gvk: String, source: ReviewError },
+    #[error("conversion webhook for {gvk} returned {got} objects, expected {sent}")]
+    Count { gvk: String, got: usize, sent: usize },
+    #[error("conversion webhook for {gvk} returned invalid converted object at index {index}: {source}")]
+    Object { gvk: String, index: usize, source: ConvertedObjectError },
+}
+
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
-    target: Result<Target, String>,
+    target: Result<WebhookTarget, String>,
     /// The first of `conversionReviewVersions` that is supported.
     review_version: Option<&'static str>,
     /// Schemas by API version.
@@ -51,8 +67,8 @@ impl Conversion {
         };
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
         Some(Self {
-            target: Target::read(&conversion["webhook"]["clientConfig"]),
-            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|known| v == known)).next(),
+            target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]),
+            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|supported| v == supported)).next(),
             schemas: versions().map(|v| (name(v), schema(v))).collect(),
             storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
         })
@@ -61,7 +77,7 @@ impl Conversion {
     /// Converts objects to this version, in place.
     async fn convert_all(
         &self,
-        webhooks: &Webhooks,
+        webhooks: &WebhookClient,
         values: &mut [Value],
         desired_version: &str,
     ) -> Result<(), ApiError> {
@@ -69,33 +85,36 @@ impl Conversion {
         for batch in others.chunks_mut(BATCH_SIZE) {
             self.convert_batch(webhooks, batch, desired_version)
                 .await
-                .map_err(|error| ApiError::new(500, "", error))?;
+                .map_err(|error| ApiError::new(500, "", error.to_string()))?;
         }
         Ok(())
     }
 
     async fn convert_batch(
         &self,
-        webhooks: &Webhooks,
+        webhooks: &WebhookClient,
         batch: &mut [&mut Value],
         desired_version: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ConversionError> {
         let Some(first) = batch.first() else { return Ok(()) };
         let gvk = review::gvk(first);
-        let version = self.review_version.ok_or("no supported conversion review versions")?;
-        let failed = |error: &str| format!("conversion webhook for {gvk} failed: {error}");
-        let target = self.target.as_ref().map_err(|error| failed(error))?;
+        let version = self.review_version.ok_or(ConversionError::ReviewVersions)?;
+        let call_failed = |error| ConversionError::Call { gvk: gvk.clone(), error };
+        let target = self.target.as_ref().map_err(|error| call_failed(error.clone()))?;
         let uid = uuid::Uuid::new_v4().to_string();
         let request = review::request(version, &uid, desired_version, batch);
-        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(|error| failed(&error))?;
-        let converted = review::objects(version, &uid, response).map_err(|error| failed(&error))?;
+        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(call_failed)?;
+        let converted = review::objects(version, &uid, response)
+            .map_err(|source| ConversionError::Review { gvk: gvk.clone(), source })?;
         if converted.len() != batch.len() {
             let (got, sent) = (converted.len(), batch.len());
-            return Err(format!("conversion webhook for {gvk} returned {got} objects, expected {sent}"));
+            return Err(ConversionError::Count { gvk, got, sent });
         }
         for (i, (object, mut converted)) in batch.iter_mut().zip(converted).enumerate() {
-            review::check(object, &mut converted, desired_version).map_err(|error| {
-                format!("conversion webhook for {gvk} returned invalid converted object at index {i}: {error}")
+            review::check(object, &mut converted, desired_version).map_err(|source| ConversionError::Object {
+                gvk: gvk.clone(),
+                index: i,
+                source,
             })?;
             // Fields that the version's schema does not have are pruned from the webhook's response too.
             if let Some(schema) = self.schemas.get(desired_version) {
@@ -119,7 +138,7 @@ impl Conversion {
 
 /// Decodes stored objects in this kind's version.
 pub(crate) async fn decode_all(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &[Object],
 ) -> Result<Vec<Value>, ApiError> {
@@ -133,7 +152,7 @@ pub(crate) async fn decode_all(
 
 /// Retains the selected objects. Objects that a webhook converts are decoded in batches, all others one by one.
 pub(crate) async fn retain_selected(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &mut Vec<Object>,
     selection: &Selection,
@@ -154,7 +173,7 @@ pub(crate) async fn retain_selected(
 }
 
 /// Decodes a stored object in this kind's version.
-pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object) -> Result<Value, ApiError> {
+pub(crate) async fn decode(webhooks: &WebhookClient, kind: &dyn Kind, object: &Object) -> Result<Value, ApiError> {
     if kind.conversion().is_none() {
         return Ok(object::decode(kind, object));
     }
@@ -163,7 +182,7 @@ pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, object: &Object
 
 /// Encodes stored objects in this kind's version.
 pub(crate) async fn encode_all(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     objects: &[Object],
 ) -> Result<Vec<Bytes>, ApiError> {
@@ -175,7 +194,11 @@ pub(crate) async fn encode_all(
 }
 
 /// Converts an object of this kind's version to the storage version.
-pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, value: Value) -> Result<Value, ApiError> {
+pub(crate) async fn to_storage_version(
+    webhooks: &WebhookClient,
+    kind: &dyn Kind,
+    value: Value,
+) -> Result<Value, ApiError> {
     let Some(conversion) = kind.conversion() else { return Ok(value) };
     let mut values = [value];
     conversion.convert_all(webhooks, &mut values, &conversion.storage_version).await?;
@@ -188,7 +211,7 @@ pub(crate) async fn to_storage_version(webhooks: &Webhooks, kind: &dyn Kind, val
 
 /// Converts an object from one version to another.
 pub(crate) async fn convert(
-    webhooks: &Webhooks,
+    webhooks: &WebhookClient,
     from: &dyn Kind,
     to: &dyn Kind,
     mut object: Value,

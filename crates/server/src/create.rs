@@ -98,8 +98,8 @@ pub(crate) async fn create_object(
             object["metadata"]["name"] = json!(generate_name(&prefix));
         }
         prepare(server, resource, call, &mut object)?;
-        authorization::restrict_subject(resource, &object)?;
-        warnings.extend(admission::validate(server, resource, &object, None, &call.trail)?);
+        authorization::restrict_certificate_subject(resource, &object)?;
+        warnings.extend(admission::validate(server, resource, &object, None, &call.audit)?);
         let addresses = services::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
@@ -203,7 +203,7 @@ fn prepare(server: &ApiServer, resource: &RequestInfo, call: &Call, value: &mut 
         metadata["generation"] = json!(1);
     }
     let name = metadata["name"].as_str().unwrap_or("").to_owned();
-    authorization::note_requestor(&call.user, resource, value);
+    authorization::set_csr_requestor(&call.user, resource, value);
     authorization::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
     kind.derive_status(value, &|group, version, name| resource.served.custom_type(group, version, name));
@@ -212,7 +212,7 @@ fn prepare(server: &ApiServer, resource: &RequestInfo, call: &Call, value: &mut 
     object_meta::validate(kind, value, &mut errors);
     kind.validate_create(value, &ctx, &mut errors);
     if errors.is_empty() {
-        authorization::check_params(server, &call.user, resource, value, None, &mut errors);
+        authorization::check_policy_params(server, &call.user, resource, value, None, &mut errors);
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }

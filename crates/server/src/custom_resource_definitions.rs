@@ -10,7 +10,7 @@ pub(crate) use conditions::set as set_condition;
 
 use crate::{
     UserInfo,
-    audit::Trail,
+    audit::AuditContext,
     kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::DefinitionContext},
     managed_fields::RequestedManagedFields,
     managed_object::ManagedObject,
@@ -197,7 +197,7 @@ fn internal_call() -> Call {
         user: UserInfo::component("system:apiserver"),
         upgrade: None,
         deadline: None,
-        trail: Trail::default(),
+        audit: AuditContext::default(),
         warnings: parking_lot::Mutex::default(),
     }
 }

@@ -1,7 +1,7 @@
 //! Request timeout: at most 60 s, except for long-running requests.
 
 use crate::{
-    authorization::{About, Attributes},
+    authorization::{Attributes, RequestTarget},
     duration,
     request::Query,
     response::HandlerResult,
@@ -16,7 +16,7 @@ const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforw
 
 /// Whether a request has no timeout (`BasicLongRunningRequestCheck`).
 pub(crate) fn is_long_running(attributes: &Attributes) -> bool {
-    let About::Resource(about) = &attributes.about else { return false };
+    let RequestTarget::Resource(about) = &attributes.target else { return false };
     attributes.verb == "watch" || LONG_RUNNING_SUBRESOURCES.contains(&about.subresource.as_str())
 }
 

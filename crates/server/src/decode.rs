@@ -2,7 +2,7 @@
 
 mod yaml;
 
-pub(crate) use yaml::{is_yaml_error, split_warnings};
+pub(crate) use yaml::{DecodeYamlError, is_yaml_error, split_warnings};
 
 use crate::{kinds::Kind, service::Call, status::ApiError};
 use api::bounded_messages::BoundedMessages;
@@ -76,8 +76,13 @@ pub(crate) fn json(body: &[u8]) -> Result<DecodedBody, serde_json::Error> {
     Ok(DecodedBody { value, duplicates: duplicates.into_inner().into_messages() })
 }
 
+/// The path of a field is too long.
+#[derive(Debug, thiserror::Error)]
+#[error("the path of a field is longer than {MAX_PATH} bytes")]
+pub(crate) struct PathTooLong;
+
 /// Rejects an object with fields whose paths are too long.
-pub(crate) fn check_paths(object: &Value) -> Result<(), String> {
+pub(crate) fn check_paths(object: &Value) -> Result<(), PathTooLong> {
     fn is_longer(value: &Value, limit: usize) -> bool {
         match value {
             Value::Object(fields) => fields
@@ -95,21 +100,17 @@ pub(crate) fn check_paths(object: &Value) -> Result<(), String> {
         }
         _ => is_longer(object, MAX_PATH),
     };
-    if is_long { Err(too_long()) } else { Ok(()) }
-}
-
-fn too_long() -> String {
-    format!("the path of a field is longer than {MAX_PATH} bytes")
+    if is_long { Err(PathTooLong) } else { Ok(()) }
 }
 
 /// Decodes YAML, of which JSON is a subset; duplicate fields in JSON get YAML's messages.
-pub(crate) fn yaml_or_json(body: &[u8]) -> Result<DecodedBody, String> {
+pub(crate) fn yaml_or_json(body: &[u8]) -> Result<DecodedBody, DecodeYamlError> {
     let is_json = body.trim_ascii_start().first() == Some(&b'{');
     let parsed = is_json.then(|| json(body).ok()).flatten();
     match parsed {
         Some(parsed) if parsed.duplicates.is_empty() => Ok(parsed),
         parsed => {
-            let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
+            let text = std::str::from_utf8(body)?;
             match (yaml::decode(text), parsed) {
                 (Ok(yaml), Some(parsed)) => Ok(DecodedBody { duplicates: yaml.duplicates, ..parsed }),
                 // JSON with tabs is no valid YAML, but accepted.
@@ -237,7 +238,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         while let Some(key) = map.next_key::<String>()? {
             let at = Path::Field(self.at, &key);
             let left = if at.is_field_set() { usize::MAX } else { self.left };
-            let left = left.checked_sub(key.len() + 1).ok_or_else(|| A::Error::custom(too_long()))?;
+            let left = left.checked_sub(key.len() + 1).ok_or_else(|| A::Error::custom(PathTooLong))?;
             if fields.contains_key(&key) {
                 self.duplicates.borrow_mut().push(|| format!("duplicate field {:?}", at.to_string()));
             }
@@ -290,7 +291,7 @@ mod tests {
             yaml_or_json(text.as_bytes()).map(|parsed| parsed.value)
         };
         assert!(nested(16).is_ok());
-        assert!(nested(17).unwrap_err().contains("longer than"));
+        assert!(nested(17).unwrap_err().to_string().contains("longer than"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod propagation;
 
 use crate::{
     admission::{self, AdmissionContext, dynamic},
-    authorization::node::{self, End},
+    authorization::node::{self, Removal},
     conversion, decode,
     kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class},
     list_options::ListOptions,
@@ -112,7 +112,7 @@ pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestInfo, call:
     let options = DeletionOptions::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node::restrict_end(server, &call.user, resource, &key, End::Delete)?;
+    node::restrict_removal(server, &call.user, resource, &key, Removal::Delete)?;
     let context = admission_context(server, resource, call, &options);
     let (object, gone) = delete_with_admission(server, resource, &key, &options, context.as_ref()).await?;
     let response = deletion_response(server, resource, &options, &object, gone).await?;

@@ -17,12 +17,29 @@ pub(crate) enum ServiceDestination {
     ExternalName(String),
 }
 
+/// Failed resolution of a Service, with upstream's message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResolveEndpointError {
+    #[error("service {0:?} not found")]
+    ServiceNotFound(String),
+    #[error("no service port {port} found for service {service:?}")]
+    NoPort { port: i64, service: String },
+    #[error("no endpoints available for service {0:?}")]
+    NoEndpoints(String),
+}
+
 /// Resolves a port of a Service (`ResolveEndpoint`).
 ///
 /// # Errors
-/// Upstream's message, when there is no endpoint.
-pub(crate) fn resolve(store: &Store, namespace: &str, name: &str, port: i64) -> Result<ServiceDestination, String> {
-    let service = service(store, namespace, name).ok_or_else(|| format!("service {name:?} not found"))?;
+/// If the Service, its port or a ready endpoint is missing.
+pub(crate) fn resolve(
+    store: &Store,
+    namespace: &str,
+    name: &str,
+    port: i64,
+) -> Result<ServiceDestination, ResolveEndpointError> {
+    let service =
+        service(store, namespace, name).ok_or_else(|| ResolveEndpointError::ServiceNotFound(name.to_owned()))?;
     if service["spec"]["type"] == "ExternalName" {
         return Ok(ServiceDestination::ExternalName(
             service["spec"]["externalName"].as_str().unwrap_or_default().to_owned(),
@@ -30,7 +47,7 @@ pub(crate) fn resolve(store: &Store, namespace: &str, name: &str, port: i64) -> 
     }
     let port = port_name(&service, port)?;
     let found = random_endpoint(&slices(store, namespace, name), &port, |_| true);
-    found.map(ServiceDestination::Endpoint).ok_or_else(|| format!("no endpoints available for service {name:?}"))
+    found.map(ServiceDestination::Endpoint).ok_or_else(|| ResolveEndpointError::NoEndpoints(name.to_owned()))
 }
 
 /// Returns a stored Service.
@@ -40,11 +57,11 @@ pub(crate) fn service(store: &Store, namespace: &str, name: &str) -> Option<Valu
 }
 
 /// Returns the name of the Service port with this number, empty for an unnamed port.
-pub(crate) fn port_name(service: &Value, port: i64) -> Result<String, String> {
+pub(crate) fn port_name(service: &Value, port: i64) -> Result<String, ResolveEndpointError> {
     let mut ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let found = ports.find(|p| p["port"] == port).map(|p| p["name"].as_str().unwrap_or_default().to_owned());
     let name = service["metadata"]["name"].as_str().unwrap_or_default();
-    found.ok_or_else(|| format!("no service port {port} found for service {name:?}"))
+    found.ok_or_else(|| ResolveEndpointError::NoPort { port, service: name.to_owned() })
 }
 
 /// Returns the EndpointSlices of a Service, or without any its Endpoints, converted to slices.
@@ -119,12 +136,12 @@ mod tests {
     async fn service_resolves_to_ready_endpoint() {
         let store = Store::open(MemoryEngine::new(), Options::default()).unwrap();
         let to = |port| resolve(&store, "n", "s", port);
-        assert_eq!(to(443).unwrap_err(), "service \"s\" not found");
+        assert_eq!(to(443).unwrap_err().to_string(), "service \"s\" not found");
         let ports = json!([{"name": "https", "port": 443, "targetPort": "web"}, {"name": "other", "port": 80}]);
         put(&store, "services", "s", json!({"metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": ports}}))
             .await;
-        assert_eq!(to(444).unwrap_err(), "no service port 444 found for service \"s\"");
-        assert_eq!(to(443).unwrap_err(), "no endpoints available for service \"s\"");
+        assert_eq!(to(444).unwrap_err().to_string(), "no service port 444 found for service \"s\"");
+        assert_eq!(to(443).unwrap_err().to_string(), "no endpoints available for service \"s\"");
         let subsets = json!([{"addresses": [{"ip": "10.0.0.9"}], "ports": [{"name": "https", "port": 9}]}]);
         put(&store, "endpoints", "s", json!({"subsets": subsets})).await;
         assert_eq!(to(443).unwrap(), ServiceDestination::Endpoint(([10, 0, 0, 9], 9).into()));

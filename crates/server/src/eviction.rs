@@ -2,7 +2,7 @@
 
 use crate::{
     admission::dynamic,
-    authorization::node::{self, End},
+    authorization::node::{self, Removal},
     delete::{self, DeletionOptions},
     kinds::{Kind, POD_DISRUPTION_BUDGET, selector},
     object, pods,
@@ -38,7 +38,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
     options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node::restrict_end(server, &call.user, resource, &key, End::Evict)?;
+    node::restrict_removal(server, &call.user, resource, &key, Removal::Evict)?;
     let mut tries = 0..MAX_ATTEMPTS;
     loop {
         let (stored, pod) = get_pod(server, resource, &key)?;

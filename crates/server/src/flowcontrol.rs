@@ -1,21 +1,21 @@
-//! Priority and fairness: whose requests are carried out when there are more than the server does at a time
-//! (`k8s.io/apiserver/pkg/util/flowcontrol`).
+//! API priority and fairness: limits concurrent requests by priority level (`k8s.io/apiserver/pkg/util/flowcontrol`).
 //!
-//! FlowSchemas say of which priority level and of which flow a request is; each level has a share of what is done at a time,
-//! and serves its flows in turn. What they say is read again with every write of one.
+//! FlowSchemas classify a request into a priority level and a flow. Each level has a share of the server's concurrency limit,
+//! and serves its flows in round-robin order. A write of a FlowSchema or a PriorityLevelConfiguration reloads the
+//! configuration.
 
-mod counts;
-pub(crate) mod defaults;
-mod level;
-mod schema;
-mod settle;
+pub(crate) mod bootstrap;
+mod controller;
+mod flow_schema;
+mod metrics;
+mod priority_level;
 
 use crate::{UserInfo, authorization::Attributes, deadline, response::Body, service::ApiServer, status::ApiError};
-use counts::Counts;
+use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};
-use level::{Level, Seat, Spec};
+use metrics::{ExecutingGuard, RequestCounts, WaitingGuard};
 use parking_lot::RwLock;
-use schema::Schema;
+use priority_level::{PriorityLevel, PriorityLevelSpec, Seat};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -24,86 +24,95 @@ use std::{
 };
 use store::Scope;
 
-const SCHEMAS: &str = "flowschemas";
-const LEVELS: &str = "prioritylevelconfigurations";
-const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
-const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+const FLOW_SCHEMAS: &str = "flowschemas";
+const PRIORITY_LEVELS: &str = "prioritylevelconfigurations";
+const MATCHED_FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const MATCHED_PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 /// Upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight`.
-const AT_A_TIME: usize = 400 + 200;
+const MAX_REQUESTS_IN_FLIGHT: usize = 400 + 200;
 
+/// The filter that admits requests.
 pub(crate) struct FlowControl {
-    /// How many requests at a time all levels share.
-    total: usize,
+    /// Seats of all priority levels together.
+    server_concurrency_limit: usize,
     config: RwLock<Arc<Config>>,
-    /// So that nobody can choose which flows share queues.
+    /// Randomly keyed, so that clients cannot choose flows that share queues.
     hasher: RandomState,
-    /// Held by whoever brings the objects up to date.
-    settling: tokio::sync::Mutex<()>,
-    /// Whether somebody is about to.
-    pending: AtomicBool,
-    /// Whether writes do not hold yet. Levels without the schemas that lead to them would leave all who are no masters the few
-    /// seats of `catch-all`, where nobody may wait.
-    held: AtomicBool,
+    /// Held while the objects are reconciled.
+    sync_lock: tokio::sync::Mutex<()>,
+    /// Whether a reconciliation is scheduled.
+    sync_pending: AtomicBool,
+    /// Whether writes do not reload the configuration, during bootstrap. Priority levels without their FlowSchemas would leave
+    /// the few seats of `catch-all`, which has no queue, to all users outside `system:masters`.
+    reload_suspended: AtomicBool,
 }
 
+/// The configuration that FlowSchemas and PriorityLevelConfigurations define.
 #[derive(Default)]
 struct Config {
-    /// In the order in which they are asked.
-    schemas: Vec<Known>,
-    levels: BTreeMap<String, Arc<Level>>,
-    /// What members of system:masters are told, whom nothing holds up.
-    exempt: Option<(Told, Arc<Counts>)>,
-    /// How many requests each level has room for.
+    /// By matching precedence.
+    flow_schemas: Vec<FlowSchema>,
+    priority_levels: BTreeMap<String, Arc<PriorityLevel>>,
+    /// The FlowSchema `exempt`, which matches members of `system:masters`.
+    exempt: Option<(Classification, Arc<RequestCounts>)>,
+    /// Seats of each priority level.
     seats: BTreeMap<String, usize>,
 }
 
-struct Known {
+/// A FlowSchema with its priority level.
+struct FlowSchema {
     name: String,
-    spec: Schema,
-    level: Arc<Level>,
-    told: Told,
-    counts: Arc<Counts>,
+    spec: FlowSchemaSpec,
+    priority_level: Arc<PriorityLevel>,
+    classification: Classification,
+    counts: Arc<RequestCounts>,
 }
 
-/// By which schema and level a request is, as its client is told.
+/// UIDs of the FlowSchema and the priority level of a request, for the response headers.
 #[derive(Clone)]
-struct Told {
-    schema: HeaderValue,
-    level: HeaderValue,
+struct Classification {
+    flow_schema_uid: HeaderValue,
+    priority_level_uid: HeaderValue,
 }
 
-/// A request that may be carried out; another one may when it is dropped.
-pub(crate) struct Ticket {
+/// A classified request. Its seat is free again when this is dropped.
+pub(crate) struct ClassifiedRequest {
     _seat: Option<Seat>,
-    _executing: Option<counts::Executing>,
-    told: Option<Told>,
+    _executing: Option<ExecutingGuard>,
+    classification: Option<Classification>,
 }
 
-impl Ticket {
-    /// Tells the client by what its request was classified.
-    pub(crate) fn tell(&self, response: &mut Response<Body>) {
-        if let Some(told) = self.told.as_ref().filter(|told| !told.schema.is_empty()) {
-            response.headers_mut().insert(SCHEMA_UID, told.schema.clone());
-            response.headers_mut().insert(LEVEL_UID, told.level.clone());
+impl ClassifiedRequest {
+    /// Returns a request that is not subject to flow control.
+    fn unclassified() -> Self {
+        Self { _seat: None, _executing: None, classification: None }
+    }
+
+    /// Sets the headers with the matched FlowSchema and priority level.
+    pub(crate) fn set_response_headers(&self, response: &mut Response<Body>) {
+        if let Some(classification) = self.classification.as_ref().filter(|c| !c.flow_schema_uid.is_empty()) {
+            let headers = response.headers_mut();
+            headers.insert(MATCHED_FLOW_SCHEMA_UID, classification.flow_schema_uid.clone());
+            headers.insert(MATCHED_PRIORITY_LEVEL_UID, classification.priority_level_uid.clone());
         }
     }
 }
 
 impl Default for FlowControl {
     fn default() -> Self {
-        Self::new(AT_A_TIME)
+        Self::new(MAX_REQUESTS_IN_FLIGHT)
     }
 }
 
 impl FlowControl {
-    pub(crate) fn new(total: usize) -> Self {
+    pub(crate) fn new(server_concurrency_limit: usize) -> Self {
         Self {
-            total,
+            server_concurrency_limit,
             config: RwLock::default(),
             hasher: RandomState::new(),
-            settling: tokio::sync::Mutex::default(),
-            pending: AtomicBool::default(),
-            held: AtomicBool::default(),
+            sync_lock: tokio::sync::Mutex::default(),
+            sync_pending: AtomicBool::default(),
+            reload_suspended: AtomicBool::default(),
         }
     }
 
@@ -111,44 +120,49 @@ impl FlowControl {
         Arc::clone(&self.config.read())
     }
 
-    /// Waits until a request may be carried out; of masters, what they want need not be known. The ticket is there for a
-    /// refusal, too.
-    pub(crate) async fn enter(&self, user: &UserInfo, wanted: Option<&Attributes>) -> (Ticket, Result<(), ApiError>) {
+    /// Classifies a request, and waits for a seat. `attributes` is only optional for members of `system:masters`. The classified
+    /// request is returned also with an error, for the response headers.
+    pub(crate) async fn admit(
+        &self,
+        user: &UserInfo,
+        attributes: Option<&Attributes>,
+    ) -> (ClassifiedRequest, Result<(), ApiError>) {
         let config = self.config();
-        let Some(wanted) = wanted.filter(|_| !user.is_master()) else {
-            // The schema `exempt` is always there, comes first, and can be no other.
-            let (told, counts) = config.exempt.clone().unzip();
-            return (Ticket { _seat: None, _executing: counts.map(counts::Executing::begin), told }, Ok(()));
+        let Some(attributes) = attributes.filter(|_| !user.is_master()) else {
+            // `exempt` is mandatory, has the first precedence, and cannot be changed.
+            let (classification, counts) = config.exempt.clone().unzip();
+            let executing = counts.map(ExecutingGuard::begin);
+            return (ClassifiedRequest { _seat: None, _executing: executing, classification }, Ok(()));
         };
-        // What lasts has no end that one could wait for; of a watch the beginning counts.
-        if deadline::is_long_running(wanted) && wanted.verb != "watch" {
-            return (Ticket { _seat: None, _executing: None, told: None }, Ok(()));
+        // Long-running requests would keep their seats; a watch keeps its seat during initialization only.
+        if deadline::is_long_running(attributes) && attributes.verb != "watch" {
+            return (ClassifiedRequest::unclassified(), Ok(()));
         }
-        let found = config.schemas.iter().find(|s| s.spec.matches(user, wanted));
-        let last = || config.schemas.iter().find(|s| s.name == defaults::CATCH_ALL);
-        let Some(known) = found.or_else(last) else {
-            return (Ticket { _seat: None, _executing: None, told: None }, Ok(()));
+        let matching = config.flow_schemas.iter().find(|s| s.spec.matches(user, attributes));
+        let catch_all = || config.flow_schemas.iter().find(|s| s.name == bootstrap::CATCH_ALL);
+        let Some(schema) = matching.or_else(catch_all) else {
+            return (ClassifiedRequest::unclassified(), Ok(()));
         };
-        let told = Some(known.told.clone());
-        let flow = self.hasher.hash_one((&known.name, known.spec.flow(user, wanted)));
-        let waiting = counts::Waiting::begin(&known.counts);
-        let seat = known.level.enter(flow).await;
+        let classification = Some(schema.classification.clone());
+        let flow_hash = self.hasher.hash_one((&schema.name, schema.spec.flow_distinguisher(user, attributes)));
+        let waiting = WaitingGuard::begin(&schema.counts);
+        let seat = schema.priority_level.acquire_seat(flow_hash).await;
         drop(waiting);
         match seat {
             Ok(seat) => {
-                let executing = Some(counts::Executing::begin(Arc::clone(&known.counts)));
-                (Ticket { _seat: Some(seat), _executing: executing, told }, Ok(()))
+                let executing = Some(ExecutingGuard::begin(Arc::clone(&schema.counts)));
+                (ClassifiedRequest { _seat: Some(seat), _executing: executing, classification }, Ok(()))
             }
-            Err(level::Full) => {
-                known.counts.reject();
-                (Ticket { _seat: None, _executing: None, told }, Err(too_many()))
+            Err(priority_level::Rejected) => {
+                schema.counts.reject();
+                (ClassifiedRequest { _seat: None, _executing: None, classification }, Err(too_many_requests()))
             }
         }
     }
 
-    /// Reads what the objects in the store say; what must be there is, whether it is stored or not.
-    pub(crate) fn load(&self, server: &ApiServer) {
-        // Held while the store is read: whoever reads later has what is newer.
+    /// Reloads the configuration from the store. Mandatory objects count also when they are not stored.
+    pub(crate) fn reload(&self, server: &ApiServer) {
+        // Locked while the store is read, so that the newest state is the last one to be set.
         let mut config = self.config.write();
         let stored = |resource: &'static str, mandatory: Vec<Value>| {
             let listing = server.store.list(&Scope::resource(resource), None, None);
@@ -157,40 +171,45 @@ impl FlowControl {
             all.extend(objects.map(|o| (name(&o), o)));
             all
         };
-        let (schemas, levels) = defaults::mandatory();
-        let (schemas, levels) = (stored(SCHEMAS, schemas), stored(LEVELS, levels));
-        *config = Arc::new(self.read(&config, &schemas, &levels));
+        let (schemas, levels) = bootstrap::mandatory();
+        let (schemas, levels) = (stored(FLOW_SCHEMAS, schemas), stored(PRIORITY_LEVELS, levels));
+        *config = Arc::new(self.digest(&config, &schemas, &levels));
     }
 
-    fn read(&self, before: &Config, schemas: &BTreeMap<String, Value>, levels: &BTreeMap<String, Value>) -> Config {
-        let spec = |object: &Value| serde_json::from_value::<Spec>(object["spec"].clone()).unwrap_or_default();
-        let specs: BTreeMap<&String, Spec> = levels.iter().map(|(name, object)| (name, spec(object))).collect();
-        let sum = specs.values().map(Spec::shares).sum::<usize>().max(1);
+    /// Builds the configuration of these objects (`digestConfigObjects`).
+    fn digest(&self, old: &Config, schemas: &BTreeMap<String, Value>, levels: &BTreeMap<String, Value>) -> Config {
+        let spec =
+            |object: &Value| serde_json::from_value::<PriorityLevelSpec>(object["spec"].clone()).unwrap_or_default();
+        let specs: BTreeMap<&String, PriorityLevelSpec> =
+            levels.iter().map(|(name, object)| (name, spec(object))).collect();
+        let share_sum = specs.values().map(PriorityLevelSpec::concurrency_shares).sum::<usize>().max(1);
         let mut config = Config::default();
         for (name, spec) in specs {
-            // Who waits in a level, or is carried out, stays.
-            let level = before.levels.get(name).cloned().unwrap_or_default();
-            let seats = self.total.saturating_mul(spec.shares()).div_ceil(sum);
+            // A changed priority level keeps its requests.
+            let level = old.priority_levels.get(name).cloned().unwrap_or_default();
+            let seats = self.server_concurrency_limit.saturating_mul(spec.concurrency_shares()).div_ceil(share_sum);
             level.configure(&spec, seats);
             config.seats.insert(name.clone(), seats);
-            config.levels.insert(name.clone(), level);
+            config.priority_levels.insert(name.clone(), level);
         }
         for (name, object) in schemas {
-            let Ok(spec) = serde_json::from_value::<Schema>(object["spec"].clone()) else { continue };
+            let Ok(spec) = serde_json::from_value::<FlowSchemaSpec>(object["spec"].clone()) else { continue };
             let level_name = &spec.priority_level_configuration.name;
-            // A schema whose level is not there matches nothing.
-            let Some(level) = config.levels.get(level_name).cloned() else { continue };
-            let told =
-                Told { schema: uid(object), level: levels.get(level_name).map_or_else(|| uid(&Value::Null), uid) };
-            let known = before.schemas.iter().find(|s| s.name == *name);
-            let counts = known.map_or_else(Arc::default, |s| Arc::clone(&s.counts));
-            config.schemas.push(Known { name: name.clone(), spec, level, told, counts });
+            // A dangling FlowSchema matches no request.
+            let Some(priority_level) = config.priority_levels.get(level_name).cloned() else { continue };
+            let classification = Classification {
+                flow_schema_uid: uid(object),
+                priority_level_uid: levels.get(level_name).map_or_else(|| uid(&Value::Null), uid),
+            };
+            let old_schema = old.flow_schemas.iter().find(|s| s.name == *name);
+            let counts = old_schema.map_or_else(Arc::default, |s| Arc::clone(&s.counts));
+            config.flow_schemas.push(FlowSchema { name: name.clone(), spec, priority_level, classification, counts });
         }
         config
-            .schemas
+            .flow_schemas
             .sort_by(|a, b| (a.spec.matching_precedence, &a.name).cmp(&(b.spec.matching_precedence, &b.name)));
-        config.exempt =
-            config.schemas.iter().find(|s| s.name == defaults::EXEMPT).map(|s| (s.told.clone(), Arc::clone(&s.counts)));
+        let exempt = config.flow_schemas.iter().find(|s| s.name == bootstrap::EXEMPT);
+        config.exempt = exempt.map(|s| (s.classification.clone(), Arc::clone(&s.counts)));
         config
     }
 }
@@ -204,6 +223,6 @@ fn uid(object: &Value) -> HeaderValue {
     HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""))
 }
 
-fn too_many() -> ApiError {
+fn too_many_requests() -> ApiError {
     ApiError::new(429, "TooManyRequests", "Too many requests, please try again later.").with_retry_after(1)
 }

@@ -3,12 +3,12 @@
 
 use crate::{
     UserInfo, aggregation,
-    audit::Trail,
+    audit::AuditContext,
     authorization::{self, Attributes},
     compress, content_negotiation, deadline, discovery, health, large_requests,
     listener::UnknownCertificate,
     meta_v1beta1,
-    metrics::{self, Measured},
+    metrics::{self, RequestMeasurement},
     object, openapi, protobuf, proxy,
     request::{self, Query, RequestInfo},
     response::{self, Body, BoxError, HandlerResult},
@@ -51,11 +51,11 @@ fn serve_public_path(server: &ApiServer, method: &http::Method, path: &str, raw_
 }
 
 /// Returns the span of a request: all log lines of the request have its fields.
-fn request_span(head: &Parts, trail: &Trail) -> Span {
+fn request_span(head: &Parts, audit: &AuditContext) -> Span {
     // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
     tracing::error_span!(
         "request",
-        audit_id = trail.audit_id(),
+        audit_id = audit.audit_id(),
         method = head.method.as_str(),
         path = head.uri.path(),
         user = tracing::field::Empty,
@@ -81,24 +81,24 @@ impl ApiServer {
         let (mut head, body) = request.into_parts();
         websocket::move_token(&mut head.headers);
         let socket = websocket::WebSocketUpgrade::of(&head);
-        let trail = Trail::begin(self.audit.as_ref(), &head);
+        let audit = AuditContext::begin(self.audit.as_ref(), &head);
         let (is_pretty, is_head) = (content_negotiation::is_pretty(&head), head.method == http::Method::HEAD);
-        let span = request_span(&head, &trail);
-        let handled = AssertUnwindSafe(self.authenticate_and_handle(user, head, body, &trail)).catch_unwind();
+        let span = request_span(&head, &audit);
+        let handled = AssertUnwindSafe(self.authenticate_and_handle(user, head, body, &audit)).catch_unwind();
         let response = match Box::pin(handled.instrument(span)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => response::error(&error),
             Err(panic) => {
                 let message = panic.downcast_ref::<&str>().copied().map(str::to_owned);
                 let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                trail.panicked(&message).await;
+                audit.log_panic(&message).await;
                 response::error(&ApiError::internal("failed to handle the request"))
             }
         };
-        let response = trail.answered(response).await;
+        let response = audit.log_response(response).await;
         let response = if is_older { meta_v1beta1::answer(response).await } else { response };
         let response = match socket {
-            Some(socket) => socket.answer(response),
+            Some(socket) => socket.upgrade_response(response),
             None => response,
         };
         let response = content_negotiation::encode_response(response, media_type).await;
@@ -112,7 +112,7 @@ impl ApiServer {
         user: Option<UserInfo>,
         mut head: Parts,
         body: Body,
-        trail: &Trail,
+        audit: &AuditContext,
     ) -> HandlerResult {
         let upgrade = head.extensions.remove();
         // Audit, flow control, authorization and the timeout use these attributes; routing uses the rewritten URI.
@@ -120,46 +120,51 @@ impl ApiServer {
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
         head.extensions.insert(deadline::RequestTimeout::of(&attributes, &Query::parse(&raw_query))?);
-        let is_open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
+        let is_public_path = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
         let user = match user {
             // Public paths skip authentication, unless the request is audited or has a token.
-            None if is_open && !trail.is_on() && tokens::shown(&head.headers).is_none() => None,
-            user => user.or_else(|| tokens::bearer(self, &head.headers, now())),
+            None if is_public_path && !audit.is_enabled() && tokens::bearer_token(&head.headers).is_none() => None,
+            user => user.or_else(|| tokens::authenticate_request(self, &head.headers, now())),
         };
         // Invalid credentials must not fall back to anonymous.
-        let has_failed = user.is_none()
-            && (head.extensions.get::<UnknownCertificate>().is_some() || tokens::shown(&head.headers).is_some());
-        let is_open = is_open && !has_failed;
-        let user = user.or_else(|| is_open.then(UserInfo::anonymous));
+        let has_invalid_credentials = user.is_none()
+            && (head.extensions.get::<UnknownCertificate>().is_some() || tokens::bearer_token(&head.headers).is_some());
+        let is_public = is_public_path && !has_invalid_credentials;
+        let user = user.or_else(|| is_public.then(UserInfo::anonymous));
         let Some(user) = user.map(UserInfo::authenticated) else {
-            trail.nobody(&attributes).await;
+            audit.log_failed_authentication(&attributes).await;
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
-        trail.user(&user, &attributes).await;
-        let user = authorization::impersonate(self, user, &mut head.headers, trail).await?;
+        audit.process_request_received(&user, &attributes).await;
+        let user = authorization::impersonate(self, user, &mut head.headers, audit).await?;
         Span::current().record("user", user.name.as_str());
         let attributes = (!user.is_master()).then_some(attributes);
-        let (ticket, entered) = self.flow_control.enter(&user, attributes.as_ref()).await;
-        let reply = match entered {
-            Ok(()) if is_open => serve_public_path(self, &head.method, head.uri.path(), &raw_query),
+        let (classified, admission) = self.flow_control.admit(&user, attributes.as_ref()).await;
+        let reply = match admission {
+            Ok(()) if is_public => serve_public_path(self, &head.method, head.uri.path(), &raw_query),
             Ok(()) => {
-                self.handle_in_turn(user, attributes, AuthenticatedRequest { head, body, upgrade, raw_query }, trail)
-                    .await
+                self.authorize_and_dispatch(
+                    user,
+                    attributes,
+                    AuthenticatedRequest { head, body, upgrade, raw_query },
+                    audit,
+                )
+                .await
             }
             Err(error) => Err(error),
         };
         let mut response = reply.unwrap_or_else(|error| response::error(&error));
-        ticket.tell(&mut response);
+        classified.set_response_headers(&mut response);
         Ok(response)
     }
 
     /// Authorizes a request that flow control has admitted, and dispatches it by its path.
-    async fn handle_in_turn(
+    async fn authorize_and_dispatch(
         &self,
         user: UserInfo,
         attributes: Option<Attributes>,
         request: AuthenticatedRequest,
-        trail: &Trail,
+        audit: &AuditContext,
     ) -> HandlerResult {
         let AuthenticatedRequest { head, body, upgrade, raw_query } = request;
         let path = head.uri.path();
@@ -167,27 +172,28 @@ impl ApiServer {
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authorization::check(self, &user, attributes.as_ref(), &head.headers, trail).await?;
+        authorization::authorize_request(self, &user, attributes.as_ref(), &head.headers, audit).await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
-            return Ok(metrics::answer(self));
+            return Ok(metrics::serve_metrics(self));
         }
         if health::is_check(path) {
             return health::respond(self, path, &raw_query);
         }
         if let Some(route) = self.aggregated_route(path) {
-            let outgoing = Self::outgoing(&head, body, upgrade, trail);
+            let outgoing = Self::outgoing(&head, body, upgrade, audit);
             return aggregation::proxy_request(self, route, &user, outgoing, &head).await;
         }
         let address = self.external_address.as_deref();
-        if let Some(answer) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
-            return Ok(answer);
+        if let Some(response) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
+            return Ok(response);
         }
-        if let Some(answer) = tokens::discovery(self, &head.method, path) {
-            return answer;
+        if let Some(response) = tokens::serve_openid_metadata(self, &head.method, path) {
+            return response;
         }
-        if let Some(answer) = openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+        if let Some(response) =
+            openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
         {
-            return Ok(answer);
+            return Ok(response);
         }
         let resource = request::parse_path(&served, path)?;
         if resource.kind.is_custom() {
@@ -197,7 +203,7 @@ impl ApiServer {
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         let Parts { method, uri, headers, extensions, .. } = head;
-        let (query, trail) = (Query::parse(&raw_query), trail.clone());
+        let (query, audit) = (Query::parse(&raw_query), audit.clone());
         let call = Call {
             user,
             method,
@@ -209,18 +215,19 @@ impl ApiServer {
             headers,
             upgrade,
             deadline: None,
-            trail,
+            audit,
             warnings: Mutex::default(),
         };
-        let measured = Measured::begin(&self.metrics, &resource, &call);
-        if proxy::concerns(&resource) {
-            return measured.answered(proxy::answer(self, &resource, call, body, &uri, extensions.get()).await);
+        let measurement = RequestMeasurement::begin(&self.metrics, &resource, &call);
+        if proxy::is_proxy_request(&resource) {
+            return measurement
+                .record_response(proxy::proxy_request(self, &resource, call, body, &uri, extensions.get()).await);
         }
         let deadline::RequestTimeout(timeout) = extensions.get().copied().unwrap_or_default();
         let call = Call { deadline: timeout.map(|timeout| Instant::now() + timeout), ..call };
         // Boxed: the future is large and is moved several times.
         let handled = Box::pin(self.read_and_handle(resource, call, body));
-        measured.answered(deadline::with_timeout(timeout, handled).await)
+        measurement.record_response(deadline::with_timeout(timeout, handled).await)
     }
 
     /// Reads the body of a resource request, and handles the request.
@@ -239,14 +246,14 @@ impl ApiServer {
             call.body = protobuf::decode_body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);
         }
-        call.trail.sent(&call.body, &call.content_type);
+        call.audit.log_request_object(&call.body, &call.content_type);
         self.handle_resource_request(resource, call).await
     }
 
     /// Builds the request that is proxied to another server; its body is streamed.
-    fn outgoing(head: &Parts, body: Body, upgrade: Option<OnUpgrade>, trail: &Trail) -> Outgoing {
+    fn outgoing(head: &Parts, body: Body, upgrade: Option<OnUpgrade>, audit: &AuditContext) -> Outgoing {
         let (method, headers) = (head.method.clone(), head.headers.clone());
-        Outgoing { method, to: String::new(), headers, body, upgrade, trail: trail.clone() }
+        Outgoing { method, to: String::new(), headers, body, upgrade, audit: audit.clone() }
     }
 }
 

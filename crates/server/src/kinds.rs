@@ -69,7 +69,7 @@ use crate::{
     conversion::Conversion,
     managed_fields,
     scale::{self, ScalePaths},
-    typed,
+    typed::{self, DecodeFieldError},
 };
 use ::admission::policy::ResourceType;
 use api::feature_gates::FeatureGates;
@@ -118,8 +118,8 @@ pub trait Kind: Send + Sync {
     /// Decodes an object: removes unknown fields, and returns `unknown field "path"` for each.
     ///
     /// # Errors
-    /// The message of Go's decoder for a value of the wrong type. The object must not be used then.
-    fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+    /// If a value has the wrong type. The object must not be used then.
+    fn decode(&self, object: &mut Value) -> Result<Vec<String>, DecodeFieldError> {
         typed::decode_object(&self.info().api_version(), self.info().kind, object)
     }
 

@@ -1,7 +1,7 @@
 //! Cache of recently written large objects in decoded form: clients that apply the same object repeatedly would decode it
 //! each time, only to find it unchanged.
 
-use crate::{kinds::Kind, managed_object::ManagedObject, status::ApiError, webhook::Webhooks};
+use crate::{kinds::Kind, managed_object::ManagedObject, status::ApiError, webhook::WebhookClient};
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use store::{Key, Object, Revision};
@@ -39,7 +39,7 @@ impl LargeObjectCache {
     /// Returns a stored object in the kind's version, decoded or from the cache.
     pub(crate) async fn live(
         &self,
-        webhooks: &Webhooks,
+        webhooks: &WebhookClient,
         kind: &dyn Kind,
         stored: &Object,
     ) -> Result<Arc<ManagedObject>, ApiError> {

@@ -97,13 +97,13 @@ mod websocket;
 mod write;
 mod write_coalescing;
 
-pub use self::admission::{AdmissionPlugin, AdmissionPlugins};
+pub use self::admission::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub use aggregation::FrontProxy;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use in_process::InProcessService;
 pub use listener::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use node_proxy::{DialedStream, NodeDialer};
-pub use pki::{Authority, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};
+pub use pki::{CertificateSigner, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};
 pub use response::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;

@@ -1,5 +1,4 @@
-//! HTTPS: HTTP/1.1 and HTTP/2 by ALPN, clients known by their certificates. Connections are bounded in number and in the
-//! time that they may be silent.
+//! HTTPS listener: HTTP/1.1 and HTTP/2 by ALPN, and client certificates. Connections have a maximum number and timeouts.
 
 mod activity;
 mod connection;
@@ -12,7 +11,7 @@ use crate::{ApiServer, audit::Peer, pki::ServerTls};
 use activity::Activity;
 use api::connection_limiter::Source;
 use connection::Protocol;
-use connections::Admitted;
+use connections::AdmittedStream;
 use futures::{FutureExt, future::BoxFuture};
 use std::{
     fmt, io,
@@ -27,24 +26,24 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// The wait after a failed accept: there may be no file descriptor left.
+/// Backoff after a failed accept, for example without a free file descriptor.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long a connection may be silent. Long-running requests in progress are not concerned.
+/// Timeouts of a connection. Long-running requests in progress are exempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For the TLS handshake.
+    /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// For the head of a request, from its first byte on; for the first request, since the connection was accepted.
+    /// Timeout of the head of a request, from its first byte on; for the first request, since the connection was accepted.
     pub header: Duration,
-    /// Between requests.
+    /// Idle timeout between requests.
     pub idle: Duration,
-    /// How often an HTTP/2 client is pinged.
+    /// Interval of HTTP/2 pings.
     pub ping_interval: Duration,
-    /// For the answer to a ping. A process that is stopped for a moment keeps its watches.
+    /// Timeout of the response to a ping: long enough that a briefly stopped process keeps its watches.
     pub ping_timeout: Duration,
-    /// For a request with its response, unless it is long-running or comes by HTTP/2 from a client known by its certificate.
+    /// Timeout of a request and its response, unless it is long-running, or from an HTTP/2 client with a certificate.
     pub response: Duration,
 }
 
@@ -79,26 +78,26 @@ impl fmt::Debug for PeerFilter {
     }
 }
 
-/// How a listener takes connections.
+/// Options of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// The connections of all listeners.
+    /// The open connections of all listeners.
     pub connections: Arc<Connections>,
-    /// How long connections may be silent.
+    /// Timeouts of connections.
     pub timeouts: Timeouts,
     /// Filter of peers; `None` serves all.
     pub peers: Option<PeerFilter>,
 }
 
 impl ListenOptions {
-    /// Serves everybody, within the bounds of these connections.
+    /// Returns options that serve all peers, within the limits of these connections.
     #[must_use]
     pub fn new(connections: Arc<Connections>) -> Self {
         Self { connections, timeouts: Timeouts::default(), peers: None }
     }
 }
 
-/// Serves until `stop` is cancelled, and deletes expired Events. Connections that are open then end with the process.
+/// Serves until `stop` is cancelled, and deletes expired Events. Then open connections are closed.
 pub fn serve(
     server: ApiServer,
     listener: TcpListener,
@@ -149,36 +148,36 @@ async fn accept(
             }
             Err(error) => {
                 options.connections.evict_any();
-                tokio::time::sleep(failures.note(&error)).await;
+                tokio::time::sleep(failures.record(&error)).await;
             }
         }
     }
 }
 
-/// Takes a connection in, unless its peer is not served here, or there are too many.
+/// Admits a connection, unless the filter excludes its peer or there are too many.
 fn admit(
     options: &ListenOptions,
     stream: TcpStream,
     peer: SocketAddr,
-) -> Option<(Admitted<TcpStream>, Arc<Activity>, bool)> {
+) -> Option<(AdmittedStream<TcpStream>, Arc<Activity>, bool)> {
     if options.peers.as_ref().is_some_and(|peers| !(peers.0)(peer.ip().to_canonical())) {
-        tracing::debug!(%peer, "refused a connection: this address does not serve the peer");
+        tracing::debug!(%peer, "refused a connection from an excluded peer");
         return None;
     }
     let source = Source::of(peer.ip(), stream.local_addr().ok().map(|own| own.ip()));
     let activity = Activity::new();
-    let slot = options.connections.admit(source, &activity)?;
+    let permit = options.connections.admit(source, &activity)?;
     let _ = stream.set_nodelay(true);
-    Some((Admitted::new(stream, Arc::clone(&activity), slot), activity, source == Source::Local))
+    Some((AdmittedStream::new(stream, Arc::clone(&activity), permit), activity, source == Source::Local))
 }
 
-/// Accepts that failed in a row.
+/// Consecutive failures to accept a connection.
 #[derive(Default)]
 struct Failures(u32);
 
 impl Failures {
-    /// Logs the first of a row, and how many there are whenever that is a power of two; gives how long to wait.
-    fn note(&mut self, error: &io::Error) -> Duration {
+    /// Logs a failure if their number is a power of two. Returns the backoff.
+    fn record(&mut self, error: &io::Error) -> Duration {
         let wait = ACCEPT_BACKOFF.saturating_mul(1 << self.0.min(5)).min(MAX_ACCEPT_BACKOFF);
         self.0 = self.0.saturating_add(1);
         if self.0.is_power_of_two() {

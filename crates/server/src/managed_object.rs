@@ -1,7 +1,7 @@
 //! Decoded objects with their field managers seed, as field sets. As JSON, `managedFields` is the largest part of many
 //! objects, and only clients need it in that form.
 
-use crate::{conversion, encode, kinds::Kind, managed_fields, object, status::ApiError, webhook::Webhooks};
+use crate::{conversion, encode, kinds::Kind, managed_fields, object, status::ApiError, webhook::WebhookClient};
 use apply::ManagedFields;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
@@ -22,7 +22,7 @@ pub(crate) struct ManagedObject {
 
 impl ManagedObject {
     /// Decodes a stored object in this kind's version.
-    pub(crate) async fn decode(webhooks: &Webhooks, kind: &dyn Kind, stored: &Object) -> Result<Self, ApiError> {
+    pub(crate) async fn decode(webhooks: &WebhookClient, kind: &dyn Kind, stored: &Object) -> Result<Self, ApiError> {
         if kind.conversion().is_some() {
             return Ok(Self::from_whole(conversion::decode(webhooks, kind, stored).await?));
         }
@@ -46,7 +46,11 @@ impl ManagedObject {
     }
 
     /// Converts to the storage version.
-    pub(crate) async fn into_storage_form(self, webhooks: &Webhooks, kind: &dyn Kind) -> Result<Arc<Self>, ApiError> {
+    pub(crate) async fn into_storage_form(
+        self,
+        webhooks: &WebhookClient,
+        kind: &dyn Kind,
+    ) -> Result<Arc<Self>, ApiError> {
         if kind.conversion().is_some() {
             return conversion::to_storage_version(webhooks, kind, self.whole())
                 .await

@@ -23,7 +23,7 @@ use std::{
     },
 };
 use store::Scope;
-use text::{Kind, Text};
+use text::{Kind, MetricsText};
 use tokio::time::Instant;
 
 /// Upper bounds of durations in seconds, as text and in microseconds.
@@ -61,9 +61,9 @@ struct Series {
     /// Histogram of durations; the last bucket is beyond all bounds.
     durations: [AtomicU64; BOUNDS.len() + 1],
     /// In microseconds.
-    total: AtomicU64,
+    total_micros: AtomicU64,
     /// Number of long-running requests in progress.
-    lasting: AtomicI64,
+    long_running: AtomicI64,
 }
 
 /// Metrics of requests.
@@ -71,19 +71,19 @@ struct Series {
 pub(crate) struct Metrics {
     /// By the labels of their requests.
     series: RwLock<HashMap<Labels, Arc<Series>>>,
-    reading: AtomicI64,
-    writing: AtomicI64,
+    read_only_inflight: AtomicI64,
+    mutating_inflight: AtomicI64,
 }
 
-/// A request in progress; its duration is recorded when it is dropped.
-pub(crate) struct Measured {
+/// Measures a request. Its duration is recorded when this is dropped.
+pub(crate) struct RequestMeasurement {
     metrics: Arc<Metrics>,
     series: Arc<Series>,
-    began: Instant,
+    started: Instant,
     /// Response code; 0 before the response.
     code: u16,
-    writes: bool,
-    lasts: bool,
+    is_mutating: bool,
+    is_long_running: bool,
 }
 
 /// Returns the verb of upstream's metrics.
@@ -132,7 +132,7 @@ impl Labels {
         Self { dry, group: info.group, resource: info.plural, scope, subresource, verb, version: info.version }
     }
 
-    fn lasts(self) -> bool {
+    fn is_long_running(self) -> bool {
         matches!(self.verb, "WATCH" | "CONNECT")
     }
 }
@@ -148,71 +148,78 @@ impl fmt::Display for Labels {
     }
 }
 
-impl Measured {
+impl RequestMeasurement {
     pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &RequestInfo, call: &Call) -> Self {
         let verb = match resource.subresource.as_deref() {
             Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
             _ => verb(call, resource.name.is_some()),
         };
         let labels = Labels::of(resource, call, verb);
-        let known = metrics.series.read().get(&labels).cloned();
-        let series = known.unwrap_or_else(|| metrics.series.write().entry(labels).or_default().clone());
-        let (lasts, writes) = (labels.lasts(), !matches!(verb, "GET" | "LIST"));
-        let measured = Self { metrics: Arc::clone(metrics), series, began: Instant::now(), code: 0, writes, lasts };
-        measured.counter().fetch_add(1, Relaxed);
-        measured
+        let existing = metrics.series.read().get(&labels).cloned();
+        let series = existing.unwrap_or_else(|| metrics.series.write().entry(labels).or_default().clone());
+        let (is_long_running, is_mutating) = (labels.is_long_running(), !matches!(verb, "GET" | "LIST"));
+        let measurement = Self {
+            metrics: Arc::clone(metrics),
+            series,
+            started: Instant::now(),
+            code: 0,
+            is_mutating,
+            is_long_running,
+        };
+        measurement.gauge().fetch_add(1, Relaxed);
+        measurement
     }
 
     /// Returns the gauge of requests in progress.
-    fn counter(&self) -> &AtomicI64 {
-        match (self.lasts, self.writes) {
-            (true, _) => &self.series.lasting,
-            (false, true) => &self.metrics.writing,
-            (false, false) => &self.metrics.reading,
+    fn gauge(&self) -> &AtomicI64 {
+        match (self.is_long_running, self.is_mutating) {
+            (true, _) => &self.series.long_running,
+            (false, true) => &self.metrics.mutating_inflight,
+            (false, false) => &self.metrics.read_only_inflight,
         }
     }
 
     /// Records the response; a long-running request ends with its body.
-    pub(crate) fn answered(mut self, reply: HandlerResult) -> HandlerResult {
+    pub(crate) fn record_response(mut self, reply: HandlerResult) -> HandlerResult {
         let mut response = reply.unwrap_or_else(|error| response::error(&error));
         self.code = response.status().as_u16();
-        if self.lasts {
+        if self.is_long_running {
             response = response.map(|body| {
-                let goes_on = move |frame| {
+                let hold = move |frame| {
                     let _ = &self;
                     frame
                 };
-                body.map_frame(goes_on).boxed_unsync()
+                body.map_frame(hold).boxed_unsync()
             });
         }
         Ok(response)
     }
 }
 
-impl Drop for Measured {
+impl Drop for RequestMeasurement {
     fn drop(&mut self) {
-        self.counter().fetch_sub(1, Relaxed);
+        self.gauge().fetch_sub(1, Relaxed);
         // 499: the client disconnected before the response.
         let code = if self.code == 0 { 499 } else { self.code };
-        let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let place = BOUNDS.iter().position(|(_, bound)| took <= *bound).unwrap_or(BOUNDS.len());
-        self.series.durations[place].fetch_add(1, Relaxed);
-        self.series.total.fetch_add(took, Relaxed);
+        let duration = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.iter().position(|(_, bound)| duration <= *bound).unwrap_or(BOUNDS.len());
+        self.series.durations[bucket].fetch_add(1, Relaxed);
+        self.series.total_micros.fetch_add(duration, Relaxed);
         *self.series.codes.lock().entry(code).or_default() += 1;
     }
 }
 
-/// Returns all metrics.
-pub(crate) fn answer(server: &ApiServer) -> Response<Body> {
-    let mut text = Text::default();
-    requests(&server.metrics, &mut text);
-    flows(&server.flow_control, &mut text);
-    objects(server, &mut text);
+/// Serves all metrics.
+pub(crate) fn serve_metrics(server: &ApiServer) -> Response<Body> {
+    let mut text = MetricsText::default();
+    write_requests(&server.metrics, &mut text);
+    write_flow_control(&server.flow_control, &mut text);
+    write_objects(server, &mut text);
     process::write(&mut text);
     response::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
 }
 
-fn requests(metrics: &Metrics, text: &mut Text) {
+fn write_requests(metrics: &Metrics, text: &mut MetricsText) {
     let all: BTreeMap<String, (Labels, Arc<Series>)> =
         metrics.series.read().iter().map(|(labels, s)| (labels.to_string(), (*labels, s.clone()))).collect();
     text.family("apiserver_request_total", Kind::Counter, "Requests by verb, resource and code of the answer.");
@@ -226,47 +233,53 @@ fn requests(metrics: &Metrics, text: &mut Text) {
         let mut sum = 0;
         for ((bound, _), count) in BOUNDS.iter().zip(&series.durations) {
             sum += count.load(Relaxed);
-            text.part("_bucket", &format!("{labels},le=\"{bound}\""), &sum);
+            text.sample_with_suffix("_bucket", &format!("{labels},le=\"{bound}\""), &sum);
         }
         sum += series.durations[BOUNDS.len()].load(Relaxed);
-        text.part("_bucket", &format!("{labels},le=\"+Inf\""), &sum);
-        text.part("_sum", labels, &text::seconds(series.total.load(Relaxed)));
-        text.part("_count", labels, &sum);
+        text.sample_with_suffix("_bucket", &format!("{labels},le=\"+Inf\""), &sum);
+        text.sample_with_suffix("_sum", labels, &text::seconds(series.total_micros.load(Relaxed)));
+        text.sample_with_suffix("_count", labels, &sum);
     }
     text.family("apiserver_longrunning_requests", Kind::Gauge, "Requests now that last for as long as clients want.");
-    for (labels, (known, series)) in &all {
-        if known.lasts() {
-            text.sample(&labels.replace("dry_run=\"\",", ""), &series.lasting.load(Relaxed));
+    for (labels, (parsed, series)) in &all {
+        if parsed.is_long_running() {
+            text.sample(&labels.replace("dry_run=\"\",", ""), &series.long_running.load(Relaxed));
         }
     }
     text.family("apiserver_current_inflight_requests", Kind::Gauge, "Requests that are carried out now.");
-    text.sample("request_kind=\"mutating\"", &metrics.writing.load(Relaxed));
-    text.sample("request_kind=\"readOnly\"", &metrics.reading.load(Relaxed));
+    text.sample("request_kind=\"mutating\"", &metrics.mutating_inflight.load(Relaxed));
+    text.sample("request_kind=\"readOnly\"", &metrics.read_only_inflight.load(Relaxed));
 }
 
-fn flows(flows: &FlowControl, text: &mut Text) {
-    let told = flows.told();
-    let of = |schema: &str, level: &str| format!("flow_schema=\"{schema}\",priority_level=\"{level}\"");
+fn write_flow_control(flow_control: &FlowControl, text: &mut MetricsText) {
+    let metrics = flow_control.metrics();
+    let labels = |schema: &str, level: &str| format!("flow_schema=\"{schema}\",priority_level=\"{level}\"");
     text.family("apiserver_flowcontrol_dispatched_requests_total", Kind::Counter, "Requests that were let go on.");
-    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.dispatched));
+    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.dispatched));
     text.family(
         "apiserver_flowcontrol_rejected_requests_total",
         Kind::Counter,
         "Requests for which there was no room.",
     );
-    for schema in told.schemas.iter().filter(|s| s.rejected > 0) {
-        text.sample(&format!("{},reason=\"queue-full\"", of(&schema.name, &schema.level)), &schema.rejected);
+    for schema in metrics.flow_schemas.iter().filter(|s| s.rejected > 0) {
+        text.sample(
+            &format!("{},reason=\"queue-full\"", labels(&schema.name, &schema.priority_level)),
+            &schema.rejected,
+        );
     }
     text.family("apiserver_flowcontrol_current_executing_requests", Kind::Gauge, "Requests that have a seat now.");
-    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.executing));
+    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.executing));
     text.family("apiserver_flowcontrol_current_inqueue_requests", Kind::Gauge, "Requests that wait for a seat now.");
-    told.schemas.iter().for_each(|s| text.sample(&of(&s.name, &s.level), &s.waiting));
+    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.waiting));
     text.family("apiserver_flowcontrol_nominal_limit_seats", Kind::Gauge, "Seats of a priority level.");
-    told.levels.iter().for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
+    metrics
+        .priority_level_seats
+        .iter()
+        .for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
 }
 
 /// Writes the number of stored objects by resource, and the size of the store.
-fn objects(server: &ApiServer, text: &mut Text) {
+fn write_objects(server: &ApiServer, text: &mut MetricsText) {
     text.family("apiserver_storage_size_bytes", Kind::Gauge, "Bytes that all stored objects take.");
     text.sample("storage_cluster_id=\"podium\"", &server.store.usage().bytes);
     text.family("apiserver_storage_objects", Kind::Gauge, "Objects that are stored.");
@@ -282,7 +295,7 @@ fn objects(server: &ApiServer, text: &mut Text) {
         }
     }
     for (name, storage) in seen {
-        let some = server.store.list(&Scope::resource(storage), None, Some(1));
-        text.sample(&format!("resource=\"{name}\""), &(some.objects.len() + some.remaining));
+        let first_page = server.store.list(&Scope::resource(storage), None, Some(1));
+        text.sample(&format!("resource=\"{name}\""), &(first_page.objects.len() + first_page.remaining));
     }
 }

@@ -29,7 +29,7 @@ pub trait NodeDialer: Send + Sync + 'static {
     /// Opens a stream to the kubelet of this node.
     ///
     /// # Errors
-    /// When there is no such node, or it does not answer.
+    /// When there is no such node, or it does not respond.
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>>;
 }
 
@@ -43,24 +43,24 @@ pub(crate) async fn log(server: &ApiServer, resource: &RequestInfo, call: &Call)
         return Ok(crate::response::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
-    let mut answer = ask(server, node, &path).await?;
+    let mut response = get_streamed(server, node, &path).await?;
     // A log is `text/plain` (upstream's `LogREST`); clients reject a response without a content type.
-    if answer.status().is_success() {
-        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-        answer.extensions_mut().insert(websocket::Log);
+    if response.status().is_success() {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        response.extensions_mut().insert(websocket::Log);
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// Upstream's `ValidatePodLogOptions`.
 fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
     let mut errors = FieldErrors::default();
-    for (option, least, text) in [
+    for (option, minimum, text) in [
         ("tailLines", 0, "must be greater than or equal to 0"),
         ("limitBytes", 1, "must be greater than 0"),
         ("sinceSeconds", 1, "must be greater than 0"),
     ] {
-        if let Some(value) = query.number::<i64>(option)?.filter(|v| *v < least) {
+        if let Some(value) = query.number::<i64>(option)?.filter(|v| *v < minimum) {
             errors.invalid(&FieldPath::new(option), &json!(value), text);
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn pod(server: &ApiServer, resource: &RequestInfo) -> Result<Value, A
 }
 
 /// Returns the container of a request: the requested one, the annotated default, or the only one.
-pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<String, ApiError> {
+pub(crate) fn container(pod: &Value, name: &str, requested: Option<&str>) -> Result<String, ApiError> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let all: Vec<&str> = lists
         .iter()
@@ -93,9 +93,11 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
     let app: Vec<&str> =
         pod["spec"]["containers"].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect();
     let annotated = pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"].as_str();
-    match (asked, app.as_slice()) {
-        (Some(asked), _) if all.contains(&asked) => Ok(asked.to_owned()),
-        (Some(asked), _) => Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}"))),
+    match (requested, app.as_slice()) {
+        (Some(requested), _) if all.contains(&requested) => Ok(requested.to_owned()),
+        (Some(requested), _) => {
+            Err(ApiError::bad_request(format!("container {requested} is not valid for pod {name}")))
+        }
         (None, [only]) => Ok((*only).to_owned()),
         (None, _) if annotated.is_some_and(|a| all.contains(&a)) => Ok(annotated.unwrap_or("").to_owned()),
         (None, _) => Err(ApiError::bad_request(format!(
@@ -105,7 +107,7 @@ pub(crate) fn container(pod: &Value, name: &str, asked: Option<&str>) -> Result<
     }
 }
 
-async fn ask(server: &ApiServer, node: &str, path: &str) -> HandlerResult {
+async fn get_streamed(server: &ApiServer, node: &str, path: &str) -> HandlerResult {
     let response = get(server, node, path).await?;
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
 }
@@ -120,7 +122,7 @@ pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<S
 /// Returns a kubelet's response, if it is successful.
 async fn get(server: &ApiServer, node: &str, path: &str) -> Result<Response<Incoming>, ApiError> {
     let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
-    if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
+    if response.status().is_success() { Ok(response) } else { Err(error_of_response(response).await) }
 }
 
 /// Sends a request to a node's kubelet on a connection of its own, which can be upgraded.
@@ -144,7 +146,7 @@ pub(crate) async fn send(
 }
 
 /// Converts an error response of the kubelet to a Status.
-pub(crate) async fn refused(response: Response<Incoming>) -> ApiError {
+pub(crate) async fn error_of_response(response: Response<Incoming>) -> ApiError {
     let status = response.status();
     let text = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).trim().to_owned();

@@ -4,7 +4,7 @@
 
 use crate::{
     admission::{connect_options, dynamic},
-    node_proxy::{container, pod, refused, send},
+    node_proxy::{container, error_of_response, pod, send},
     request::RequestInfo,
     response::{self, HandlerResult},
     reverse_proxy,
@@ -39,7 +39,7 @@ pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut 
     if node.is_empty() {
         return Err(ApiError::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    join(server, &node, &path, call).await
+    forward_upgrade(server, &node, &path, call).await
 }
 
 /// Returns the kind of a request's options, and their fields.
@@ -62,7 +62,7 @@ fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<
     }
     let container = container(pod, name, call.query.get("container"))?;
     // The kubelet's names for the API's parameters.
-    let renamed = parameters.filter_map(|(n, v)| match n.as_ref() {
+    let kubelet_parameters = parameters.filter_map(|(n, v)| match n.as_ref() {
         "stdin" => parse_query_bool(&v).then_some(("input", "1".into())),
         "stdout" => parse_query_bool(&v).then_some(("output", "1".into())),
         "stderr" => parse_query_bool(&v).then_some(("error", "1".into())),
@@ -70,37 +70,37 @@ fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<
         "command" => Some(("command", v)),
         _ => None,
     });
-    query.extend_pairs(renamed);
+    query.extend_pairs(kubelet_parameters);
     let verb = resource.subresource.as_deref().unwrap_or_default();
     Ok(format!("/{verb}/{namespace}/{name}/{container}?{}", query.finish()))
 }
 
 /// Forwards the upgrade, and splices the connections until one side ends.
-async fn join(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> HandlerResult {
-    let asked = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if !asked.to_ascii_lowercase().contains("upgrade") {
+async fn forward_upgrade(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> HandlerResult {
+    let connection = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if !connection.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
     let client = call.upgrade.take().ok_or_else(|| ApiError::bad_request("Upgrade request required: use HTTP/1.1"))?;
     let mut request = Request::builder().method(call.method.clone()).uri(path).header(header::HOST, node);
     if let Some(headers) = request.headers_mut() {
-        copy(&call.headers, headers);
+        copy_upgrade_headers(&call.headers, headers);
     }
     let response = send(server, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         // Upstream's proxy forwards the kubelet's error text unchanged.
-        let (code, said) = (response.status().as_u16(), refused(response).await.message);
-        return Ok(response::full(code, "text/plain; charset=utf-8", said));
+        let (code, message) = (response.status().as_u16(), error_of_response(response).await.message);
+        return Ok(response::full(code, "text/plain; charset=utf-8", message));
     }
-    let mut answer = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
-    if let Some(headers) = answer.headers_mut() {
-        copy(response.headers(), headers);
+    let mut switched = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+    if let Some(headers) = switched.headers_mut() {
+        copy_upgrade_headers(response.headers(), headers);
     }
-    reverse_proxy::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.trail));
-    answer.body(reverse_proxy::empty_body()).map_err(ApiError::internal)
+    reverse_proxy::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.audit));
+    switched.body(reverse_proxy::empty_body()).map_err(ApiError::internal)
 }
 
-fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+fn copy_upgrade_headers(from: &HeaderMap, to: &mut HeaderMap) {
     for name in UPGRADE_HEADERS {
         for value in from.get_all(&name) {
             to.append(name.clone(), value.clone());

@@ -76,7 +76,7 @@ impl DocumentCache {
         let is_served = |(group, version): (&str, &str)| served.has_version(group, version);
         let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
         let mut all: Vec<Arc<CompressedDocument>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
-        let has = |group: &str| served.groups().iter().any(|known| known.name == group);
+        let has = |group: &str| served.groups().iter().any(|served| served.name == group);
         let non_resource = NON_RESOURCE.iter().filter(|(group, _)| group.is_none_or(has));
         all.extend(non_resource.map(|(_, document)| Arc::clone(document)));
         let mut cached = self.custom.lock();

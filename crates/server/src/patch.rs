@@ -43,7 +43,7 @@ pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiE
 pub(crate) fn apply(content_type: &str, object: Value, patch: &[u8]) -> Result<DecodedBody, ApiError> {
     let patched = apply_by_type(content_type, object, patch)?;
     // A JSON patch can nest long names.
-    decode::check_paths(&patched.value).map_err(ApiError::bad_request)?;
+    decode::check_paths(&patched.value).map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok(patched)
 }
 
@@ -59,7 +59,7 @@ fn apply_by_type(content_type: &str, mut object: Value, patch: &[u8]) -> Result<
         STRATEGIC => {
             let DecodedBody { value: patch, duplicates } = decode::json(patch).map_err(|e| bad(&e))?;
             let Value::Object(patch) = patch else { return Err(bad(&"a patch must be an object")) };
-            let value = strategic::apply(object, &patch).map_err(ApiError::bad_request)?;
+            let value = strategic::apply(object, &patch).map_err(|error| ApiError::bad_request(error.to_string()))?;
             Ok(DecodedBody { value, duplicates })
         }
         _ => Err(ApiError::unsupported_media_type("the body of the request was in an unknown format", ACCEPTED)),

@@ -1,24 +1,24 @@
-//! The cluster's own certificate authorities, and the certificates that they issue: serving ones and those of clients in
-//! memory, renewed while they are used; the administrator's in a file (docs/certificates.md).
+//! Certificate authorities of the cluster, and their certificates: serving and client certificates in memory, which are renewed
+//! while they are used, and the administrator's in a file (docs/certificates.md).
 
-mod admin;
-mod authority;
+mod admin_kubeconfig;
 mod ca;
-mod clients;
+mod certificate_profiles;
+mod client_certificates;
 mod clock;
-mod profile;
-mod usages;
+mod key_usages;
+mod signer;
 mod validity;
 
-pub use admin::is_admin_kubeconfig;
-pub use authority::Authority;
-pub use clients::ServerTls;
+pub use admin_kubeconfig::is_admin_kubeconfig;
+pub use client_certificates::ServerTls;
 pub use clock::Clock;
+pub use signer::CertificateSigner;
 
 use crate::{FrontProxy, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use ca::{Ca, Renewing};
-use clients::Anybody;
+use ca::{Ca, RenewedCertificate};
+use client_certificates::AnyClientCertificate;
 use jiff::Timestamp;
 use rcgen::KeyPair;
 use rustls::{
@@ -34,122 +34,127 @@ use std::{
     sync::Arc,
 };
 
-/// The key of service account tokens.
+/// File of the signing key of service account tokens.
 const SIGNING_KEY: &str = "sa.key";
 
-/// Why there are no certificates.
+/// Error of the certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file could not be read or written.
     #[error("cannot use {path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
-    /// A certificate could not be used.
+    /// A certificate or a key is unusable.
     #[error("cannot use a certificate: {0}")]
     Use(String),
 }
 
-/// All certificates of a cluster.
+/// The certificates of a cluster.
 #[derive(Debug, Clone)]
 pub struct Pki {
     dir: PathBuf,
     ca: Arc<Ca>,
     front_proxy_ca: Arc<Ca>,
-    serving: Arc<Renewing>,
-    front_proxy: Arc<Renewing>,
+    serving: Arc<RenewedCertificate>,
+    front_proxy: Arc<RenewedCertificate>,
 }
 
 impl Pki {
-    /// Reads the certificate authorities from a directory, or makes them, and issues certificates for this start.
+    /// Loads the certificate authorities from a directory, or creates them, and issues the certificates of this process.
     ///
     /// # Errors
-    /// When the directory cannot be used, or holds something else than an authority.
+    /// When the directory cannot be used, or its files are not certificate authorities.
     pub fn load_or_create(dir: &Path, names: &[String], ips: &[IpAddr]) -> Result<Self, PkiError> {
         Self::load_or_create_at(dir, names, ips, Clock::system())
     }
 
-    /// The same, by another clock.
+    /// Same as [`Self::load_or_create`], with another clock.
     ///
     /// # Errors
     /// As [`Self::load_or_create`].
     pub fn load_or_create_at(dir: &Path, names: &[String], ips: &[IpAddr], clock: Clock) -> Result<Self, PkiError> {
-        files::create_private_dir_all(dir).map_err(file(dir))?;
+        files::create_private_dir_all(dir).map_err(file_error(dir))?;
         let ca = Arc::new(Ca::load_or_create(dir, "ca", "podium-ca", clock.clone())?);
-        let serving = Renewing::new(Arc::clone(&ca), profile::serving(names, ips)?)?;
-        // Another authority: whoever is signed by it may speak for others, which no client may.
+        let serving = RenewedCertificate::new(Arc::clone(&ca), certificate_profiles::serving(names, ips)?)?;
+        // A CA of its own: the front proxy may impersonate users, which no client may.
         let front_proxy_ca = Arc::new(Ca::load_or_create(dir, "front-proxy-ca", "podium-front-proxy-ca", clock)?);
-        let front_proxy = Renewing::new(Arc::clone(&front_proxy_ca), profile::client("front-proxy-client"))?;
-        keep_key(&dir.join(SIGNING_KEY))?;
+        let front_proxy =
+            RenewedCertificate::new(Arc::clone(&front_proxy_ca), certificate_profiles::client("front-proxy-client"))?;
+        create_signing_key(&dir.join(SIGNING_KEY))?;
         Ok(Self { dir: dir.to_owned(), ca, front_proxy_ca, serving, front_proxy })
     }
 
-    /// The authorities that end soon: the file of each, and when it ends.
+    /// Returns the CAs that expire soon: file and expiry of each.
     #[must_use]
-    pub fn ending_authorities(&self) -> Vec<(PathBuf, Timestamp)> {
+    pub fn expiring_cas(&self) -> Vec<(PathBuf, Timestamp)> {
         let all = [&self.ca, &self.front_proxy_ca];
-        all.into_iter().filter_map(|ca| Some((ca.path.clone(), ca.near_end()?))).collect()
+        all.into_iter().filter_map(|ca| Some((ca.path.clone(), ca.expires_soon()?))).collect()
     }
 
-    /// By which other servers know this one.
+    /// Returns the client certificate for extension API servers.
     #[must_use]
     pub fn front_proxy(&self) -> FrontProxy {
-        FrontProxy { authority: self.front_proxy_ca.pem.clone(), client: self.front_proxy.clone() }
+        FrontProxy { ca_pem: self.front_proxy_ca.pem.clone(), client: self.front_proxy.clone() }
     }
 
-    /// The authority's certificate.
+    /// The certificate of the CA, in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca.pem
     }
 
-    /// The authority itself, which issues certificates for others.
+    /// Returns a signer of certificate signing requests.
     ///
     /// # Errors
     /// When its key or its certificate cannot be used.
-    pub fn authority(&self) -> Result<Authority, PkiError> {
-        Authority::of(&self.ca)
+    pub fn signer(&self) -> Result<CertificateSigner, PkiError> {
+        CertificateSigner::new(&self.ca)
     }
 
-    /// The key of service account tokens. It is kept, for tokens outlive the server.
+    /// Returns the signing key of service account tokens. It is stored, because tokens outlive the server.
     ///
     /// # Errors
-    /// When the directory holds another kind of key.
+    /// When the file cannot be read, or has another kind of key.
     pub fn signing_key(&self) -> Result<SigningKey, PkiError> {
         let path = self.dir.join(SIGNING_KEY);
-        SigningKey::from_pem(&fs::read_to_string(&path).map_err(file(&path))?)
+        SigningKey::from_pem(&fs::read_to_string(&path).map_err(file_error(&path))?)
     }
 
-    /// TLS for the server: a client may show a certificate, and is known by it when this authority has signed it.
+    /// Returns the TLS configuration of the API server. Clients may present a certificate of the CA.
     ///
     /// # Errors
     /// When a certificate cannot be used.
     pub fn server_tls(&self) -> Result<ServerTls, PkiError> {
-        let (provider, known) = (provider(), known(&self.ca.pem)?);
-        let mut config = tls(self.serving.clone(), provider, Arc::new(Anybody(Arc::clone(&known))))?;
+        let (provider, client_verifier) = (provider(), client_verifier(&self.ca.pem)?);
+        let mut config = server_config(
+            self.serving.clone(),
+            provider,
+            Arc::new(AnyClientCertificate(Arc::clone(&client_verifier))),
+        )?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(ServerTls { config: config.into(), known, clock: self.ca.clock.clone() })
+        Ok(ServerTls { config: config.into(), client_verifier, clock: self.ca.clock.clone() })
     }
 
-    /// TLS for a node's own API, with a certificate that this authority issues for it: a client may show a certificate of
-    /// `clients`, in PEM, or else of this authority.
+    /// Returns the TLS configuration of a kubelet's API, with a serving certificate of the CA. Clients may present a certificate of
+    /// `client_ca`, in PEM, or else of the CA.
     ///
     /// # Errors
-    /// When a certificate cannot be made or used.
-    pub fn node_config(
+    /// When a certificate cannot be created or used.
+    pub fn node_server_config(
         &self,
         node: &str,
         ips: &[IpAddr],
-        clients: Option<&str>,
+        client_ca: Option<&str>,
     ) -> Result<Arc<ServerConfig>, PkiError> {
-        let serving = Renewing::new(Arc::clone(&self.ca), profile::node(node, ips)?)?;
-        Ok(tls(serving, provider(), known(clients.unwrap_or(&self.ca.pem))?)?.into())
+        let serving = RenewedCertificate::new(Arc::clone(&self.ca), certificate_profiles::node(node, ips)?)?;
+        Ok(server_config(serving, provider(), client_verifier(client_ca.unwrap_or(&self.ca.pem))?)?.into())
     }
 }
 
@@ -163,51 +168,51 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
 
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
-    // AES-128 before AES-256 whatever a client prefers, as servers in Go: ten rounds for a block and not fourteen. (The sort is
-    // stable: TLS 1.3 stays before 1.2.)
+    // Prefer AES-128 to AES-256 regardless of the client, as Go: it has fewer rounds. The sort is stable: TLS 1.3 stays before
+    // 1.2.
     provider.cipher_suites.sort_by_key(|suite| !matches!(suite.suite(), CipherSuite::TLS13_AES_128_GCM_SHA256));
     provider.into()
 }
 
-/// Knows clients by certificates that one of these authorities has signed.
-fn known(authorities: &str) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
+/// Returns a verifier of client certificates that one of these CAs has signed.
+fn client_verifier(cas: &str) -> Result<Arc<dyn ClientCertVerifier>, PkiError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(authorities)? {
+    for certificate in certificates(cas)? {
         roots.add(certificate).map_err(unusable)?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
     builder.allow_unauthenticated().build().map_err(unusable)
 }
 
-/// TLS with a certificate, for clients that show one of theirs.
-fn tls(
-    serving: Arc<Renewing>,
+/// Returns a TLS configuration with a serving certificate and a verifier of client certificates.
+fn server_config(
+    serving: Arc<RenewedCertificate>,
     provider: Arc<CryptoProvider>,
-    clients: Arc<dyn ClientCertVerifier>,
+    client_verifier: Arc<dyn ClientCertVerifier>,
 ) -> Result<ServerConfig, PkiError> {
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
-        .with_client_cert_verifier(clients)
+        .with_client_cert_verifier(client_verifier)
         .with_cert_resolver(serving);
     config.ignore_client_order = true;
     Ok(config)
 }
 
-fn file(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
+fn file_error(path: &Path) -> impl FnOnce(io::Error) -> PkiError + use<> {
     let path = path.to_path_buf();
     move |source| PkiError::File { path, source }
 }
 
-/// Makes a key that is not there yet.
-fn keep_key(path: &Path) -> Result<(), PkiError> {
+/// Creates a key file if it does not exist.
+fn create_signing_key(path: &Path) -> Result<(), PkiError> {
     if !path.exists() {
-        files::replace_private(path, KeyPair::generate()?.serialize_pem().as_bytes()).map_err(file(path))?;
+        files::replace_private(path, KeyPair::generate()?.serialize_pem().as_bytes()).map_err(file_error(path))?;
     }
     Ok(())
 }
 
-/// Bytes as text between two lines that say what they are (RFC 7468).
+/// Encodes bytes as PEM (RFC 7468).
 fn pem(label: &str, bytes: &[u8]) -> String {
     let encoded = STANDARD.encode(bytes);
     let mut text = format!("-----BEGIN {label}-----\n");

@@ -17,7 +17,7 @@ use crate::{
     write::with_warnings,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use links::Through;
+use links::LinkRewriter;
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
@@ -37,14 +37,14 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 enum Target {
     /// A node's kubelet.
     Kubelet(String),
-    At {
+    Address {
         to: SocketAddr,
         https: bool,
     },
 }
 
 /// Whether a request is for a `proxy` subresource.
-pub(crate) fn concerns(resource: &RequestInfo) -> bool {
+pub(crate) fn is_proxy_request(resource: &RequestInfo) -> bool {
     let info = resource.kind.info();
     resource.subresource.as_deref() == Some("proxy")
         && info.group.is_empty()
@@ -52,7 +52,7 @@ pub(crate) fn concerns(resource: &RequestInfo) -> bool {
 }
 
 /// Forwards a request with a streamed body. The path behind `proxy` is the backend's path.
-pub(crate) async fn answer(
+pub(crate) async fn proxy_request(
     server: &ApiServer,
     resource: &RequestInfo,
     call: Call,
@@ -71,26 +71,26 @@ pub(crate) async fn answer(
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let is_reading = matches!(call.method, Method::GET | Method::HEAD);
     if rest.is_empty() && is_reading && !reverse_proxy::is_upgrade(&call.headers) {
-        return moved(&format!("{path}/{query}"));
+        return redirect(&format!("{path}/{query}"));
     }
     let to = format!("{}{query}", if rest.is_empty() { "/" } else { rest });
-    let Call { method, mut headers, upgrade, trail, warnings, .. } = call;
-    let host = name_peers(&mut headers, uri, peer);
-    let outgoing = Outgoing { method, to, headers, body, upgrade, trail };
+    let Call { method, mut headers, upgrade, audit, warnings, .. } = call;
+    let host = set_forwarding_headers(&mut headers, uri, peer);
+    let outgoing = Outgoing { method, to, headers, body, upgrade, audit };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
     let stream = match &target {
         Target::Kubelet(node) => server.dialer.dial(node).await,
-        Target::At { to, https } => {
+        Target::Address { to, https } => {
             backend_connections::connect(*to, if *https { Some(any_certificate(*to)?) } else { None }).await
         }
     };
-    let answer = reverse_proxy::forward(stream.map_err(|e| failed(&e))?, outgoing).await.map_err(|e| failed(&e))?;
-    let there = match target {
+    let response = reverse_proxy::forward(stream.map_err(|e| failed(&e))?, outgoing).await.map_err(|e| failed(&e))?;
+    let backend_host = match target {
         Target::Kubelet(node) => node,
-        Target::At { to, .. } => to.to_string(),
+        Target::Address { to, .. } => to.to_string(),
     };
-    let through = Through { prefix: prefix.to_owned(), hosts: [there, host] };
-    Ok(with_warnings(through.answer(answer), &warnings.into_inner()))
+    let rewriter = LinkRewriter { prefix: prefix.to_owned(), hosts: [backend_host, host] };
+    Ok(with_warnings(rewriter.rewrite_response(response), &warnings.into_inner()))
 }
 
 /// Returns the backend's path for admission: decoded, with its leading and trailing slashes.
@@ -124,7 +124,8 @@ fn prefix_length(path: &str, segments: usize) -> usize {
     path.len()
 }
 
-fn moved(to: &str) -> HandlerResult {
+/// Returns a redirect.
+fn redirect(to: &str) -> HandlerResult {
     let mut response = crate::response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
     let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
     response.headers_mut().insert(header::LOCATION, to);
@@ -132,11 +133,11 @@ fn moved(to: &str) -> HandlerResult {
 }
 
 /// Sets the forwarding headers, and returns the requested host.
-fn name_peers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String {
-    let asked = headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let host = asked.or_else(|| uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
-    let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
-    let all: Vec<String> = before.chain(peer.map(|peer| peer.0.ip().to_string())).collect();
+fn set_forwarding_headers(headers: &mut HeaderMap, uri: &Uri, peer: Option<&Peer>) -> String {
+    let requested = headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let host = requested.or_else(|| uri.authority().map(ToString::to_string)).unwrap_or_else(|| "localhost".to_owned());
+    let existing = headers.get_all(FORWARDED_FOR).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
+    let all: Vec<String> = existing.chain(peer.map(|peer| peer.0.ip().to_string())).collect();
     let mut set = |name, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
@@ -157,13 +158,13 @@ fn any_certificate(to: SocketAddr) -> Result<(Arc<rustls::ClientConfig>, ServerN
 }
 
 /// `[SCHEME:]NAME[:PORT]` (`SplitSchemeNamePort`).
-struct Named<'a> {
+struct SchemeNamePort<'a> {
     https: bool,
     name: &'a str,
     port: &'a str,
 }
 
-impl<'a> Named<'a> {
+impl<'a> SchemeNamePort<'a> {
     fn parse(id: &'a str) -> Option<Self> {
         let parts: Vec<&str> = id.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
@@ -180,43 +181,49 @@ impl<'a> Named<'a> {
 fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
     let what = info.singular;
-    let named = Named::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
+    let parsed =
+        SchemeNamePort::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
     match info.plural {
-        "pods" => pod(server, info, &resource.namespace, &named),
-        "services" => service(server, info, &resource.namespace, &named, id),
-        _ => node(server, info, &named),
+        "pods" => pod_target(server, info, &resource.namespace, &parsed),
+        "services" => service_target(server, info, &resource.namespace, &parsed, id),
+        _ => node_target(server, info, &parsed),
     }
 }
 
-fn stored(server: &ApiServer, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
-    let stored = server.store.get(&Key::new(info.storage, namespace, name));
-    let stored = stored.ok_or_else(|| ApiError::not_found(info, name))?;
-    serde_json::from_slice(&stored.data).map_err(ApiError::internal)
+fn read_object(server: &ApiServer, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    let read_object = server.store.get(&Key::new(info.storage, namespace, name));
+    let read_object = read_object.ok_or_else(|| ApiError::not_found(info, name))?;
+    serde_json::from_slice(&read_object.data).map_err(ApiError::internal)
 }
 
-fn pod(server: &ApiServer, info: &KindInfo, namespace: &str, named: &Named<'_>) -> Result<Target, ApiError> {
-    let pod = stored(server, info, namespace, named.name)?;
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let first = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten()).next();
-    let first = first.and_then(|p| p["containerPort"].as_u64()).map(|p| p.to_string());
-    let port = if named.port.is_empty() { first.unwrap_or_default() } else { named.port.to_owned() };
-    let ip = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
-    at(ip, &port, named.https)
-}
-
-fn service(
+fn pod_target(
     server: &ApiServer,
     info: &KindInfo,
     namespace: &str,
-    named: &Named<'_>,
+    parsed: &SchemeNamePort<'_>,
+) -> Result<Target, ApiError> {
+    let pod = read_object(server, info, namespace, parsed.name)?;
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let first = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten()).next();
+    let first = first.and_then(|p| p["containerPort"].as_u64()).map(|p| p.to_string());
+    let port = if parsed.port.is_empty() { first.unwrap_or_default() } else { parsed.port.to_owned() };
+    let ip = pod["status"]["podIP"].as_str().and_then(|ip| ip.parse().ok());
+    address_target(ip, &port, parsed.https)
+}
+
+fn service_target(
+    server: &ApiServer,
+    info: &KindInfo,
+    namespace: &str,
+    parsed: &SchemeNamePort<'_>,
     id: &str,
 ) -> Result<Target, ApiError> {
-    let service = stored(server, info, namespace, named.name)?;
-    let port = match named.port.parse() {
-        Ok(number) => endpoints::port_name(&service, number).map_err(unavailable)?,
-        Err(_) => named.port.to_owned(),
+    let service = read_object(server, info, namespace, parsed.name)?;
+    let port = match parsed.port.parse() {
+        Ok(number) => endpoints::port_name(&service, number).map_err(|error| unavailable(error.to_string()))?,
+        Err(_) => parsed.port.to_owned(),
     };
-    let slices = endpoints::slices(&server.store, namespace, named.name);
+    let slices = endpoints::slices(&server.store, namespace, parsed.name);
     // Only addresses of Pods are allowed: otherwise a user who can write endpoints could reach any address.
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
@@ -226,25 +233,25 @@ fn service(
         let mut ips = pod["status"]["podIPs"].as_array().into_iter().flatten();
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };
-    let id = if slices.is_empty() { named.name } else { id };
+    let id = if slices.is_empty() { parsed.name } else { id };
     let found = endpoints::random_endpoint(&slices, &port, is_pod);
     let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
-    Ok(Target::At { to, https: named.https })
+    Ok(Target::Address { to, https: parsed.https })
 }
 
-fn node(server: &ApiServer, info: &KindInfo, named: &Named<'_>) -> Result<Target, ApiError> {
-    let node = stored(server, info, "", named.name)?;
+fn node_target(server: &ApiServer, info: &KindInfo, parsed: &SchemeNamePort<'_>) -> Result<Target, ApiError> {
+    let node = read_object(server, info, "", parsed.name)?;
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port != 0);
-    if named.port.is_empty() || named.port == port.unwrap_or(KUBELET_PORT).to_string() {
-        return Ok(Target::Kubelet(named.name.to_owned()));
+    if parsed.port.is_empty() || parsed.port == port.unwrap_or(KUBELET_PORT).to_string() {
+        return Ok(Target::Kubelet(parsed.name.to_owned()));
     }
     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
     let internal = addresses.find(|a| a["type"] == "InternalIP").and_then(|a| a["address"].as_str());
-    at(internal.and_then(|ip| ip.parse().ok()), named.port, named.https)
+    address_target(internal.and_then(|ip| ip.parse().ok()), parsed.port, parsed.https)
 }
 
 /// Returns a target, unless its address is loopback, link-local, multicast, broadcast or unspecified.
-fn at(ip: Option<IpAddr>, port: &str, https: bool) -> Result<Target, ApiError> {
+fn address_target(ip: Option<IpAddr>, port: &str, https: bool) -> Result<Target, ApiError> {
     let is_global = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => {
             !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !ip.is_link_local() && !ip.is_broadcast()
@@ -258,7 +265,7 @@ fn at(ip: Option<IpAddr>, port: &str, https: bool) -> Result<Target, ApiError> {
     let number = if port.is_empty() { Ok(default) } else { port.parse() };
     let unknown = || unavailable(format!("error trying to reach service: dial tcp: lookup tcp/{port}: unknown port"));
     let port = number.map_err(|_| unknown())?;
-    Ok(Target::At { to: SocketAddr::new(ip, port), https })
+    Ok(Target::Address { to: SocketAddr::new(ip, port), https })
 }
 
 #[cfg(test)]
@@ -289,7 +296,7 @@ mod tests {
             ("https::80", None),
             ("a:b:c:d", None),
         ] {
-            assert_eq!(Named::parse(id).map(|n| (n.https, n.name, n.port)), expected, "{id}");
+            assert_eq!(SchemeNamePort::parse(id).map(|n| (n.https, n.name, n.port)), expected, "{id}");
         }
     }
 }

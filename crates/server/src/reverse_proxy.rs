@@ -2,7 +2,7 @@
 //! (upstream's `k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`).
 
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     node_proxy::DialedStream,
     response::{Body, BoxError, ProxiedResponse},
 };
@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
     /// The client's connection.
     pub(crate) upgrade: Option<OnUpgrade>,
     /// Audit event, held until a spliced connection ends.
-    pub(crate) trail: Trail,
+    pub(crate) audit: AuditContext,
 }
 
 /// Error without a response of the backend.
@@ -47,12 +47,12 @@ pub(crate) struct Outgoing {
 pub(crate) enum ForwardError {
     #[error(transparent)]
     Request(#[from] http::Error),
-    #[error("{}", inner(.0))]
+    #[error("{}", innermost_cause(.0))]
     Answer(#[from] hyper::Error),
 }
 
 /// Returns the text of the innermost cause, as Go.
-fn inner(error: &hyper::Error) -> String {
+fn innermost_cause(error: &hyper::Error) -> String {
     if error.is_incomplete_message() {
         return "EOF".to_owned();
     }
@@ -61,18 +61,19 @@ fn inner(error: &hyper::Error) -> String {
 
 /// Whether a request upgrades its connection to another protocol.
 pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::UPGRADE) && listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
+    headers.contains_key(header::UPGRADE)
+        && connection_options(headers).any(|name| name.eq_ignore_ascii_case("upgrade"))
 }
 
 /// Returns the names in `Connection` headers.
-fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers.get_all(header::CONNECTION).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim)
 }
 
 /// Removes hop-by-hop headers, except those of an upgrade.
-fn strip(headers: &mut HeaderMap, upgrade: bool) {
+fn strip_hop_by_hop_headers(headers: &mut HeaderMap, upgrade: bool) {
     let protocol = headers.get(header::UPGRADE).cloned();
-    let named: Vec<String> = listed(headers).map(str::to_owned).collect();
+    let named: Vec<String> = connection_options(headers).map(str::to_owned).collect();
     named.iter().for_each(|name| drop(headers.remove(name.as_str())));
     HOP_BY_HOP.iter().for_each(|name| drop(headers.remove(name)));
     if let Some(protocol) = protocol.filter(|_| upgrade) {
@@ -86,9 +87,9 @@ fn strip(headers: &mut HeaderMap, upgrade: bool) {
 /// # Errors
 /// When the backend does not respond.
 pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -> Result<Response<Body>, ForwardError> {
-    let Outgoing { method, to, mut headers, body, upgrade, trail } = outgoing;
-    let wants = upgrade.is_some() && is_upgrade(&headers);
-    strip(&mut headers, wants);
+    let Outgoing { method, to, mut headers, body, upgrade, audit } = outgoing;
+    let is_upgrading = upgrade.is_some() && is_upgrade(&headers);
+    strip_hop_by_hop_headers(&mut headers, is_upgrading);
     // The client's credentials are not for the backend.
     headers.remove(header::AUTHORIZATION);
     let mut request = Request::builder().method(method).uri(to).body(body)?;
@@ -97,28 +98,32 @@ pub(crate) async fn forward(stream: Box<dyn DialedStream>, outgoing: Outgoing) -
     tokio::spawn(connection.with_upgrades());
     let mut response = sender.send_request(request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        strip(response.headers_mut(), true);
-        return Ok(join(response, upgrade, trail));
+        strip_hop_by_hop_headers(response.headers_mut(), true);
+        return Ok(respond_to_upgrade(response, upgrade, audit));
     }
-    strip(response.headers_mut(), false);
+    strip_hop_by_hop_headers(response.headers_mut(), false);
     let mut response = response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync());
     response.extensions_mut().insert(ProxiedResponse);
     Ok(response)
 }
 
 /// Responds to an upgrade, and splices the connections.
-fn join(mut response: Response<hyper::body::Incoming>, client: Option<OnUpgrade>, trail: Trail) -> Response<Body> {
+fn respond_to_upgrade(
+    mut response: Response<hyper::body::Incoming>,
+    client: Option<OnUpgrade>,
+    audit: AuditContext,
+) -> Response<Body> {
     if let Some(client) = client {
-        splice(hyper::upgrade::on(&mut response), client, trail);
+        splice(hyper::upgrade::on(&mut response), client, audit);
     }
     response.map(|_| empty_body())
 }
 
 /// Splices two upgraded connections in a task, until one side ends.
-pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, trail: Trail) {
+pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, audit: AuditContext) {
     tokio::spawn(async move {
         // The audit event completes when the session ends.
-        let _trail = trail;
+        let _audit = audit;
         let (Ok(server), Ok(client)) = tokio::join!(server, client) else { return };
         // Errors of a session are reported by its own protocol.
         copy_bidirectional(TokioIo::new(server), TokioIo::new(client)).await;
@@ -144,7 +149,7 @@ async fn copy_bidirectional(server: impl AsyncRead + AsyncWrite, client: impl As
     tokio::pin!(up, down);
     tokio::select! {
         () = &mut down => drop(tokio::time::timeout(LINGER, up).await),
-        heard = &mut up => if heard.is_ok() { down.await },
+        received = &mut up => if received.is_ok() { down.await },
     }
 }
 
@@ -169,42 +174,42 @@ mod tests {
     #[track_caller]
     fn check(all: &[(&str, &str)], upgrade: bool, expected: &[(&str, &str)]) {
         let mut stripped = headers(all);
-        strip(&mut stripped, upgrade);
+        strip_hop_by_hop_headers(&mut stripped, upgrade);
         assert_eq!(stripped, headers(expected));
     }
 
     #[tokio::test]
     async fn client_reads_all_bytes_after_server_closed() {
         let ((mut server, near), (far, mut client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
-        let carried = tokio::spawn(copy_bidirectional(near, far));
-        // The client sends all the time, and reads late what the server said before it left.
+        let copying = tokio::spawn(copy_bidirectional(near, far));
+        // The client keeps sending, and reads the last bytes of the server late.
         client.write_all(b"0123456789").await.unwrap();
         server.write_all(b"the last words").await.unwrap();
         drop(server);
         client.write_all(&[b'x'; 200]).await.unwrap();
-        let mut heard = String::new();
-        client.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(heard, "the last words");
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "the last words");
         drop(client);
-        carried.await.unwrap();
+        copying.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn client_that_does_not_close_is_dropped_after_linger() {
         let ((server, near), (far, client)) = (tokio::io::duplex(16), tokio::io::duplex(16));
-        let began = tokio::time::Instant::now();
-        let carried = tokio::spawn(copy_bidirectional(near, far));
+        let start = tokio::time::Instant::now();
+        let copying = tokio::spawn(copy_bidirectional(near, far));
         drop(server);
-        carried.await.unwrap();
-        assert_eq!(began.elapsed(), LINGER);
+        copying.await.unwrap();
+        assert_eq!(start.elapsed(), LINGER);
         drop(client);
     }
 
     #[test]
     fn hop_by_hop_headers_are_removed() {
-        let asked =
+        let request =
             [("accept", "a"), ("connection", "close, X-Own"), ("x-own", "b"), ("te", "trailers"), ("keep-alive", "5")];
-        check(&asked, false, &[("accept", "a")]);
+        check(&request, false, &[("accept", "a")]);
         let upgrade = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket"), ("sec-websocket-key", "k")];
         assert!(is_upgrade(&headers(&upgrade)) && !is_upgrade(&headers(&upgrade[1..])));
         check(&upgrade, false, &[("sec-websocket-key", "k")]);

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Handles a review.
-pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }
@@ -31,27 +31,27 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     create::set_request_namespace(resource, &mut review)?;
     dynamic::admit_body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
     match info.kind {
-        "SelfSubjectAccessReview" => access::of_oneself(server, &call.user, &mut review),
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => access::of_somebody(server, &mut review),
-        "SelfSubjectRulesReview" => access::rules(server, &call.user, &mut review),
-        "SelfSubjectReview" => identity::oneself(&call.user, &mut review),
-        _ => identity::token(server, &mut review),
+        "SelfSubjectAccessReview" => access::self_subject_access_review(server, &call.user, &mut review),
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => access::subject_access_review(server, &mut review),
+        "SelfSubjectRulesReview" => access::self_subject_rules_review(server, &call.user, &mut review),
+        "SelfSubjectReview" => identity::self_subject_review(&call.user, &mut review),
+        _ => identity::token_review(server, &mut review),
     }
-    .map_err(|refused| refused.error(info))?;
+    .map_err(|error| error.into_api_error(info))?;
     Ok(with_warnings(respond_with_value(kind, 201, review, call)?, &warnings))
 }
 
 /// Error of a review.
-enum Refused {
-    Wrong(FieldErrors),
+enum ReviewError {
+    Invalid(FieldErrors),
     Other(ApiError),
 }
 
-impl Refused {
-    fn error(self, info: &crate::kinds::KindInfo) -> ApiError {
+impl ReviewError {
+    fn into_api_error(self, info: &crate::kinds::KindInfo) -> ApiError {
         match self {
             // Upstream names no kind here (`authorizationapi.Kind("")`).
-            Self::Wrong(errors) => ApiError::invalid_named(info.group, "", "", &errors),
+            Self::Invalid(errors) => ApiError::invalid_named(info.group, "", "", &errors),
             Self::Other(error) => error,
         }
     }

@@ -194,7 +194,7 @@ fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
 
 /// Checks that the scale fields of an object have the right types.
 fn check_types(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
-    kind.scale().check_types(object).map_err(|why| ApiError::new(500, "", why))
+    kind.scale().check_types(object).map_err(|error| ApiError::new(500, "", error.to_string()))
 }
 
 /// Returns the Scale of a GET; `specReplicasPath` of a custom resource must exist.

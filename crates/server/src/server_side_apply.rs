@@ -47,7 +47,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
-            authorization::may_create(server, resource, call)?;
+            authorization::require_create(server, resource, call)?;
             let manager = FieldManager::new(resource, call, now());
             let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;
@@ -80,7 +80,8 @@ impl Config<'_> {
 /// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
     let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
-    let DecodedBody { value, duplicates } = decode::yaml_or_json(&call.body).map_err(|e| bad("decoding", &e))?;
+    let DecodedBody { value, duplicates } =
+        decode::yaml_or_json(&call.body).map_err(|error| bad("decoding", &error.to_string()))?;
     if !(value.is_object() || value.is_null()) {
         return Err(bad("decoding", "a configuration must be an object"));
     }

@@ -4,8 +4,8 @@ use crate::{
     AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
     admission::RegistrationInformer,
     aggregation::Aggregation,
-    audit::Trail,
-    authorization::Follower,
+    audit::AuditContext,
+    authorization::RbacAuthorizer,
     compaction::Compaction,
     component_statuses::{self, Components},
     create, custom_resource_definitions, delete, eviction,
@@ -24,7 +24,7 @@ use crate::{
     status::ApiError,
     system_objects::{self, SystemObjects},
     tokens, update, watch,
-    webhook::Webhooks,
+    webhook::WebhookClient,
     write::with_warnings,
 };
 use api::feature_gates::FeatureGates;
@@ -43,7 +43,7 @@ pub struct ApiServer {
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
     /// RBAC authorizer: roles and bindings.
-    pub(crate) authorizer: Arc<Follower>,
+    pub(crate) authorizer: Arc<RbacAuthorizer>,
     /// Signs service account tokens; `None` disables them.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// Maximum lifetime of requested tokens.
@@ -71,7 +71,7 @@ pub struct ApiServer {
     /// The audit log, if auditing is enabled.
     pub(crate) audit: Option<Arc<AuditLog>>,
     /// Client of admission and conversion webhooks.
-    pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) webhooks: Arc<WebhookClient>,
     /// Registered admission webhooks and policies.
     pub(crate) registrations: Arc<RegistrationInformer>,
     /// Health of the control plane's components.
@@ -105,7 +105,7 @@ pub(crate) struct Call {
     /// Deadline of the response; `None` for long-running requests.
     pub(crate) deadline: Option<Instant>,
     /// Audit event of the request; streams keep a clone of it after the response has begun.
-    pub(crate) trail: Trail,
+    pub(crate) audit: AuditContext,
     /// `Warning` headers, sent with the response even if it is an error.
     pub(crate) warnings: Mutex<Vec<String>>,
 }
@@ -114,9 +114,9 @@ impl ApiServer {
     /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        let authorizer = Arc::new(Follower::new(store.clone()));
+        let authorizer = Arc::new(RbacAuthorizer::new(store.clone()));
         let registrations = Arc::new(RegistrationInformer::new(store.clone()));
-        let webhooks = Arc::new(Webhooks::new(store.clone()));
+        let webhooks = Arc::new(WebhookClient::new(store.clone()));
         let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
         let compaction = Arc::new(Compaction::new(store.revision()));
         let server = Self {
@@ -149,7 +149,7 @@ impl ApiServer {
         };
         Registry::load(&server);
         server.aggregation.load(&server);
-        server.flow_control.load(&server);
+        server.flow_control.reload(&server);
         server
     }
 
@@ -196,7 +196,7 @@ impl ApiServer {
     #[must_use]
     pub fn with_max_requests_inflight(self, total: usize) -> Self {
         let server = Self { flow_control: Arc::new(FlowControl::new(total)), ..self };
-        server.flow_control.load(&server);
+        server.flow_control.reload(&server);
         server
     }
 
@@ -239,7 +239,7 @@ impl ApiServer {
         }
         if is_write && result.is_ok() {
             self.aggregation.handle_write(self, kind.info().storage);
-            self.note_flows(kind.info().storage);
+            self.on_flow_control_write(kind.info().storage);
             if affects_system_objects {
                 self.reconcile_system_objects();
             }
@@ -254,7 +254,7 @@ impl ApiServer {
         }
         match kind.deprecation() {
             Some(warning) => {
-                call.trail.annotate("k8s.io/deprecated", "true".to_owned());
+                call.audit.annotate("k8s.io/deprecated", "true".to_owned());
                 result.map(|response| with_warnings(response, &[warning.to_owned()]))
             }
             None => result,
@@ -267,7 +267,7 @@ impl ApiServer {
             ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,
             (_, None) if info.aggregation_fallback => return resource_metrics::handle(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
-            (_, None) if info.create_only => return reviews::answer(self, &resource, call).await,
+            (_, None) if info.create_only => return reviews::handle_review(self, &resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
                 return scale::handle(self, &resource, call).await;

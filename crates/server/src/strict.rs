@@ -7,7 +7,7 @@ use crate::{
     patch,
     request::Query,
     status::ApiError,
-    typed,
+    typed::{self, ConverterError, DecodeFieldError},
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ pub(crate) fn check(
     };
     let DecodedBody { value: mut object, duplicates } = parsed;
     kind_check::check(kind, &object)?;
-    let unknown = kind.decode(&mut object).map_err(|e| handled(&e))?;
+    let unknown = kind.decode(&mut object).map_err(|error| handled(&error.to_string()))?;
     let wrong = in_order(kind, unknown, duplicates);
     match validation {
         Validation::Strict if !wrong.is_empty() => {
@@ -75,13 +75,22 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     unknown.into_iter().chain(twice).collect()
 }
 
+/// A patched object cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+enum PatchedObjectError {
+    #[error(transparent)]
+    Decoder(#[from] DecodeFieldError),
+    #[error(transparent)]
+    Converter(#[from] ConverterError),
+}
+
 /// Converts an object that cannot be decoded, as upstream's unstructured converter; returns its error or the decoder's.
-fn convert(kind: &dyn Kind, object: &mut Value, decoder: String) -> Result<Vec<String>, String> {
+fn convert(kind: &dyn Kind, object: &mut Value, decoder: DecodeFieldError) -> Result<Vec<String>, PatchedObjectError> {
     let info = kind.info();
     match typed::convert(&info.api_version(), info.kind, object) {
-        Ok(()) => kind.decode(object),
-        Err(typed::ConversionError::Converter(words)) => Err(words),
-        Err(typed::ConversionError::Decoder) => Err(decoder),
+        Ok(()) => Ok(kind.decode(object)?),
+        Err(typed::ConversionError::Converter(error)) => Err(error.into()),
+        Err(typed::ConversionError::Decoder) => Err(decoder.into()),
     }
 }
 
@@ -104,10 +113,10 @@ pub(crate) fn check_patched(
     }
     kind_check::check_patched(kind, &object, invalid)?;
     let unknown = match kind.decode(&mut object) {
-        Err(why) if content_type == patch::STRATEGIC => convert(kind, &mut object, why),
-        read => read,
+        Err(error) if content_type == patch::STRATEGIC => convert(kind, &mut object, error),
+        decoded => decoded.map_err(Into::into),
     };
-    let unknown = unknown.map_err(|e| invalid(&e))?;
+    let unknown = unknown.map_err(|error| invalid(&error.to_string()))?;
     let wrong: Vec<String> = duplicates.into_iter().chain(unknown).collect();
     match validation {
         Validation::Strict if !wrong.is_empty() => {

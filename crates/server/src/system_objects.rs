@@ -14,7 +14,7 @@ use std::{
 const SYSTEM_OBJECTS: [(&str, &str, &str); 6] = [
     // Clients may delete this namespace, which the Leases of nodes need.
     ("namespaces", "", "kube-node-lease"),
-    ("configmaps", "kube-system", legacy::TRACKING),
+    ("configmaps", "kube-system", legacy::TRACKING_CONFIG_MAP),
     ("services", "default", "kubernetes"),
     ("endpoints", "default", "kubernetes"),
     ("endpointslices", "default", "kubernetes"),

@@ -1,24 +1,24 @@
-//! Bearer tokens. Most are those of service accounts: signed statements about who somebody is, which hold while what they
-//! are about exists.
+//! Bearer tokens: service account tokens, which are valid while their service account and bound object exist, bootstrap tokens,
+//! and tokens of a file.
 
-mod authenticate;
-mod bearer;
-mod bootstrap;
-mod discovery;
-mod key;
+mod bearer_token;
+mod bootstrap_token;
 pub(crate) mod legacy;
 mod lifetime;
-mod listed;
-mod request;
+mod openid_metadata;
+mod service_account;
+mod signing_key;
+mod token_file;
+mod token_request;
 
-pub(crate) use bearer::{bearer, identify, shown};
-pub(crate) use discovery::answer as discovery;
-pub use key::SigningKey;
+pub(crate) use bearer_token::{authenticate_request, authenticate_token, bearer_token};
 pub use lifetime::TokenLifetime;
-pub use listed::{TokenFile, TokenFileError};
-pub(crate) use request::create;
+pub(crate) use openid_metadata::serve_openid_metadata;
+pub use signing_key::SigningKey;
+pub use token_file::{TokenFile, TokenFileError};
+pub(crate) use token_request::create;
 
-/// Upstream's words for a token that does not hold.
-pub(crate) const INVALID: &str = "invalid bearer token";
-/// Who issues the tokens, and the audience of those that name none: upstream's default for a cluster.
+/// Upstream's error for an invalid token.
+pub(crate) const INVALID_TOKEN: &str = "invalid bearer token";
+/// Issuer of the tokens, and their default audience: upstream's default for a cluster.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

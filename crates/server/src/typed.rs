@@ -6,7 +6,8 @@
 mod convert;
 mod scalar;
 
-pub(crate) use convert::{ConversionError, convert};
+pub(crate) use convert::{ConversionError, ConverterError, convert};
+use scalar::InvalidValue;
 
 use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use api::bounded_messages::BoundedMessages;
@@ -19,12 +20,27 @@ pub(crate) const EMBEDDED_WITH_TYPE_META: [&str; 1] = ["core/v1.PersistentVolume
 /// ones, so none is stored.
 const EMPTY_LIST_IS_SET: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules", "policies")];
 
+/// A field cannot be decoded, with the message of Go's decoder.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DecodeFieldError {
+    /// `json.UnmarshalTypeError`.
+    #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
+    Type { found: String, field: String, expected: String },
+    /// Error of a type's own decoder.
+    #[error("{path}: {source}")]
+    Value { path: String, source: InvalidValue },
+}
+
 /// Removes the unknown fields of an object; returns `unknown field "path"` for each. Kinds that are not in the table are
 /// unchanged.
 ///
 /// # Errors
-/// Error text of Go's decoder, when a value has the wrong type. The object is invalid then.
-pub(crate) fn decode_object(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, String> {
+/// If a value has the wrong type. The object is invalid then.
+pub(crate) fn decode_object(
+    api_version: &str,
+    kind: &str,
+    object: &mut Value,
+) -> Result<Vec<String>, DecodeFieldError> {
     let Some(message) = TABLE.kind(api_version, kind) else { return Ok(Vec::new()) };
     let mut decoder = Decoder::default();
     decoder.message(message, object, kind)?;
@@ -36,8 +52,8 @@ pub(crate) fn decode_object(api_version: &str, kind: &str, object: &mut Value) -
 /// As [`decode_object`], for `ObjectMeta` at a path.
 ///
 /// # Errors
-/// Error text of Go's decoder, when a value has the wrong type.
-pub(crate) fn decode_metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, String> {
+/// If a value has the wrong type.
+pub(crate) fn decode_metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, DecodeFieldError> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
     let mut decoder = Decoder { path: path.to_owned(), unknown: BoundedMessages::default() };
     decoder.message(message, metadata, "ObjectMeta")?;
@@ -60,8 +76,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes in index: most values need no change.
-    fn message(&mut self, message: &Message, value: &mut Value, parent: &str) -> Result<(), String> {
+    /// Decodes in place: most values need no change.
+    fn message(&mut self, message: &Message, value: &mut Value, parent: &str) -> Result<(), DecodeFieldError> {
         if value.is_null() {
             *value = Value::Object(Map::new());
         }
@@ -80,7 +96,7 @@ impl Decoder {
     }
 
     /// Decodes the value of a key; returns whether it is kept.
-    fn key_value(&mut self, message: &Message, key: &str, value: &mut Value) -> Result<bool, String> {
+    fn key_value(&mut self, message: &Message, key: &str, value: &mut Value) -> Result<bool, DecodeFieldError> {
         let has_type_meta = self.path.is_empty() || EMBEDDED_WITH_TYPE_META.contains(&message.name.as_str());
         if has_type_meta && matches!(key, "apiVersion" | "kind") {
             return Ok(true);
@@ -105,7 +121,7 @@ impl Decoder {
         Ok(kept)
     }
 
-    fn field(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
+    fn field(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), DecodeFieldError> {
         let at = self.path.len();
         match (field.cardinality, value) {
             (Cardinality::List, Value::Array(items)) => {
@@ -133,7 +149,7 @@ impl Decoder {
     }
 
     /// Decodes one value of a field, or one element of a list or map.
-    fn element(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), String> {
+    fn element(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), DecodeFieldError> {
         match (field.value_type, value) {
             (ValueType::Raw | ValueType::Json, _) | (ValueType::BoolOr(_), Value::Bool(_)) => Ok(()),
             (ValueType::ListOr(index), Value::Array(items)) => {
@@ -145,7 +161,7 @@ impl Decoder {
             (kind, value) => scalar::normalize(kind, value).map_err(|error| match error {
                 scalar::ValueError::Type => self.mismatch(parent, value, element_name(field)),
                 scalar::ValueError::Number => self.mismatch_of(parent, &format!("number {value}"), element_name(field)),
-                scalar::ValueError::Value(why) => format!("{}: {why}", self.path),
+                scalar::ValueError::Value(source) => DecodeFieldError::Value { path: self.path.clone(), source },
             }),
         }
     }
@@ -161,7 +177,7 @@ impl Decoder {
     }
 
     /// Go's `UnmarshalTypeError`.
-    fn mismatch(&self, parent: &str, value: &Value, expected: &str) -> String {
+    fn mismatch(&self, parent: &str, value: &Value, expected: &str) -> DecodeFieldError {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "bool",
@@ -173,7 +189,7 @@ impl Decoder {
         self.mismatch_of(parent, found, expected)
     }
 
-    fn mismatch_of(&self, parent: &str, found: &str, expected: &str) -> String {
+    fn mismatch_of(&self, parent: &str, found: &str, expected: &str) -> DecodeFieldError {
         let mut path = String::new();
         let mut depth = 0_u32;
         for c in self.path.chars() {
@@ -184,7 +200,11 @@ impl Decoder {
                 _ => {}
             }
         }
-        format!("json: cannot unmarshal {found} into Go struct field {parent}.{path} of type {expected}")
+        DecodeFieldError::Type {
+            found: found.to_owned(),
+            field: format!("{parent}.{path}"),
+            expected: expected.to_owned(),
+        }
     }
 }
 

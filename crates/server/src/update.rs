@@ -84,7 +84,7 @@ async fn create_on_update(
     dry: bool,
 ) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    authorization::may_create(server, resource, call)?;
+    authorization::require_create(server, resource, call)?;
     if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
@@ -156,7 +156,7 @@ pub(crate) async fn update_object(
         let mut new = mutate(server, resource, call, object, &old, ownership, context.as_ref()).await?;
         prepare_and_validate(server, resource, call, &mut new.object, &old.object)?;
         let addresses = services::take(server, resource, &mut new.object).await?;
-        warnings.extend(admission::validate(server, resource, &new.object, Some(&old.object), &call.trail)?);
+        warnings.extend(admission::validate(server, resource, &new.object, Some(&old.object), &call.audit)?);
         // As in create, the allocated addresses are not locked while webhooks are called.
         let _locked = match &context {
             None => addresses,
@@ -320,7 +320,7 @@ fn prepare_and_validate(
     object_meta::validate_update(new, old, &mut errors);
     kind.validate_update(new, old, &ctx, &mut errors);
     if errors.is_empty() {
-        authorization::check_params(server, &call.user, resource, new, Some(old), &mut errors);
+        authorization::check_policy_params(server, &call.user, resource, new, Some(old), &mut errors);
     }
     if errors.is_empty() {
         Ok(())

@@ -11,7 +11,7 @@ use crate::{
     selectors::Selection,
     service::{ApiServer, Call},
     status::ApiError,
-    webhook::Webhooks,
+    webhook::WebhookClient,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
@@ -35,7 +35,7 @@ const INITIAL_FRAME_BYTES: usize = 256 << 10;
 
 struct Watcher {
     kind: KindRef,
-    webhooks: Arc<Webhooks>,
+    webhooks: Arc<WebhookClient>,
     selection: Selection,
     /// Whether all objects in the scope of the watch are selected.
     all: bool,

@@ -1,14 +1,14 @@
 //! Client of webhooks: HTTPS to a URL or a Service, with a timeout and a limit on the response
 //! (upstream's `apiserver/pkg/util/webhook`). The callers build the reviews and evaluate the responses.
 
-mod answer;
-mod connect;
+mod connector;
+mod response;
 mod target;
 
-pub(crate) use target::Target;
+pub(crate) use target::WebhookTarget;
 
 use bytes::Bytes;
-use connect::Connector;
+use connector::Connector;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{
@@ -27,22 +27,27 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum cached clients: each changed configuration creates a new one.
 const MAX_CLIENTS: usize = 256;
 
-type Hooks = Client<Connector, Full<Bytes>>;
+type HttpClient = Client<Connector, Full<Bytes>>;
 
 /// Client of webhooks, with pooled connections.
-pub(crate) struct Webhooks {
+pub(crate) struct WebhookClient {
     store: Store,
-    clients: Mutex<HashMap<target::Peer, Hooks>>,
+    clients: Mutex<HashMap<target::Peer, HttpClient>>,
 }
 
-impl Webhooks {
+impl WebhookClient {
     /// Creates a client that resolves Services in a store.
     pub(crate) fn new(store: Store) -> Self {
         Self { store, clients: Mutex::default() }
     }
 
     /// Sends a review and returns the response, or the error text of Go's client.
-    pub(crate) async fn call(&self, target: &Target, timeout: Duration, review: &Value) -> Result<Value, String> {
+    pub(crate) async fn call(
+        &self,
+        target: &WebhookTarget,
+        timeout: Duration,
+        review: &Value,
+    ) -> Result<Value, String> {
         // Rounded up to whole seconds, at least 1.
         let seconds = timeout.as_millis().div_ceil(1000).max(1);
         let url = format!("{}?timeout={seconds}s", target.url());
@@ -59,15 +64,15 @@ impl Webhooks {
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
             let body = body.map_err(|e| failed(&cause(&*e)))?.to_bytes();
-            answer::read(status, &body)
+            response::parse(status, &body)
         };
         tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
     }
 
-    fn client(&self, peer: &target::Peer) -> Result<Hooks, String> {
+    fn client(&self, peer: &target::Peer) -> Result<HttpClient, String> {
         let mut clients = self.clients.lock();
-        if let Some(known) = clients.get(peer) {
-            return Ok(known.clone());
+        if let Some(existing) = clients.get(peer) {
+            return Ok(existing.clone());
         }
         let connector = Connector::new(self.store.clone(), peer)?;
         let client = Client::builder(TokioExecutor::new())

@@ -75,11 +75,12 @@ pub(crate) fn move_token(headers: &mut HeaderMap) {
     }
     let (tokens, others): (Vec<&str>, Vec<&str>) = protocols(headers).partition(|word| word.starts_with(TOKEN));
     let ([token], false) = (tokens.as_slice(), others.is_empty()) else { return };
-    let shown = URL_SAFE_NO_PAD.decode(&token[TOKEN.len()..]).ok().and_then(|token| String::from_utf8(token).ok());
-    let shown = shown.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
-    let (Some(shown), Ok(others)) = (shown, HeaderValue::try_from(others.join(", "))) else { return };
+    let authorization =
+        URL_SAFE_NO_PAD.decode(&token[TOKEN.len()..]).ok().and_then(|token| String::from_utf8(token).ok());
+    let authorization = authorization.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+    let (Some(authorization), Ok(others)) = (authorization, HeaderValue::try_from(others.join(", "))) else { return };
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, others);
-    headers.insert(header::AUTHORIZATION, shown);
+    headers.insert(header::AUTHORIZATION, authorization);
 }
 
 impl WebSocketUpgrade {
@@ -94,49 +95,49 @@ impl WebSocketUpgrade {
     }
 
     /// Switches a streamed response to a WebSocket; returns other responses unchanged.
-    pub(crate) fn answer(self, response: Response<Body>) -> Response<Body> {
+    pub(crate) fn upgrade_response(self, response: Response<Body>) -> Response<Body> {
         let extensions = response.extensions();
         let (is_watch, is_log) = (extensions.get::<JsonStream>().is_some(), extensions.get::<Log>().is_some());
         if !(is_watch || is_log) || response.status() != StatusCode::OK {
             return response;
         }
-        let asked: Vec<&str> = self.protocols.iter().map(String::as_str).collect();
-        let chosen = match asked.as_slice() {
+        let requested: Vec<&str> = self.protocols.iter().map(String::as_str).collect();
+        let selected = match requested.as_slice() {
             [] => Some(""),
             // A watch has one encoding for all subprotocols.
             some if is_watch => some.first().copied(),
-            some => some.iter().find(|asked| LOG_PROTOCOLS.contains(asked)).copied(),
+            some => some.iter().find(|requested| LOG_PROTOCOLS.contains(requested)).copied(),
         };
-        let Some(chosen) = chosen else {
-            let why = format!("requested protocol(s) are not supported: {asked:?}; supports {LOG_PROTOCOLS:?}");
+        let Some(selected) = selected else {
+            let why = format!("requested protocol(s) are not supported: {requested:?}; supports {LOG_PROTOCOLS:?}");
             return response::text(403, &why);
         };
-        let encoding = match chosen {
+        let encoding = match selected {
             _ if is_watch => MessageEncoding::Lines,
             BASE64 => MessageEncoding::Base64,
             _ => MessageEncoding::Bytes,
         };
-        let switch = switch(&self.accept_key, chosen);
-        tokio::spawn(carry(self.on, response.into_body(), encoding));
-        switch
+        let switched = switching_protocols(&self.accept_key, selected);
+        tokio::spawn(send_messages(self.on, response.into_body(), encoding));
+        switched
     }
 }
 
-fn switch(accept_key: &str, protocol: &str) -> Response<Body> {
+fn switching_protocols(accept_key: &str, protocol: &str) -> Response<Body> {
     let mut response = Response::new(crate::reverse_proxy::empty_body());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    let said = [(header::SEC_WEBSOCKET_ACCEPT, accept_key), (header::SEC_WEBSOCKET_PROTOCOL, protocol)];
-    for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
+    let accepted = [(header::SEC_WEBSOCKET_ACCEPT, accept_key), (header::SEC_WEBSOCKET_PROTOCOL, protocol)];
+    for (name, value) in accepted.into_iter().filter(|(_, value)| !value.is_empty()) {
         headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
     }
     response
 }
 
-/// Sends a body until it ends, or the client disconnects.
-async fn carry(on: OnUpgrade, mut body: Body, encoding: MessageEncoding) {
+/// Sends a body until it disconnected, or the client disconnects.
+async fn send_messages(on: OnUpgrade, mut body: Body, encoding: MessageEncoding) {
     let Ok(connection) = on.await else { return };
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(MAX_MESSAGE);
@@ -161,10 +162,10 @@ async fn carry(on: OnUpgrade, mut body: Body, encoding: MessageEncoding) {
             }
         }
     };
-    let mut ends = async || while let Some(Ok(_)) = from.next().await {};
+    let mut disconnected = async || while let Some(Ok(_)) = from.next().await {};
     tokio::select! {
-        _ = send => drop(tokio::time::timeout(LINGER, ends()).await),
-        () = ends() => {}
+        _ = send => drop(tokio::time::timeout(LINGER, disconnected()).await),
+        () = disconnected() => {}
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn token_in_subprotocol_becomes_authorization_header() {
-        for (asked, token, left) in [
+        for (requested, token, left) in [
             (
                 &["base64url.bearer.authorization.k8s.io.dG9rZW4, binary.k8s.io"][..],
                 Some("Bearer token"),
@@ -199,7 +200,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
             headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));
-            for line in asked {
+            for line in requested {
                 headers.append(header::SEC_WEBSOCKET_PROTOCOL, line.parse().unwrap());
             }
             move_token(&mut headers);

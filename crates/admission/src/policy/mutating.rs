@@ -3,8 +3,9 @@
 
 use super::{Expression, evaluate_variables, expression_error, policy_variable_types, variables};
 use crate::{
-    conditions::{self, Conditions, Variables},
-    matching::Matching,
+    Aggregate,
+    conditions::{self, Conditions, ExpressionError, Variables},
+    matching::{Matching, MatchingError},
 };
 use expr::{Budget, Type, Value};
 use serde_json::{Value as Json, json};
@@ -15,7 +16,7 @@ pub struct MutatingPolicy {
     /// Name.
     pub name: String,
     /// `matchConstraints`, or the error of an invalid selector.
-    pub matching: Result<Matching, String>,
+    pub matching: Result<Matching, MatchingError>,
     /// Whether `failurePolicy` is `Ignore`.
     pub is_optional: bool,
     /// Whether `reinvocationPolicy` is `IfNeeded`.
@@ -41,6 +42,20 @@ pub enum Patch {
     ApplyConfiguration(Json),
     /// `JSONPatch`: operations.
     JsonPatch(Json),
+}
+
+/// Error of a mutation expression, with upstream's message.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MutationError {
+    /// The expression failed.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// The result of an `ApplyConfiguration` is no object.
+    #[error("unsupported return type from ApplyConfiguration expression: it is no Object")]
+    NotAnObject,
+    /// The result of a `JSONPatch` is no list of operations.
+    #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
+    NotAnArray,
 }
 
 /// Returns the expression of a mutation, and whether it is an `ApplyConfiguration`.
@@ -109,7 +124,12 @@ impl MutatingPolicy {
     ///
     /// # Errors
     /// If a condition cannot be evaluated.
-    pub fn matches(&self, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<bool, String> {
+    pub fn matches(
+        &self,
+        inputs: Variables<'_>,
+        params: &Json,
+        namespace: &Json,
+    ) -> Result<bool, Aggregate<ExpressionError>> {
         self.conditions.hold(&with_objects(inputs, params, namespace))
     }
 
@@ -117,7 +137,13 @@ impl MutatingPolicy {
     ///
     /// # Errors
     /// If the expression fails or returns an invalid value.
-    pub fn patch(&self, index: usize, inputs: Variables<'_>, params: &Json, namespace: &Json) -> Result<Patch, String> {
+    pub fn patch(
+        &self,
+        index: usize,
+        inputs: Variables<'_>,
+        params: &Json,
+        namespace: &Json,
+    ) -> Result<Patch, MutationError> {
         let Some(Mutation { applies, expression }) = self.mutations.get(index) else {
             return Ok(Patch::JsonPatch(json!([])));
         };
@@ -127,14 +153,14 @@ impl MutatingPolicy {
         let value =
             expression.evaluate(&inputs, &mut budget).map_err(|error| expression_error(expression, error, &failed))?;
         let json =
-            |value: &Value| value.to_json().map_err(|error| conditions::evaluation_error(&expression.source, &error));
+            |value: &Value| value.to_json().map_err(|error| ExpressionError::evaluation(&expression.source, error));
         match (&value, applies) {
             (Value::Map(_), true) => Ok(Patch::ApplyConfiguration(json(&value)?)),
-            (_, true) => Err("unsupported return type from ApplyConfiguration expression: it is no Object".to_owned()),
+            (_, true) => Err(MutationError::NotAnObject),
             (Value::List(steps), false) if steps.iter().all(|step| matches!(step, Value::Map(_))) => {
                 Ok(Patch::JsonPatch(json(&value)?))
             }
-            (_, false) => Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned()),
+            (_, false) => Err(MutationError::NotAnArray),
         }
     }
 }
@@ -171,7 +197,7 @@ mod tests {
         let object = json!({"metadata": {"name": "a", "labels": {"a.b/c": "d"}}, "spec": {"replicas": 1}});
         let inputs = conditions::inputs(&object, &Json::Null, &json!({}), Arc::new(DenyAll));
         let got = policy.patch(0, inputs, &json!({"data": {"k": "v"}}), &Json::Null);
-        assert_eq!(got.as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
+        assert_eq!(got.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
     }
 
     fn apply(expression: &str) -> Json {
@@ -184,9 +210,9 @@ mod tests {
 
     #[test]
     fn apply_configuration_expression_returns_fields() {
-        let said = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
+        let fields = json!({"metadata": {"labels": {"x": "v"}}, "spec": {"replicas": 2}});
         let source = "Object{metadata: Object.metadata{labels: {'x': params.data.k}}, spec: Object.spec{replicas: object.spec.replicas + 1}}";
-        check(apply(source), Ok(Patch::ApplyConfiguration(said)));
+        check(apply(source), Ok(Patch::ApplyConfiguration(fields)));
         let with_items = "Object{spec: Object.spec{containers: object.spec.replicas == 1 ? [Object.spec.containers{name: 'c'}] : []}}";
         check(apply(with_items), Ok(Patch::ApplyConfiguration(json!({"spec": {"containers": [{"name": "c"}]}}))));
         check(apply("Object{?spec: optional.none()}"), Ok(Patch::ApplyConfiguration(json!({}))));

@@ -48,7 +48,7 @@ pub fn type_check(
                 continue;
             }
             let wrong = all.iter().filter_map(|(_, known, types)| {
-                let why = Expression::read("", &validation[field], types).program.err()?;
+                let why = Expression::read("", &validation[field], types).program.err()?.to_string();
                 let why = why.trim_start_matches("compilation failed: ");
                 Some(format!("{}: {why}\n", known.kind))
             });

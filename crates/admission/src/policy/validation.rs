@@ -115,7 +115,7 @@ fn validate_patch_expression(
         return errors.required(at, "expression is not specified");
     }
     match Program::compile(source.as_str().unwrap_or(""), types) {
-        Err(why) => errors.invalid(at, source, &why),
+        Err(error) => errors.invalid(at, source, &error.to_string()),
         // The items of a dynamically typed list are checked at their construction.
         Ok(program) if matches!(program.result(), Type::Dyn) || program.result() == wanted => {}
         Ok(program) if field == "jsonPatch" && *program.result() == Type::list(Type::Dyn) => {}
@@ -137,8 +137,8 @@ fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &F
         }
         if text(variable, "expression").trim().is_empty() {
             errors.required(&at.child("expression"), "expression is not specified");
-        } else if let Err(why) = &read.program {
-            errors.invalid(&at.child("expression"), &variable["expression"], why);
+        } else if let Err(error) = &read.program {
+            errors.invalid(&at.child("expression"), &variable["expression"], &error.to_string());
         }
     }
 }
@@ -241,7 +241,7 @@ fn expression(
         return;
     }
     match Program::compile(source, types) {
-        Err(why) => errors.invalid(&at.child(field), &holder[field], &why),
+        Err(error) => errors.invalid(&at.child(field), &holder[field], &error.to_string()),
         Ok(program) if *program.result() == Type::Dyn || wanted.contains(program.result()) => {}
         Ok(_) => errors.invalid(&at.child(field), &holder[field], otherwise),
     }

@@ -18,11 +18,12 @@ fn pod(resources: &Value) -> Object {
     object("", "pods", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
 }
 
-/// Checks the creation of `new` beside the objects `there`.
+/// Checks the creation of `new` with the existing objects.
 #[track_caller]
-fn check_new(hard: &Value, there: &[Object], new: &Object, expected: &str) {
+fn check_new(hard: &Value, existing: &[Object], new: &Object, expected: &str) {
     let quota = quota(hard);
-    let message = check(&quota, &used(&quota, there), new, None).err().unwrap_or_default();
+    let message =
+        check(&quota, &used(&quota, existing), new, None).err().map(|error| error.to_string()).unwrap_or_default();
     assert_eq!(message, expected, "{hard}");
 }
 
@@ -156,7 +157,7 @@ fn update_counts_the_increase() {
     let full = used(&quota, [&service("NodePort"), &old]);
     let message =
         "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1";
-    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err(), message);
+    assert_eq!(check(&quota, &full, &new, Some(&old)).unwrap_err().to_string(), message);
     // An exceeded quota does not affect existing objects, and allows decreases.
     assert_eq!(check(&quota, &full, &new, Some(&new)), Ok(()));
     assert_eq!(check(&quota, &full, &old, Some(&new)), Ok(()));
@@ -174,7 +175,7 @@ fn update_into_a_scope_counts_the_whole_usage() {
     let (old, new) = (pod(None, "2"), pod(Some(60), "2"));
     let message = "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, \
                 limited: pods=0,requests.cpu=1";
-    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err(), message);
+    assert_eq!(check(&quota, &used(&quota, [&old]), &new, Some(&old)).unwrap_err().to_string(), message);
     // In the scope, only the increase counts; out of it, nothing counts.
     assert_eq!(check(&quota, &used(&quota, [&new]), &pod(Some(30), "2"), Some(&new)), Ok(()));
     assert_eq!(check(&quota, &used(&quota, [&new]), &old, Some(&new)), Ok(()));
@@ -188,7 +189,7 @@ fn exceeded_quota_rejects_only_increases() {
     let full = used(&quota, [&old]);
     assert_eq!(check(&quota, &full, &of("2", "2Gi"), Some(&old)), Ok(()));
     let message = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
-    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err(), message);
+    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err().to_string(), message);
 }
 
 #[test]

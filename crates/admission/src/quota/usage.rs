@@ -142,13 +142,13 @@ impl Object {
         usage
     }
 
-    /// Checks that all containers set the limited CPU and memory resources, unless the Pod has pod-level resources (upstream
-    /// comments this requirement as a mistake).
-    pub(super) fn check_constraints(&self, limited: &[&str]) -> Result<(), String> {
-        let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return Ok(()) };
+    /// Returns the limited CPU and memory resources that containers do not set, unless the Pod has pod-level resources
+    /// (upstream comments this requirement as a mistake).
+    pub(super) fn missing_resources<'a>(&'a self, limited: &[&'a str]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+        let Some(spec) = self.pod().and_then(|pod| pod.spec.as_ref()) else { return BTreeMap::new() };
         let mut pod_level = spec.resources.iter().flat_map(|r| r.requests.iter().chain(&r.limits)).flatten();
         if pod_level.any(|(name, _)| resources::is_pod_level(name)) {
-            return Ok(());
+            return BTreeMap::new();
         }
         let is_set = |c: &Container, name: &str| {
             let (side, resource) = match name.split_once('.') {
@@ -169,13 +169,7 @@ impl Object {
                 missing.entry(name).or_default().insert(&container.name);
             }
         }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let missing_texts = missing.iter().map(|(name, containers)| {
-            format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(","))
-        });
-        Err(format!("must specify {}", missing_texts.collect::<Vec<_>>().join("; ")))
+        missing
     }
 }
 

@@ -123,7 +123,7 @@ fn ephemeral_volume_claim_belongs_to_its_pod() {
     let pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "x", "uid": "7"}})).unwrap();
     let mut own = claim(json!({}));
     let why = "PVC x/c was not created for pod x/p (pod is not owner)";
-    assert_eq!(check_owned_by_pod(&own, &pod), Err(why.to_owned()));
+    assert_eq!(check_owned_by_pod(&own, &pod).unwrap_err().to_string(), why);
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "7", "controller": true}]);
     own.metadata.owner_references = serde_json::from_value(owner).unwrap();
     assert_eq!(check_owned_by_pod(&own, &pod), Ok(()));

@@ -8,15 +8,20 @@ use std::collections::BTreeSet;
 const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
+/// Error for an unknown operator of a label selector, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a valid label selector operator")]
+pub struct UnknownOperatorError(String);
+
 /// Formats a label selector, sorted by key (`labels.Selector.String`). `labels` are keys and values, `expressions` are keys,
 /// operators and values; the text is empty without any.
 ///
 /// # Errors
-/// For an unknown operator, with upstream's message.
+/// For an unknown operator.
 pub fn format_label_selector<'a>(
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     expressions: impl IntoIterator<Item = (&'a str, &'a str, Vec<&'a str>)>,
-) -> Result<String, String> {
+) -> Result<String, UnknownOperatorError> {
     let mut all: Vec<(&str, String)> = labels.into_iter().map(|(key, value)| (key, format!("{key}={value}"))).collect();
     for (key, operator, mut values) in expressions {
         values.sort_unstable();
@@ -26,7 +31,7 @@ pub fn format_label_selector<'a>(
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
             "DoesNotExist" => format!("!{key}"),
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
+            other => return Err(UnknownOperatorError(other.to_owned())),
         };
         all.push((key, requirement));
     }

@@ -1,10 +1,12 @@
 //! Parses certificate requests and validates them against their signer (`pkg/apis/certificates/helpers.go`).
 
-use api::certificate::subject_user;
+use api::certificate::{SubjectError, subject_user};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
 use std::collections::BTreeSet;
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::error::{PEMError, X509Error};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::nom;
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer;
 
@@ -22,12 +24,42 @@ pub(super) const SIGNERS: [&str; 4] = [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, 
 
 const NODE: &str = "system:node:";
 
+/// Error for a malformed request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ParseError {
+    #[error("unable to parse csr: {0}")]
+    Pem(#[from] nom::Err<PEMError>),
+    #[error("unable to parse csr: {0}")]
+    Request(#[from] nom::Err<X509Error>),
+}
+
+/// Why a signer rejects a request, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ValidationError {
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+    #[error("subject organization is not system:nodes")]
+    Organization,
+    #[error("subject common name does not begin with system:node:")]
+    CommonName,
+    #[error("{0} subjectAltNames are not allowed")]
+    AlternativeName(&'static str),
+    #[error("DNS or IP subjectAltName is required")]
+    MissingAlternativeName,
+    #[error("invalid usage for client certificate: {0}")]
+    ClientUsage(String),
+    #[error("missing required usage for client certificate: client auth")]
+    MissingClientUsage,
+    #[error("usages did not match [{0}]")]
+    Usages(String),
+}
+
 /// The validated part of a request.
 #[derive(Debug, Default)]
 pub(super) struct ParsedCsr {
     pub(super) common_name: String,
     /// Why the subject identifies no user.
-    subject_error: Option<String>,
+    subject_error: Option<SubjectError>,
     organizations: Vec<String>,
     dns: usize,
     ips: usize,
@@ -41,14 +73,13 @@ impl ParsedCsr {
     /// # Errors
     ///
     /// If the request is malformed.
-    pub(super) fn parse(request: &[u8]) -> Result<Self, String> {
-        let failed = |e: &dyn std::fmt::Display| format!("unable to parse csr: {e}");
-        let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
-        let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
+    pub(super) fn parse(request: &[u8]) -> Result<Self, ParseError> {
+        let (_, pem) = parse_x509_pem(request)?;
+        let (_, parsed) = X509CertificationRequest::from_der(&pem.contents)?;
         let subject = &parsed.certification_request_info.subject;
         let mut all = match subject_user(subject) {
             Ok(user) => Self { common_name: user.name, organizations: user.groups, ..Self::default() },
-            Err(why) => Self { subject_error: Some(why), ..Self::default() },
+            Err(error) => Self { subject_error: Some(error), ..Self::default() },
         };
         for extension in parsed.requested_extensions().into_iter().flatten() {
             let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
@@ -65,10 +96,10 @@ impl ParsedCsr {
         Ok(all)
     }
 
-    /// Returns why the signer rejects the request, with upstream's messages.
-    pub(super) fn validate(&self, spec: &CertificateSigningRequestSpec) -> Result<(), String> {
-        if let Some(why) = &self.subject_error {
-            return Err(why.clone());
+    /// Validates the request against the rules of its signer.
+    pub(super) fn validate(&self, spec: &CertificateSigningRequestSpec) -> Result<(), ValidationError> {
+        if let Some(error) = self.subject_error {
+            return Err(error.into());
         }
         let uses = spec.usages.as_deref().unwrap_or_default();
         match spec.signer_name.as_str() {
@@ -79,21 +110,21 @@ impl ParsedCsr {
         }
     }
 
-    fn is_of_nodes(&self) -> Result<(), String> {
+    fn is_of_nodes(&self) -> Result<(), ValidationError> {
         if self.organizations == ["system:nodes"] {
             return Ok(());
         }
-        Err("subject organization is not system:nodes".to_owned())
+        Err(ValidationError::Organization)
     }
 
-    fn is_a_node(&self) -> Result<(), String> {
+    fn is_a_node(&self) -> Result<(), ValidationError> {
         if self.common_name.starts_with(NODE) {
             return Ok(());
         }
-        Err("subject common name does not begin with system:node:".to_owned())
+        Err(ValidationError::CommonName)
     }
 
-    fn kubelet_client(&self, uses: &[String]) -> Result<(), String> {
+    fn kubelet_client(&self, uses: &[String]) -> Result<(), ValidationError> {
         self.is_of_nodes()?;
         none(self.dns, "DNS")?;
         none(self.emails, "Email")?;
@@ -103,10 +134,10 @@ impl ParsedCsr {
         exactly(uses, "client auth")
     }
 
-    fn kubelet_serving(&self, uses: &[String]) -> Result<(), String> {
+    fn kubelet_serving(&self, uses: &[String]) -> Result<(), ValidationError> {
         self.is_of_nodes()?;
         if self.dns == 0 && self.ips == 0 {
-            return Err("DNS or IP subjectAltName is required".to_owned());
+            return Err(ValidationError::MissingAlternativeName);
         }
         none(self.emails, "Email")?;
         none(self.uris, "URI")?;
@@ -115,27 +146,27 @@ impl ParsedCsr {
     }
 }
 
-fn none(names: usize, kind: &str) -> Result<(), String> {
-    if names == 0 { Ok(()) } else { Err(format!("{kind} subjectAltNames are not allowed")) }
+fn none(names: usize, kind: &'static str) -> Result<(), ValidationError> {
+    if names == 0 { Ok(()) } else { Err(ValidationError::AlternativeName(kind)) }
 }
 
-fn client(uses: &[String]) -> Result<(), String> {
+fn client(uses: &[String]) -> Result<(), ValidationError> {
     let usual = ["digital signature", "key encipherment", "client auth"];
     match uses.iter().find(|usage| !usual.contains(&usage.as_str())) {
-        Some(other) => Err(format!("invalid usage for client certificate: {other}")),
+        Some(other) => Err(ValidationError::ClientUsage(other.clone())),
         None if uses.iter().any(|usage| usage == "client auth") => Ok(()),
-        None => Err("missing required usage for client certificate: client auth".to_owned()),
+        None => Err(ValidationError::MissingClientUsage),
     }
 }
 
 /// Requires exactly these usages. Key encipherment is optional, because only RSA keys support it.
-fn exactly(uses: &[String], purpose: &str) -> Result<(), String> {
+fn exactly(uses: &[String], purpose: &str) -> Result<(), ValidationError> {
     let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
     let mut wanted = BTreeSet::from(["digital signature", "key encipherment", purpose]);
     let words = wanted.iter().copied().collect::<Vec<_>>().join(" ");
     let all = uses == wanted;
     wanted.remove("key encipherment");
-    if all || uses == wanted { Ok(()) } else { Err(format!("usages did not match [{words}]")) }
+    if all || uses == wanted { Ok(()) } else { Err(ValidationError::Usages(words)) }
 }
 
 #[cfg(test)]
@@ -154,7 +185,7 @@ mod tests {
             usages: Some(uses.split(',').map(str::to_owned).collect()),
             ..CertificateSigningRequestSpec::default()
         };
-        assert_eq!(requested.validate(&spec), expected.map_err(str::to_owned));
+        assert_eq!(requested.validate(&spec).map_err(|error| error.to_string()), expected.map_err(str::to_owned));
     }
 
     #[test]

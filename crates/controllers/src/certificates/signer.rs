@@ -1,7 +1,7 @@
 //! Signs approved requests of Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
 use super::csr::{ParsedCsr, SIGNERS};
-use super::{CertificateOrder, Signer, affected_requests, certificate_of, condition, conditions, has};
+use super::{CertificateOrder, Signer, SignerError, affected_requests, certificate_of, condition, conditions, has};
 use crate::clients::Clients;
 use crate::informer::{CacheEvent, SharedInformer};
 use crate::worker::{self, Controller, ignore_not_found_or_conflict};
@@ -49,12 +49,12 @@ fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
 
 impl CsrSigner {
     /// Returns the request with its certificate, or with a `Failed` condition.
-    fn signed(&self, request: &CertificateSigningRequest) -> Result<CertificateSigningRequest, String> {
+    fn signed(&self, request: &CertificateSigningRequest) -> Result<CertificateSigningRequest, SignerError> {
         let (spec, now) = (&request.spec, Timestamp::now());
         let mut new = request.clone();
         let status = new.status.get_or_insert_default();
-        if let Err(message) = ParsedCsr::parse(&spec.request.0)?.validate(spec) {
-            let mut failed = condition("Failed", "SignerValidationFailure", message);
+        if let Err(error) = ParsedCsr::parse(&spec.request.0)?.validate(spec) {
+            let mut failed = condition("Failed", "SignerValidationFailure", error.to_string());
             failed.last_update_time = Some(Time(now));
             status.conditions.get_or_insert_default().push(failed);
             return Ok(new);
@@ -78,7 +78,7 @@ impl Controller for CsrSigner {
 
     async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
-        let signed = self.signed(&request).map_err(|why| kube::Error::Service(why.into()))?;
+        let signed = self.signed(&request).map_err(kube::Error::Service)?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         // If the object has changed or is gone, the watch enqueues it again.
         ignore_not_found_or_conflict(api.replace_status(key, &PostParams::default(), &signed).await)?;

@@ -3,7 +3,7 @@
 //! The formula is `ceil(replicas * usage / target)`. Pods without metrics and unready Pods are counted
 //! conservatively: they dampen the change and never reverse its direction.
 
-use super::pod_metric_inputs::PodMetricInputs;
+use super::pod_metric_inputs::{MissingRequestError, PodMetricInputs};
 use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,21 @@ const CPU_INITIALIZATION_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// Time after the start in which a readiness change is the first
 /// (`--horizontal-pod-autoscaler-initial-readiness-delay`).
 const DELAY_OF_INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
+
+/// Why replicas cannot be computed, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CalculatorError {
+    #[error("no pods returned by selector while calculating replica count")]
+    NoPods,
+    #[error("unable to calculate ready pods: no pods returned by selector while calculating replica count")]
+    NoReadyPods,
+    #[error("did not receive metrics for targeted pods (pods might be unready)")]
+    NoMetrics,
+    #[error("no metrics returned matched known pods")]
+    NoKnownPods,
+    #[error(transparent)]
+    MissingRequest(#[from] MissingRequestError),
+}
 
 /// Relative deviations from the target within which nothing is scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,7 +111,7 @@ impl Calculator<'_> {
         wanted: i32,
         resource: &str,
         container: Option<&str>,
-    ) -> Result<(i32, Utilization), String> {
+    ) -> Result<(i32, Utilization), CalculatorError> {
         let groups = self.group(samples, resource == "cpu")?;
         let values = groups.counted(samples)?;
         let mut requests = Values::new();
@@ -112,7 +127,7 @@ impl Calculator<'_> {
 
     /// Computes replicas from an average value (`GetRawResourceReplicas`, `GetMetricReplicas`); `cpu` enables the
     /// handling of Pods that are starting.
-    pub(super) fn by_average(&self, samples: &Samples, wanted: i64, cpu: bool) -> Result<(i32, i64), String> {
+    pub(super) fn by_average(&self, samples: &Samples, wanted: i64, cpu: bool) -> Result<(i32, i64), CalculatorError> {
         let groups = self.group(samples, cpu)?;
         let values = groups.counted(samples)?;
         let compare = |values: &Values<'_>| {
@@ -123,7 +138,7 @@ impl Calculator<'_> {
     }
 
     /// Computes replicas from one value (`GetObjectMetricReplicas`, `GetExternalMetricReplicas`).
-    pub(super) fn by_value(&self, usage: i64, wanted: i64) -> Result<i32, String> {
+    pub(super) fn by_value(&self, usage: i64, wanted: i64) -> Result<i32, CalculatorError> {
         let ratio = usage as f64 / wanted as f64;
         if self.replicas == 0 {
             // Scaling from and to zero does not depend on ready Pods.
@@ -133,7 +148,7 @@ impl Calculator<'_> {
             return Ok(self.replicas);
         }
         if self.pods.is_empty() {
-            return Err(format!("unable to calculate ready pods: {NO_PODS}"));
+            return Err(CalculatorError::NoReadyPods);
         }
         let ready = self.pods.iter().filter(|pod| pod.phase == "Running" && pod.ready.is_some()).count();
         Ok(ceil(ratio * ready as f64))
@@ -152,7 +167,7 @@ impl Calculator<'_> {
     }
 
     /// Groups Pods (`groupPods`). CPU usage of Pods that are starting is not representative.
-    fn group(&self, samples: &Samples, cpu: bool) -> Result<PodGroups<'_>, String> {
+    fn group(&self, samples: &Samples, cpu: bool) -> Result<PodGroups<'_>, CalculatorError> {
         let mut groups = PodGroups::default();
         for pod in self.pods {
             let name = pod.name.as_str();
@@ -170,7 +185,7 @@ impl Calculator<'_> {
                 groups.missing.insert(name);
             }
         }
-        if self.pods.is_empty() { Err(NO_PODS.to_owned()) } else { Ok(groups) }
+        if self.pods.is_empty() { Err(CalculatorError::NoPods) } else { Ok(groups) }
     }
 
     /// Computes replicas without Pods that lack metrics, then again with conservative values for them.
@@ -178,9 +193,9 @@ impl Calculator<'_> {
         &self,
         groups: &PodGroups<'a>,
         mut values: Values<'a>,
-        compare: impl Fn(&Values<'_>) -> Result<UsageRatio<T>, String>,
+        compare: impl Fn(&Values<'_>) -> Result<UsageRatio<T>, CalculatorError>,
         full: impl Fn(&str) -> i64,
-    ) -> Result<(i32, T), String> {
+    ) -> Result<(i32, T), CalculatorError> {
         let first = compare(&values)?;
         let with_unready = !groups.unready.is_empty() && first.ratio > 1.0;
         if !with_unready && groups.missing.is_empty() {
@@ -205,16 +220,14 @@ impl Calculator<'_> {
     }
 }
 
-const NO_PODS: &str = "no pods returned by selector while calculating replica count";
-
 impl PodGroups<'_> {
     /// Returns the values of the Pods that count.
-    fn counted<'s>(&self, samples: &'s Samples) -> Result<Values<'s>, String> {
+    fn counted<'s>(&self, samples: &'s Samples) -> Result<Values<'s>, CalculatorError> {
         let counts = |name: &str| !self.ignored.contains(name) && !self.unready.contains(name);
         let counted = samples.iter().filter(|(name, _)| counts(name));
         let values: Values<'s> = counted.map(|(name, sample)| (name.as_str(), sample.value)).collect();
         if values.is_empty() {
-            return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+            return Err(CalculatorError::NoMetrics);
         }
         Ok(values)
     }
@@ -235,12 +248,16 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 /// Returns the ratio of usage to requests (`GetResourceUtilizationRatio`).
-fn utilization(values: &Values<'_>, requests: &Values<'_>, wanted: i32) -> Result<UsageRatio<Utilization>, String> {
+fn utilization(
+    values: &Values<'_>,
+    requests: &Values<'_>,
+    wanted: i32,
+) -> Result<UsageRatio<Utilization>, CalculatorError> {
     // Values without a request belong to other Pods.
     let known = || values.iter().filter_map(|(pod, value)| Some((*value, *requests.get(pod)?)));
     let (used, asked) = (sum(known().map(|(value, _)| value)), sum(known().map(|(_, request)| request)));
     if asked == 0 {
-        return Err("no metrics returned matched known pods".to_owned());
+        return Err(CalculatorError::NoKnownPods);
     }
     let percent = used.saturating_mul(100) / asked;
     let percent = i32::try_from(percent).unwrap_or(if percent < 0 { i32::MIN } else { i32::MAX });

@@ -2,8 +2,9 @@
 //! (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
 
 use super::calculator::{Sample, Samples};
-use super::scale_target::{ScaleClient, error_text, get, group_of};
+use super::scale_target::{RequestError, ScaleClient, ScaleError, get, group_of};
 use api::resources::Amount;
+use api::selector::{UnknownOperatorError, format_label_selector};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -22,6 +23,36 @@ const DEFAULT_METRIC_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 const CUSTOM: &str = "custom.metrics.k8s.io";
 /// Characters that are not escaped in a path segment.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
+
+/// Why a metric cannot be read, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MetricsError {
+    #[error("unable to fetch metrics: context deadline exceeded")]
+    Timeout,
+    /// Validation rejects such metrics.
+    #[error("there is no {0}")]
+    MissingSource(&'static str),
+    #[error("unknown metric source type {0:?}")]
+    UnknownType(String),
+    #[error(transparent)]
+    Selector(#[from] UnknownOperatorError),
+    #[error("unable to fetch metrics from {api} metrics API: {source}")]
+    Request { api: &'static str, source: RequestError },
+    #[error("no metrics returned from {0} metrics API")]
+    Empty(&'static str),
+    #[error("failed to get container metrics: container {container} not present in metrics for pod {pod}")]
+    MissingContainer { container: String, pod: String },
+    #[error("unable to fetch metrics from custom metrics API: unable to map kind {kind} to resource: {source}")]
+    Mapping { kind: String, source: ScaleError },
+    #[error(
+        "unable to fetch metrics from custom metrics API: the custom metrics API server returned {0} results when we asked for exactly one"
+    )]
+    ResultCount(usize),
+    #[error("unable to fetch metrics from custom metrics API: no custom metrics API ({CUSTOM}) registered")]
+    NotRegistered,
+    #[error("unable to fetch metrics from custom metrics API: no known available metric versions found")]
+    UnknownVersions,
+}
 
 /// Values of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +108,7 @@ pub(super) async fn read(
     spec: &MetricSpec,
     namespace: &str,
     selector: &str,
-) -> Result<Reading, String> {
+) -> Result<Reading, MetricsError> {
     let reading = async {
         match spec.type_.as_str() {
             "Resource" => {
@@ -85,28 +116,25 @@ pub(super) async fn read(
                 resource(client, namespace, selector, name, None).await
             }
             "ContainerResource" => {
-                let source = spec.container_resource.as_ref().ok_or("there is no container")?;
+                let source = spec.container_resource.as_ref().ok_or(MetricsError::MissingSource("container"))?;
                 resource(client, namespace, selector, &source.name, Some(&source.container)).await
             }
             "Pods" => {
-                let source = spec.pods.as_ref().ok_or("there is no metric")?;
+                let source = spec.pods.as_ref().ok_or(MetricsError::MissingSource("metric"))?;
                 custom_of_pods(client, namespace, selector, &source.metric).await
             }
             "Object" => {
-                let source = spec.object.as_ref().ok_or("there is no metric")?;
+                let source = spec.object.as_ref().ok_or(MetricsError::MissingSource("metric"))?;
                 custom_of(client, targets, namespace, &source.described_object, &source.metric).await
             }
             "External" => {
-                let source = spec.external.as_ref().ok_or("there is no metric")?;
+                let source = spec.external.as_ref().ok_or(MetricsError::MissingSource("metric"))?;
                 external(client, namespace, &source.metric).await
             }
-            _ => Err(String::new()),
+            other => Err(MetricsError::UnknownType(other.to_owned())),
         }
     };
-    match tokio::time::timeout(METRICS_TIMEOUT, reading).await {
-        Ok(read) => read,
-        Err(_) => Err("unable to fetch metrics: context deadline exceeded".to_owned()),
-    }
+    tokio::time::timeout(METRICS_TIMEOUT, reading).await.unwrap_or(Err(MetricsError::Timeout))
 }
 
 async fn resource(
@@ -115,18 +143,16 @@ async fn resource(
     selector: &str,
     name: &str,
     container: Option<&str>,
-) -> Result<Reading, String> {
+) -> Result<Reading, MetricsError> {
     let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{}", query(selector, ""));
     let list: Result<List<PodMetrics>, _> = get(client, &path).await;
-    let list = list.map_err(|e| failed("resource", &error_text(&e, "get pods.metrics.k8s.io")))?;
+    let list = list.map_err(|e| failed("resource", e, "get pods.metrics.k8s.io"))?;
     let items = some(list, "resource")?;
     if let Some(container) = container {
         let lacks = |pod: &&PodMetrics| pod.containers.iter().flatten().all(|c| c.name != container);
         if let Some(PodMetrics { metadata, .. }) = items.iter().find(lacks) {
             let pod = format!("{namespace}/{}", metadata.name);
-            return Err(format!(
-                "failed to get container metrics: container {container} not present in metrics for pod {pod}"
-            ));
+            return Err(MetricsError::MissingContainer { container: container.to_owned(), pod });
         }
     }
     Ok(Reading::Pods(items.iter().filter_map(|pod| sample(pod, name, container)).collect()))
@@ -152,7 +178,7 @@ async fn custom_of_pods(
     namespace: &str,
     selector: &str,
     metric: &MetricIdentifier,
-) -> Result<Reading, String> {
+) -> Result<Reading, MetricsError> {
     let of = query(selector, &selector_text(metric.selector.as_ref())?);
     let path = format!("namespaces/{namespace}/pods/*/{}{of}", encoded(&metric.name));
     let items = some(custom(client, &path, "get pods.custom.metrics.k8s.io *").await?, "custom")?;
@@ -170,7 +196,7 @@ async fn custom_of(
     namespace: &str,
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
-) -> Result<Reading, String> {
+) -> Result<Reading, MetricsError> {
     let of = query("", &selector_text(metric.selector.as_ref())?);
     let group = group_of(object.api_version.as_deref().unwrap_or_default()).unwrap_or_default();
     let (resource, name) = if object.kind == "Namespace" && group.is_empty() {
@@ -179,9 +205,8 @@ async fn custom_of(
     } else {
         let found = targets.resource(&group, &object.kind).await;
         let qualified = format!("{}.{group}", object.kind);
-        let found = found
-            .map_err(|e| format!("unable to map kind {} to resource: {e}", qualified.trim_end_matches('.')))
-            .map_err(|e| failed("custom", &e))?;
+        let kind = qualified.trim_end_matches('.').to_owned();
+        let found = found.map_err(|source| MetricsError::Mapping { kind, source })?;
         let resource = format!("{}.{group}", found.plural);
         (resource.trim_end_matches('.').to_owned(), format!("/{}", encoded(&object.name)))
     };
@@ -190,53 +215,49 @@ async fn custom_of(
     let items = custom(client, &path, &what).await?.items.unwrap_or_default();
     match items.as_slice() {
         [one] => Ok(Reading::Object(milli(&one.value))),
-        _ => {
-            let count = items.len();
-            let why = format!("the custom metrics API server returned {count} results when we asked for exactly one");
-            Err(failed("custom", &why))
-        }
+        _ => Err(MetricsError::ResultCount(items.len())),
     }
 }
 
-async fn custom(client: &Client, path: &str, what: &str) -> Result<List<MetricValue>, String> {
-    let version = version(client).await.map_err(|e| failed("custom", &e))?;
+async fn custom(client: &Client, path: &str, what: &str) -> Result<List<MetricValue>, MetricsError> {
+    let version = version(client).await?;
     let read = get(client, &format!("/apis/{version}/{path}")).await;
-    read.map_err(|e| failed("custom", &error_text(&e, what)))
+    read.map_err(|e| failed("custom", e, what))
 }
 
 /// Returns the preferred version of the custom metrics API if it is supported, or else the first supported one.
-async fn version(client: &Client) -> Result<String, String> {
+async fn version(client: &Client) -> Result<String, MetricsError> {
     let group: Option<APIGroup> = match get(client, &format!("/apis/{CUSTOM}")).await {
         Ok(group) => Some(group),
         Err(e) if crate::worker::is_code(&e, 404) => None,
-        Err(e) => return Err(error_text(&e, &format!("get {CUSTOM}"))),
+        Err(e) => return Err(failed("custom", e, &format!("get {CUSTOM}"))),
     };
-    let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
+    let group = group.ok_or(MetricsError::NotRegistered)?;
     let all = group.preferred_version.iter().chain(&group.versions).map(|version| version.group_version.clone());
     let known = |version: &String| {
         let name = version.strip_prefix(CUSTOM).and_then(|rest| rest.strip_prefix('/'));
         matches!(name, Some("v1beta1" | "v1beta2"))
     };
-    all.into_iter().find(known).ok_or_else(|| "no known available metric versions found".to_owned())
+    all.into_iter().find(known).ok_or(MetricsError::UnknownVersions)
 }
 
-async fn external(client: &Client, namespace: &str, metric: &MetricIdentifier) -> Result<Reading, String> {
+async fn external(client: &Client, namespace: &str, metric: &MetricIdentifier) -> Result<Reading, MetricsError> {
     let of = query(&selector_text(metric.selector.as_ref())?, "");
     let name = encoded(&metric.name);
     let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}{of}");
     let list: Result<List<MetricValue>, _> = get(client, &path).await;
     let what = format!("get {}.external.metrics.k8s.io", metric.name);
-    let items = some(list.map_err(|e| failed("external", &error_text(&e, &what)))?, "external")?;
+    let items = some(list.map_err(|e| failed("external", e, &what))?, "external")?;
     Ok(Reading::External(items.iter().map(|item| milli(&item.value)).collect()))
 }
 
-fn some<T>(list: List<T>, api: &str) -> Result<Vec<T>, String> {
+fn some<T>(list: List<T>, api: &'static str) -> Result<Vec<T>, MetricsError> {
     let items = list.items.unwrap_or_default();
-    if items.is_empty() { Err(format!("no metrics returned from {api} metrics API")) } else { Ok(items) }
+    if items.is_empty() { Err(MetricsError::Empty(api)) } else { Ok(items) }
 }
 
-fn failed(api: &str, why: &str) -> String {
-    format!("unable to fetch metrics from {api} metrics API: {why}")
+fn failed(api: &'static str, error: kube::Error, request: &str) -> MetricsError {
+    MetricsError::Request { api, source: RequestError::new(error, request) }
 }
 
 /// Returns a quantity in thousandths.
@@ -265,12 +286,12 @@ fn query(labels: &str, metric_labels: &str) -> String {
 }
 
 /// Formats a selector for a query (`LabelSelectorAsSelector`); none and an empty one are an empty string.
-pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, String> {
+pub(super) fn selector_text(selector: Option<&LabelSelector>) -> Result<String, UnknownOperatorError> {
     let Some(selector) = selector else { return Ok(String::new()) };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
     let expressions = selector.match_expressions.iter().flatten().map(|one| {
         let values = one.values.iter().flatten().map(String::as_str).collect();
         (one.key.as_str(), one.operator.as_str(), values)
     });
-    api::selector::format_label_selector(labels, expressions)
+    format_label_selector(labels, expressions)
 }

@@ -8,6 +8,17 @@ use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 /// Values in thousandths by resource.
 type MilliValues = Box<[(Box<str>, i64)]>;
 
+/// A Pod does not request the resource, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MissingRequestError {
+    #[error("missing pod-level request for {resource} in Pod {pod}")]
+    PodLevel { resource: String, pod: String },
+    #[error("missing request for {resource} in container {container} of Pod {pod}")]
+    Container { resource: String, container: String, pod: String },
+    #[error("container {container} not found in Pod {pod}")]
+    ContainerNotFound { container: String, pod: String },
+}
+
 /// The part of a Pod that the autoscaler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodMetricInputs {
@@ -47,10 +58,16 @@ impl PodMetricInputs {
     }
 
     /// Returns the request of a resource in thousandths, of the Pod or one container (`calculateRequests`).
-    pub(super) fn request(&self, pod: &str, of_container: Option<&str>, resource: &str) -> Result<i64, String> {
+    pub(super) fn request(
+        &self,
+        pod: &str,
+        of_container: Option<&str>,
+        resource: &str,
+    ) -> Result<i64, MissingRequestError> {
+        let pod = || pod.to_owned();
         if let (Some(whole), None) = (&self.whole, of_container) {
             let found = find(whole, resource);
-            return found.ok_or_else(|| format!("missing pod-level request for {resource} in Pod {pod}"));
+            return found.ok_or_else(|| MissingRequestError::PodLevel { resource: resource.to_owned(), pod: pod() });
         }
         let mut total = 0_i64;
         for (name, asked) in &self.containers {
@@ -58,13 +75,19 @@ impl PodMetricInputs {
                 continue;
             }
             let found = find(asked, resource);
-            let found = found.ok_or_else(|| format!("missing request for {resource} in container {name} of Pod {pod}"));
+            let found = found.ok_or_else(|| MissingRequestError::Container {
+                resource: resource.to_owned(),
+                container: name.to_string(),
+                pod: pod(),
+            });
             total = total.saturating_add(found?);
             if of_container.is_some() {
                 return Ok(total);
             }
         }
-        of_container.map_or(Ok(total), |wanted| Err(format!("container {wanted} not found in Pod {pod}")))
+        of_container.map_or(Ok(total), |wanted| {
+            Err(MissingRequestError::ContainerNotFound { container: wanted.to_owned(), pod: pod() })
+        })
     }
 }
 
@@ -89,7 +112,8 @@ mod tests {
     fn check(spec: Value, of_container: Option<&str>, expected: Result<i64, &str>) {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let measured = PodMetricInputs::of(&spec, &PodStatus::default());
-        assert_eq!(measured.request("p", of_container, "cpu"), expected.map_err(str::to_owned));
+        let got = measured.request("p", of_container, "cpu").map_err(|error| error.to_string());
+        assert_eq!(got, expected.map_err(str::to_owned));
     }
 
     #[test]

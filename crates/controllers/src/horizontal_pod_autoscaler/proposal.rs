@@ -1,10 +1,11 @@
 //! Desired replicas of each metric, and their maximum (`computeReplicasForMetrics`).
 
-use super::calculator::{Calculator, Samples};
+use super::calculator::{Calculator, CalculatorError, Samples};
 use super::conditions::Conditions;
-use super::metrics::{Reading, milli, selector_text};
+use super::metrics::{MetricsError, Reading, milli, selector_text};
 use crate::selector_format::format_selector;
 use api::resources::Amount;
+use api::selector::UnknownOperatorError;
 use k8s_openapi::api::autoscaling::v2::{
     ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec, MetricStatus, MetricTarget,
     MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
@@ -18,6 +19,34 @@ struct Proposal {
     /// Name of the metric in messages.
     name: String,
     status: MetricStatus,
+}
+
+/// Why the replicas of a metric cannot be computed, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum ProposalError {
+    #[error("unable to get metrics for resource {resource}: {source}")]
+    ReadResource { resource: String, source: Box<MetricsError> },
+    #[error("unable to get metric {metric}: {source}")]
+    ReadPods { metric: String, source: Box<MetricsError> },
+    /// Upstream passes these arguments in an order that does not fit its format string.
+    #[error("unable to get metric {metric}: {kind} on {namespace} {name}/{source}")]
+    ReadObject { metric: String, kind: String, namespace: String, name: String, source: Box<MetricsError> },
+    #[error("unable to get external metric {namespace}/{metric}/{selector}: {source}")]
+    ReadExternal { namespace: String, metric: String, selector: String, source: Box<MetricsError> },
+    #[error("no metrics")]
+    NoMetrics,
+    #[error(transparent)]
+    Selector(#[from] UnknownOperatorError),
+    #[error(transparent)]
+    Calculator(#[from] CalculatorError),
+    #[error("failed to get {resource} {value}: {source}")]
+    Resource { resource: String, value: &'static str, source: Box<ProposalError> },
+    #[error(
+        "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set"
+    )]
+    NoResourceTarget,
+    #[error("invalid {0} metric source: neither a value target nor an average value target was set")]
+    NoTarget(&'static str),
 }
 
 /// Why a metric proposes nothing.
@@ -44,7 +73,7 @@ pub(super) struct MetricsResult {
 /// Returns the maximum of the metrics' proposals. If a metric failed, nothing is scaled down.
 pub(super) fn compute(
     specs: &[MetricSpec],
-    readings: Vec<Result<Reading, String>>,
+    readings: Vec<Result<Reading, MetricsError>>,
     calculator: &Calculator<'_>,
     namespace: &str,
     conditions: &mut Conditions,
@@ -85,27 +114,27 @@ pub(super) fn compute(
 
 fn propose(
     spec: &MetricSpec,
-    reading: Result<Reading, String>,
+    reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     match (spec.type_.as_str(), &spec.resource, &spec.container_resource, &spec.pods, &spec.object, &spec.external) {
         ("Resource", Some(source), ..) => {
             let counted = resource(&source.target, &source.name, None, reading, calculator);
-            let (replicas, name, current) = counted.map_err(|message| Failure {
-                error: format!("failed to get {} resource metric value: {message}", source.name),
+            let (replicas, name, current) = counted.map_err(|error| Failure {
                 reason: "FailedGetResourceMetric",
-                message,
+                message: error.to_string(),
+                error: format!("failed to get {} resource metric value: {error}", source.name),
             })?;
             let status = ResourceMetricStatus { name: source.name.clone(), current };
             Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
         }
         ("ContainerResource", _, Some(source), ..) => {
             let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
-            let (replicas, name, current) = counted.map_err(|message| Failure {
-                error: format!("failed to get {} container metric value: {message}", source.container),
+            let (replicas, name, current) = counted.map_err(|error| Failure {
                 reason: "FailedGetContainerResourceMetric",
-                message,
+                message: error.to_string(),
+                error: format!("failed to get {} container metric value: {error}", source.container),
             })?;
             let (container, metric) = (source.container.clone(), source.name.clone());
             let status = ContainerResourceMetricStatus { container, name: metric, current };
@@ -116,7 +145,7 @@ fn propose(
         ("External", .., Some(source)) => external(spec, source, reading, calculator, namespace),
         // Validation rejects other types.
         (other, ..) => {
-            let message = format!("unknown metric source type {other:?}");
+            let message = MetricsError::UnknownType(other.to_owned()).to_string();
             Err(Failure { reason: "InvalidMetricSourceType", error: message.clone(), message })
         }
     }
@@ -131,23 +160,25 @@ fn resource(
     target: &MetricTarget,
     resource: &str,
     container: Option<&str>,
-    reading: Result<Reading, String>,
+    reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
-) -> Result<(i32, String, MetricValueStatus), String> {
-    let reading = reading.map_err(|e| format!("unable to get metrics for resource {resource}: {e}"));
+) -> Result<(i32, String, MetricValueStatus), ProposalError> {
+    let name = || resource.to_owned();
+    let samples = reading
+        .map(samples)
+        .map_err(|source| ProposalError::ReadResource { resource: name(), source: Box::new(source) });
+    let failed = |value: &'static str| {
+        move |source| ProposalError::Resource { resource: name(), value, source: Box::new(source) }
+    };
     if let Some(wanted) = &target.average_value {
-        let counted = reading.map(samples);
-        let counted = counted.and_then(|samples| calculator.by_average(&samples, milli(wanted), resource == "cpu"));
-        let (replicas, average) = counted.map_err(|e| format!("failed to get {resource} usage: {e}"))?;
+        let is_cpu = resource == "cpu";
+        let counted = samples.and_then(|samples| Ok(calculator.by_average(&samples, milli(wanted), is_cpu)?));
+        let (replicas, average) = counted.map_err(failed("usage"))?;
         return Ok((replicas, format!("{resource} resource"), average_value(average)));
     }
-    let Some(wanted) = target.average_utilization else {
-        let neither = "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set";
-        return Err(neither.to_owned());
-    };
-    let counted = reading.map(samples);
-    let counted = counted.and_then(|samples| calculator.by_utilization(&samples, wanted, resource, container));
-    let (replicas, used) = counted.map_err(|e| format!("failed to get {resource} utilization: {e}"))?;
+    let Some(wanted) = target.average_utilization else { return Err(ProposalError::NoResourceTarget) };
+    let counted = samples.and_then(|samples| Ok(calculator.by_utilization(&samples, wanted, resource, container)?));
+    let (replicas, used) = counted.map_err(failed("utilization"))?;
     let of = if container.is_some() { "container resource" } else { "resource" };
     let current = MetricValueStatus { average_utilization: Some(used.percent), ..average_value(used.average) };
     Ok((replicas, format!("{resource} {of} utilization (percentage of request)"), current))
@@ -157,18 +188,18 @@ fn resource(
 fn pods(
     spec: &MetricSpec,
     source: &PodsMetricSource,
-    reading: Result<Reading, String>,
+    reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
 ) -> Result<Proposal, Failure> {
     let (metric, wanted) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
-    let counted = selector_text(metric.selector.as_ref()).and_then(|_| {
-        let samples = reading.map(samples).map_err(|e| format!("unable to get metric {}: {e}", metric.name))?;
-        calculator.by_average(&samples, wanted, false)
+    let counted = selector_text(metric.selector.as_ref()).map_err(ProposalError::from).and_then(|_| {
+        let failed = |source| ProposalError::ReadPods { metric: metric.name.clone(), source: Box::new(source) };
+        Ok(calculator.by_average(&reading.map(samples).map_err(failed)?, wanted, false)?)
     });
-    let (replicas, average) = counted.map_err(|message| Failure {
+    let (replicas, average) = counted.map_err(|error| Failure {
         reason: "FailedGetPodsMetric",
-        error: format!("failed to get pods metric value: {message}"),
-        message,
+        message: error.to_string(),
+        error: format!("failed to get pods metric value: {error}"),
     })?;
     let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
     let name = format!("pods metric {}", metric.name);
@@ -179,41 +210,42 @@ fn pods(
 fn object(
     spec: &MetricSpec,
     source: &ObjectMetricSource,
-    reading: Result<Reading, String>,
+    reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, object, target) = (&source.metric, &source.described_object, &source.target);
-    let failure = |message: String, error: String| Failure {
+    let failure = |error: ProposalError, context: &str| Failure {
         reason: "FailedGetObjectMetric",
-        error: format!("failed to get object metric value: {error}"),
-        message,
+        message: error.to_string(),
+        error: format!("failed to get object metric value: {context}{error}"),
     };
-    selector_text(metric.selector.as_ref()).map_err(|e| failure(e.clone(), e))?;
-    // Upstream passes these arguments in an order that does not fit its format string.
+    selector_text(metric.selector.as_ref()).map_err(|e| failure(e.into(), ""))?;
     let usage = match reading {
         Ok(Reading::Object(usage)) => Ok(usage),
-        Ok(_) => Err("no metrics".to_owned()),
-        Err(e) => {
-            Err(format!("unable to get metric {}: {} on {namespace} {}/{e}", metric.name, object.kind, object.name))
-        }
+        Ok(_) => Err(ProposalError::NoMetrics),
+        Err(source) => Err(ProposalError::ReadObject {
+            metric: metric.name.clone(),
+            kind: object.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: object.name.clone(),
+            source: Box::new(source),
+        }),
     };
     let (replicas, name, current) = match (target.type_.as_str(), &target.value, &target.average_value) {
         ("Value", Some(wanted), _) => {
             let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
-            let (replicas, usage) = counted.map_err(|e| failure(e.clone(), e))?;
+            let (replicas, usage) = counted.map_err(|e| failure(e, ""))?;
             (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
         }
         ("AverageValue", _, Some(wanted)) => {
-            let message = |e: String| failure(e.clone(), format!("failed to get {} object metric: {e}", metric.name));
-            let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
+            let context = format!("failed to get {} object metric: ", metric.name);
+            let usage = usage.map_err(|e| failure(e, &context))?;
+            let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
-        _ => {
-            let neither = "invalid object metric source: neither a value target nor an average value target was set";
-            return Err(failure(neither.to_owned(), neither.to_owned()));
-        }
+        _ => return Err(failure(ProposalError::NoTarget("object"), "")),
     };
     let status = ObjectMetricStatus { described_object: object.clone(), metric: metric.clone(), current };
     Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..of(spec) } })
@@ -223,34 +255,39 @@ fn object(
 fn external(
     spec: &MetricSpec,
     source: &ExternalMetricSource,
-    reading: Result<Reading, String>,
+    reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
     namespace: &str,
 ) -> Result<Proposal, Failure> {
     let (metric, target) = (&source.metric, &source.target);
-    let failure = |message: String, error: String| Failure {
+    let failure = |error: ProposalError, context: &str| Failure {
         reason: "FailedGetExternalMetric",
-        error: format!("failed to get {} external metric value: {error}", metric.name),
-        message,
+        message: error.to_string(),
+        error: format!("failed to get {} external metric value: {context}{error}", metric.name),
     };
     let selector = format_selector(metric.selector.as_ref());
-    let usage = selector_text(metric.selector.as_ref()).and_then(|_| match reading {
+    let usage = selector_text(metric.selector.as_ref()).map_err(ProposalError::from).and_then(|_| match reading {
         Ok(Reading::External(values)) => Ok(values.into_iter().fold(0, i64::saturating_add)),
-        Ok(_) => Err("no metrics".to_owned()),
-        Err(e) => Err(format!("unable to get external metric {namespace}/{}/{selector}: {e}", metric.name)),
+        Ok(_) => Err(ProposalError::NoMetrics),
+        Err(source) => Err(ProposalError::ReadExternal {
+            namespace: namespace.to_owned(),
+            metric: metric.name.clone(),
+            selector: selector.clone(),
+            source: Box::new(source),
+        }),
     });
     let (replicas, current) = if let Some(wanted) = &target.average_value {
-        let message = |e: String| failure(e.clone(), format!("failed to get {} external metric: {e}", metric.name));
-        let (replicas, share) = calculator.by_value_per_pod(usage.map_err(message)?, milli(wanted));
+        let context = format!("failed to get {} external metric: ", metric.name);
+        let usage = usage.map_err(|e| failure(e, &context))?;
+        let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
         (replicas, average_value(share))
     } else if let Some(wanted) = &target.value {
-        let message = |e: String| failure(e.clone(), format!("failed to get external metric {}: {e}", metric.name));
+        let context = format!("failed to get external metric {}: ", metric.name);
         let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
-        let (replicas, usage) = counted.map_err(message)?;
+        let (replicas, usage) = counted.map_err(|e| failure(e, &context))?;
         (replicas, value(usage))
     } else {
-        let neither = "invalid external metric source: neither a value target nor an average value target was set";
-        return Err(failure(neither.to_owned(), neither.to_owned()));
+        return Err(failure(ProposalError::NoTarget("external"), ""));
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current };
     let name = format!("external metric {}({selector})", metric.name);

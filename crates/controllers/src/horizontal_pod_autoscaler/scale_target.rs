@@ -11,6 +11,37 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 
+/// Error for an invalid `apiVersion`, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unexpected GroupVersion string: {0}")]
+pub(super) struct GroupVersionError(String);
+
+/// A request failed, with the message of client-go.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", error_text(source, request))]
+pub(super) struct RequestError {
+    source: kube::Error,
+    /// The request as client-go describes it.
+    request: String,
+}
+
+impl RequestError {
+    pub(super) fn new(source: kube::Error, request: impl Into<String>) -> Self {
+        Self { source, request: request.into() }
+    }
+}
+
+/// Error of an access to a scale.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScaleError {
+    #[error(transparent)]
+    GroupVersion(#[from] GroupVersionError),
+    #[error("no matches for kind {kind:?} in group {group:?}")]
+    NoMatch { kind: String, group: String },
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
 /// Reads and updates scales.
 pub(super) struct ScaleClient {
     client: Client,
@@ -28,7 +59,7 @@ impl ScaleClient {
         &self,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> Result<(ApiResource, Scale), String> {
+    ) -> Result<(ApiResource, Scale), ScaleError> {
         let group = group_of(target.api_version.as_deref().unwrap_or_default())?;
         let resource = self.resource(&group, &target.kind).await?;
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
@@ -37,21 +68,28 @@ impl ScaleClient {
             Err(e) => {
                 // The resource may be served in another version by now.
                 self.known.lock().remove(&(group, target.kind.clone()));
-                Err(error_text(&e, &format!("get {}.{} {}", resource.plural, resource.group, target.name)))
+                Err(RequestError::new(e, format!("get {}.{} {}", resource.plural, resource.group, target.name)).into())
             }
         }
     }
 
     /// Updates the scale.
-    pub(super) async fn update(&self, namespace: &str, resource: &ApiResource, scale: &Scale) -> Result<(), String> {
+    pub(super) async fn update(
+        &self,
+        namespace: &str,
+        resource: &ApiResource,
+        scale: &Scale,
+    ) -> Result<(), RequestError> {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, resource);
         let name = scale.metadata.name.as_deref().unwrap_or_default();
         let written = api.replace_scale(name, &PostParams::default(), scale).await;
-        written.map(drop).map_err(|e| error_text(&e, &format!("put {}.{} {name}", resource.plural, resource.group)))
+        written
+            .map(drop)
+            .map_err(|e| RequestError::new(e, format!("put {}.{} {name}", resource.plural, resource.group)))
     }
 
     /// Returns the resource of a kind, in the preferred version of its group or another one that serves it.
-    pub(super) async fn resource(&self, group: &str, kind: &str) -> Result<ApiResource, String> {
+    pub(super) async fn resource(&self, group: &str, kind: &str) -> Result<ApiResource, ScaleError> {
         let place = (group.to_owned(), kind.to_owned());
         if let Some(known) = self.known.lock().get(&place) {
             return Ok(known.clone());
@@ -73,18 +111,18 @@ impl ScaleClient {
                 return Ok(resource);
             }
         }
-        Err(format!("no matches for kind {kind:?} in group {group:?}"))
+        Err(ScaleError::NoMatch { kind: kind.to_owned(), group: group.to_owned() })
     }
 
     /// Returns the versions of a group with their paths, the preferred one first; none if the group is not served.
-    async fn versions(&self, group: &str) -> Result<Vec<(String, String)>, String> {
+    async fn versions(&self, group: &str) -> Result<Vec<(String, String)>, RequestError> {
         if group.is_empty() {
             return Ok(vec![("v1".to_owned(), "/api/v1".to_owned())]);
         }
         let found: APIGroup = match get(&self.client, &format!("/apis/{group}")).await {
             Ok(found) => found,
             Err(e) if is_code(&e, 404) => return Ok(vec![]),
-            Err(e) => return Err(error_text(&e, &format!("get {group}"))),
+            Err(e) => return Err(RequestError::new(e, format!("get {group}"))),
         };
         let preferred = found.preferred_version.map(|version| version.version);
         let others = found.versions.into_iter().map(|version| version.version);
@@ -99,16 +137,16 @@ pub(super) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Res
 }
 
 /// Returns the group of an `apiVersion` (`schema.ParseGroupVersion`).
-pub(super) fn group_of(api_version: &str) -> Result<String, String> {
+pub(super) fn group_of(api_version: &str) -> Result<String, GroupVersionError> {
     match api_version.split('/').collect::<Vec<_>>().as_slice() {
         [_] => Ok(String::new()),
         [group, _] => Ok((*group).to_owned()),
-        _ => Err(format!("unexpected GroupVersion string: {api_version}")),
+        _ => Err(GroupVersionError(api_version.to_owned())),
     }
 }
 
 /// Returns the error text of client-go: the Status message, or a generic one (`NewGenericServerResponse`).
-pub(super) fn error_text(error: &kube::Error, what: &str) -> String {
+fn error_text(error: &kube::Error, what: &str) -> String {
     let kube::Error::Api(status) = error else { return error.to_string() };
     // Messages that upstream's server sends as plain text and Podium as a Status: client-go appends the request to
     // them.

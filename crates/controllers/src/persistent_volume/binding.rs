@@ -1,7 +1,7 @@
 //! Writes the planned step of a claim, its volume first.
 
 use super::claim::{self, ClaimContext};
-use super::provisioner::Provisioner;
+use super::provisioner::{Provisioner, VolumeError};
 use super::{PersistentVolumeController, RecordedEvent, unscheduled_pod};
 use crate::worker::is_code;
 use api::persistent_volume_claim::{
@@ -171,7 +171,7 @@ impl PersistentVolumeController {
         match own {
             Some(own) => match self.create_volume(own, &claim, &class).await {
                 Ok(()) => Ok(()),
-                Err(ProvisionError::Unsupported(why)) => {
+                Err(ProvisionError::Volume(why)) => {
                     let message = format!("Failed to provision volume with StorageClass {name:?}: {why}");
                     self.mark_unbound(&claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await?;
                     self.reschedule_provisioning(&claim).await
@@ -219,7 +219,7 @@ impl PersistentVolumeController {
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
     ) -> Result<(), ProvisionError> {
-        let volume = own.make(claim, class).await.map_err(ProvisionError::Unsupported)?;
+        let volume = own.make(claim, class).await.map_err(ProvisionError::Volume)?;
         match self.volumes().create(&PostParams::default(), &volume).await {
             // Created by an interrupted sync.
             Err(e) if is_code(&e, 409) => return Ok(()),
@@ -233,7 +233,6 @@ impl PersistentVolumeController {
 
 /// Why provisioning failed.
 enum ProvisionError {
-    /// The request is not supported.
-    Unsupported(String),
+    Volume(VolumeError),
     Request(kube::Error),
 }

@@ -15,6 +15,29 @@ use std::{fmt, io};
 /// Finalizer that keeps the volume until its directory is deleted (KEP-2644).
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 
+/// Why no volume is provisioned, for the claim's Event.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VolumeError {
+    #[error("volumes of {provisioner:?} are on node {node:?} only, not on {selected:?}")]
+    OtherNode { provisioner: String, node: String, selected: String },
+    #[error("invalid option {option:?} for {provisioner:?}")]
+    Parameter { provisioner: String, option: String },
+    #[error(
+        "Mount options are not supported by the provisioner but StorageClass {class:?} has mount options {options:?}"
+    )]
+    MountOptions { class: String, options: Vec<String> },
+    #[error("{0:?} does not support block volume provisioning")]
+    BlockVolume(String),
+    #[error("claim.Spec.Selector is not supported")]
+    Selector,
+    #[error("{0:?} does not support data sources")]
+    DataSource(String),
+    #[error("failed to create volume {volume:?}: {source}")]
+    Create { volume: String, source: io::Error },
+    #[error("the claim of {0:?} has no spec")]
+    MissingSpec(String),
+}
+
 /// Storage of the volumes' directories. Methods may block.
 pub trait VolumeDirectories: Send + Sync {
     /// Creates the directory of a volume, writable for everyone, unless it exists.
@@ -55,50 +78,50 @@ impl Provisioner {
         annotation(&volume.metadata, PROVISIONED_BY) == Some(&self.name)
     }
 
-    /// Returns why the claim cannot be provisioned.
-    fn unsupported_reason(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
-        let spec = claim.spec.as_ref()?;
+    /// Checks that the provisioner supports the claim.
+    fn check_supported(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<(), VolumeError> {
+        let Some(spec) = claim.spec.as_ref() else { return Ok(()) };
+        let provisioner = self.name.to_string();
         if let Some(other) = annotation(&claim.metadata, SELECTED_NODE).filter(|node| *node != &*self.node) {
-            return Some(format!("volumes of {:?} are on node {:?} only, not on {other:?}", &*self.name, &*self.node));
+            let (node, selected) = (self.node.to_string(), other.to_owned());
+            return Err(VolumeError::OtherNode { provisioner, node, selected });
         }
         if let Some(unknown) = class.parameters.iter().flatten().map(|(key, _)| key).next() {
-            return Some(format!("invalid option {unknown:?} for {:?}", &*self.name));
+            return Err(VolumeError::Parameter { provisioner, option: unknown.clone() });
         }
         if let Some(options) = class.mount_options.as_ref().filter(|options| !options.is_empty()) {
-            let name = class.metadata.name.as_deref().unwrap_or_default();
-            return Some(format!(
-                "Mount options are not supported by the provisioner but StorageClass {name:?} has mount options {options:?}"
-            ));
+            let class = class.metadata.name.clone().unwrap_or_default();
+            return Err(VolumeError::MountOptions { class, options: options.clone() });
         }
         if spec.volume_mode.as_deref() == Some("Block") {
-            return Some(format!("{:?} does not support block volume provisioning", &*self.name));
+            return Err(VolumeError::BlockVolume(provisioner));
         }
         if spec.selector.is_some() {
-            return Some("claim.Spec.Selector is not supported".to_owned());
+            return Err(VolumeError::Selector);
         }
-        (spec.data_source.is_some() || spec.data_source_ref.is_some())
-            .then(|| format!("{:?} does not support data sources", &*self.name))
+        if spec.data_source.is_some() || spec.data_source_ref.is_some() {
+            return Err(VolumeError::DataSource(provisioner));
+        }
+        Ok(())
     }
 
     /// Creates the directory of a claim's volume, and returns the volume object.
     ///
     /// # Errors
     ///
-    /// The reason for the claim's Event.
+    /// If the claim is not supported, or the directory cannot be created.
     pub(super) async fn make(
         &self,
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
-    ) -> Result<PersistentVolume, String> {
-        if let Some(why) = self.unsupported_reason(claim, class) {
-            return Err(why);
-        }
+    ) -> Result<PersistentVolume, VolumeError> {
+        self.check_supported(claim, class)?;
         // The name is derived from the claim, so that an interrupted provisioning is resumed.
         let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
         let directories = Arc::clone(&self.directories);
         let made = blocking(&name, move |name| directories.create(name)).await;
-        let path = made.map_err(|e| format!("failed to create volume {name:?}: {e}"))?;
-        self.object(&name, &path, claim, class).ok_or_else(|| format!("the claim of {name:?} has no spec"))
+        let path = made.map_err(|source| VolumeError::Create { volume: name.clone(), source })?;
+        self.object(&name, &path, claim, class).ok_or(VolumeError::MissingSpec(name))
     }
 
     fn object(

@@ -20,14 +20,14 @@ pub(super) fn is_url(text: &str) -> bool {
 
 /// Creates a URL (`url`) with its scheme in lower case, because URLs are compared by their spelling.
 pub(super) fn create(text: &str) -> Outcome {
-    let wrong = |text: &str, why: &str| {
+    let wrong = |text: &str, why: UrlError| {
         EvalError::new(format!("URL parse error during conversion from string: parse {}: {why}", quoted(text)))
     };
-    Url::parse(text, true).map_err(|why| wrong(text, &why))?;
+    Url::parse(text, true).map_err(|why| wrong(text, why))?;
     // The fragment is not part of the path or query.
     let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let url = Url::parse(whole, false).map_err(|why| wrong(whole, &why))?;
-    unescape(fragment, UrlPart::Other).map_err(|why| wrong(text, &why))?;
+    let url = Url::parse(whole, false).map_err(|why| wrong(whole, why))?;
+    unescape(fragment, UrlPart::Other).map_err(|why| wrong(text, why))?;
     let rest = &text[url.scheme.len()..];
     Ok(Value::Url(Arc::from([url.scheme.as_str(), rest].concat())))
 }
@@ -47,6 +47,35 @@ pub(super) fn call_method(name: &str, text: &str) -> Outcome {
     })
 }
 
+/// Error for an invalid URL, with Go's message.
+#[derive(Debug, thiserror::Error)]
+enum UrlError {
+    #[error("net/url: invalid control character in URL")]
+    ControlCharacter,
+    #[error("empty url")]
+    Empty,
+    #[error("invalid URI for request")]
+    NotAbsolute,
+    #[error("first path segment in URL cannot contain colon")]
+    ColonInFirstSegment,
+    #[error("missing protocol scheme")]
+    MissingScheme,
+    #[error("net/url: invalid userinfo")]
+    Userinfo,
+    #[error("missing ']' in host")]
+    MissingBracket,
+    #[error("invalid port {} after host", quoted(.0))]
+    Port(String),
+    #[error("invalid IP-literal")]
+    IpLiteral,
+    #[error("invalid host: ParseAddr({}): unable to parse IP", quoted(.0))]
+    IpAddress(String),
+    #[error("invalid character {} in host name", quoted(.0.encode_utf8(&mut [0; 4])))]
+    HostCharacter(char),
+    #[error("invalid URL escape {}", quoted(.0))]
+    Escape(String),
+}
+
 #[derive(Debug, Default)]
 struct Url<'a> {
     scheme: String,
@@ -58,12 +87,12 @@ struct Url<'a> {
 
 impl<'a> Url<'a> {
     /// Parses a URL (`url.parse`); with `via_request`, it must be absolute or an absolute path.
-    fn parse(text: &'a str, via_request: bool) -> Result<Self, String> {
+    fn parse(text: &'a str, via_request: bool) -> Result<Self, UrlError> {
         if text.bytes().any(|b| b.is_ascii_control()) {
-            return Err("net/url: invalid control character in URL".to_owned());
+            return Err(UrlError::ControlCharacter);
         }
         match text {
-            "" if via_request => return Err("empty url".to_owned()),
+            "" if via_request => return Err(UrlError::Empty),
             "*" => return Ok(Self { path: text, ..Self::default() }),
             _ => {}
         }
@@ -76,10 +105,10 @@ impl<'a> Url<'a> {
                 return Ok(url);
             }
             if via_request {
-                return Err("invalid URI for request".to_owned());
+                return Err(UrlError::NotAbsolute);
             }
             if rest.split('/').next().is_some_and(|first| first.contains(':')) {
-                return Err("first path segment in URL cannot contain colon".to_owned());
+                return Err(UrlError::ColonInFirstSegment);
             }
         }
         url.path = rest;
@@ -137,10 +166,10 @@ impl<'a> Url<'a> {
 }
 
 /// Splits off the scheme (`getScheme`).
-fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+fn split_scheme(text: &str) -> Result<(&str, &str), UrlError> {
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
     match text.bytes().position(|b| !is_part(b)) {
-        Some(0) if text.starts_with(':') => Err("missing protocol scheme".to_owned()),
+        Some(0) if text.starts_with(':') => Err(UrlError::MissingScheme),
         Some(end) if text[end..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             Ok((&text[..end], &text[end + 1..]))
         }
@@ -149,26 +178,26 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Parses the authority and returns its host (`parseAuthority`).
-fn parse_authority(authority: &str) -> Result<String, String> {
+fn parse_authority(authority: &str) -> Result<String, UrlError> {
     let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     let host = parse_host(host)?;
     if let Some(user) = user {
         if !user.bytes().all(|b| b.is_ascii_alphanumeric() || USERINFO_CHARS.contains(&b)) {
-            return Err("net/url: invalid userinfo".to_owned());
+            return Err(UrlError::Userinfo);
         }
         unescape(user, UrlPart::Other)?;
     }
     Ok(host)
 }
 
-fn parse_host(host: &str) -> Result<String, String> {
-    let bad_port = |port: &str| format!("invalid port {} after host", quoted(port));
+fn parse_host(host: &str) -> Result<String, UrlError> {
+    let bad_port = |port: &str| UrlError::Port(port.to_owned());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let Some(open) = host.rfind('[') else {
         let port = host.rfind(':').map_or("", |i| &host[i..]);
         return if is_optional_port(port) { unescape(host, UrlPart::Host).map(text) } else { Err(bad_port(port)) };
     };
-    let close = host.rfind(']').filter(|close| *close > open).ok_or("missing ']' in host")?;
+    let close = host.rfind(']').filter(|close| *close > open).ok_or(UrlError::MissingBracket)?;
     let port = &host[close + 1..];
     if !is_optional_port(port) {
         return Err(bad_port(port));
@@ -179,8 +208,8 @@ fn parse_host(host: &str) -> Result<String, String> {
     let address = plain.split_once('%').map_or(plain.as_str(), |(address, _)| address);
     match address.parse() {
         Ok(IpAddr::V6(_)) => Ok(format!("[{plain}]{port}")),
-        Ok(IpAddr::V4(_)) => Err("invalid IP-literal".to_owned()),
-        Err(_) => Err(format!("invalid host: ParseAddr({}): unable to parse IP", quoted(&plain))),
+        Ok(IpAddr::V4(_)) => Err(UrlError::IpLiteral),
+        Err(_) => Err(UrlError::IpAddress(plain)),
     }
 }
 
@@ -198,14 +227,13 @@ enum UrlPart {
 }
 
 /// Decodes percent-escapes.
-fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
+fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, UrlError> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     let in_host = |b: u8| b.is_ascii_alphanumeric() || HOST_CHARS.contains(&b);
     while let Some((first, tail)) = rest.split_first() {
         if *first != b'%' {
             if part != UrlPart::Other && first.is_ascii() && !in_host(*first) {
-                let invalid = quoted(&char::from(*first).to_string());
-                return Err(format!("invalid character {invalid} in host name"));
+                return Err(UrlError::HostCharacter(char::from(*first)));
             }
             bytes.push(*first);
             rest = tail;
@@ -221,7 +249,7 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
         });
         let Some(byte) = allowed else {
             let invalid = String::from_utf8_lossy(rest.get(..3).unwrap_or(rest));
-            return Err(format!("invalid URL escape {}", quoted(&invalid)));
+            return Err(UrlError::Escape(invalid.into_owned()));
         };
         bytes.push(byte);
         rest = tail.get(2..).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Character classes: `[a-z]`, `[[:alpha:]]`, `\pL`.
 
-use super::escape;
+use super::{RegexpError, escape};
 
 /// POSIX classes and their members.
 const POSIX: [(&str, &str); 14] = [
@@ -21,8 +21,8 @@ const POSIX: [(&str, &str); 14] = [
 ];
 
 /// Translates a class in brackets and returns the rest of the pattern (`parser.parseClass`).
-pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
-    let missing = || format!("missing closing ]: `{text}`");
+pub(super) fn translate(text: &str) -> Result<(String, &str), RegexpError> {
+    let missing = || RegexpError::MissingBracket(text.to_owned());
     let mut out = "[".to_owned();
     let mut rest = &text[1..];
     if let Some(after) = rest.strip_prefix('^') {
@@ -49,7 +49,8 @@ pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
                 None => (from, after),
             };
             if to < from {
-                return Err(format!("invalid character class range: `{}`", &rest[..rest.len() - after.len()]));
+                let shown = &rest[..rest.len() - after.len()];
+                return Err(RegexpError::CharacterRange(shown.to_owned()));
             }
             out.push_str(&format!(r"\x{{{:x}}}-\x{{{:x}}}", u32::from(from), u32::from(to)));
             rest = after;
@@ -60,28 +61,28 @@ pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
 }
 
 /// Parses a character of a class.
-fn parse_char<'a>(text: &'a str, class: &str) -> Result<(char, &'a str), String> {
+fn parse_char<'a>(text: &'a str, class: &str) -> Result<(char, &'a str), RegexpError> {
     if text.starts_with('\\') {
         return escape::parse_escape(text);
     }
     let mut chars = text.chars();
-    let c = chars.next().ok_or_else(|| format!("missing closing ]: `{class}`"))?;
+    let c = chars.next().ok_or_else(|| RegexpError::MissingBracket(class.to_owned()))?;
     Ok((c, chars.as_str()))
 }
 
 /// Translates `[:alpha:]` or `[:^alpha:]`.
-fn translate_posix_class(text: &str) -> Result<Option<(String, &str)>, String> {
+fn translate_posix_class(text: &str) -> Result<Option<(String, &str)>, RegexpError> {
     let Some((name, rest)) = text.strip_prefix("[:").and_then(|after| after.split_once(":]")) else { return Ok(None) };
     let (not, plain) = name.strip_prefix('^').map_or(("", name), |plain| ("^", plain));
     let Some((_, class)) = POSIX.iter().find(|(known, _)| *known == plain) else {
-        return Err(format!("invalid character class range: `[:{name}:]`"));
+        return Err(RegexpError::CharacterRange(format!("[:{name}:]")));
     };
     Ok(Some((format!("[{not}{class}]"), rest)))
 }
 
 /// Translates `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`.
-pub(super) fn translate_unicode_class(text: &str) -> Result<(String, &str), String> {
-    let invalid = |shown: &str| format!("invalid character class range: `{shown}`");
+pub(super) fn translate_unicode_class(text: &str) -> Result<(String, &str), RegexpError> {
+    let invalid = |shown: &str| RegexpError::CharacterRange(shown.to_owned());
     let (mut not, after) = (text.starts_with(r"\P"), &text[2..]);
     let (name, rest) = match after.strip_prefix('{') {
         Some(braced) => braced.split_once('}').ok_or_else(|| invalid(text))?,

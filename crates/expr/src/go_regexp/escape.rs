@@ -1,6 +1,6 @@
 //! Escape sequences and literals.
 
-use super::char_class;
+use super::{RegexpError, char_class};
 
 /// Escapes a literal character for the `regex` crate.
 pub(super) fn literal(c: char) -> String {
@@ -12,7 +12,7 @@ pub(super) fn literal(c: char) -> String {
 }
 
 /// Translates an escape sequence and returns the rest of the pattern.
-pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
+pub(super) fn translate(text: &str) -> Result<(String, &str), RegexpError> {
     if let Some((group, rest)) = translate_class(text)? {
         return Ok((format!("[{group}]"), rest));
     }
@@ -21,7 +21,7 @@ pub(super) fn translate(text: &str) -> Result<(String, &str), String> {
 }
 
 /// Translates a Perl or Unicode class for use within brackets.
-pub(super) fn translate_class(text: &str) -> Result<Option<(String, &str)>, String> {
+pub(super) fn translate_class(text: &str) -> Result<Option<(String, &str)>, RegexpError> {
     let Some(after) = text.strip_prefix('\\') else { return Ok(None) };
     let mut chars = after.chars();
     let (name, rest) = (chars.next(), chars.as_str());
@@ -39,12 +39,12 @@ pub(super) fn translate_class(text: &str) -> Result<Option<(String, &str)>, Stri
 }
 
 /// Parses the character of an escape sequence (`parser.parseEscape`).
-pub(super) fn parse_escape(text: &str) -> Result<(char, &str), String> {
+pub(super) fn parse_escape(text: &str) -> Result<(char, &str), RegexpError> {
     let after = &text[1..];
     let mut chars = after.chars();
-    let Some(c) = chars.next() else { return Err("trailing backslash at end of expression: ``".to_owned()) };
+    let Some(c) = chars.next() else { return Err(RegexpError::TrailingBackslash) };
     let rest = chars.as_str();
-    let wrong = |rest: &str| Err(format!("invalid escape sequence: `{}`", &text[..text.len() - rest.len()]));
+    let wrong = |rest: &str| Err(RegexpError::Escape(text[..text.len() - rest.len()].to_owned()));
     let plain = match c {
         'a' => '\u{7}',
         'f' => '\u{c}',
@@ -67,7 +67,7 @@ pub(super) fn parse_escape(text: &str) -> Result<(char, &str), String> {
 }
 
 /// Parses `\x7F` or `\x{10FFFF}`.
-fn parse_hex<'a>(text: &str, rest: &'a str) -> Result<(char, &'a str), String> {
+fn parse_hex<'a>(text: &str, rest: &'a str) -> Result<(char, &'a str), RegexpError> {
     let (digits, after) = match rest.strip_prefix('{') {
         Some(braced) => braced.split_once('}').unwrap_or((braced, "")),
         None => rest.split_at_checked(2).unwrap_or((rest, "")),
@@ -76,5 +76,5 @@ fn parse_hex<'a>(text: &str, rest: &'a str) -> Result<(char, &'a str), String> {
     let number = if is_number { u32::from_str_radix(digits, 16).ok() } else { None };
     let shown = &text[..text.len() - after.len()];
     let c = number.and_then(char::from_u32).filter(|_| rest.starts_with('{') || digits.len() == 2);
-    c.map(|c| (c, after)).ok_or_else(|| format!("invalid escape sequence: `{shown}`"))
+    c.map(|c| (c, after)).ok_or_else(|| RegexpError::Escape(shown.to_owned()))
 }

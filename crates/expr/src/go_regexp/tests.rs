@@ -17,7 +17,7 @@ fn check(pattern: &str, matches: &[&str], others: &[&str]) {
 #[track_caller]
 fn check_refused(pattern: &str, why: &str) {
     assert_eq!(
-        GoRegexp::compile(pattern, MAX_BYTES).map(|compiled| compiled.to_string()).unwrap_err(),
+        GoRegexp::compile(pattern, MAX_BYTES).map(|compiled| compiled.to_string()).unwrap_err().to_string(),
         why,
         "{pattern}"
     );

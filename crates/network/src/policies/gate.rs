@@ -4,6 +4,7 @@
 //! starts, so that a reused address is never attributed to its previous Pod. A container starts after a sync that
 //! began later than the report and covers every policy of a fresh list.
 
+use crate::PodGateError;
 use crate::command::{find, run};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -83,7 +84,7 @@ impl PolicyGate {
     ///
     /// # Errors
     /// After [`TIMEOUT`].
-    pub(crate) async fn wait(&self, client: &Client, pod: Arc<Pod>, ip: Ipv4Addr) -> Result<(), String> {
+    pub(crate) async fn wait(&self, client: &Client, pod: Arc<Pod>, ip: Ipv4Addr) -> Result<(), PodGateError> {
         let Some(number) = self.report(Arc::clone(&pod), ip) else { return Ok(()) };
         let mut failure = None;
         match tokio::time::timeout(TIMEOUT, self.wait_synced(client, number, &mut failure)).await {
@@ -94,10 +95,7 @@ impl PolicyGate {
                 self.confirm(&pod, ip);
                 Ok(())
             }
-            Err(_) => Err(failure.map_or_else(
-                || "timed out waiting for the rules of NetworkPolicies".to_owned(),
-                |error| format!("failed to list NetworkPolicies: {error}"),
-            )),
+            Err(_) => Err(failure.map_or(PodGateError::Timeout, PodGateError::ListPolicies)),
         }
     }
 

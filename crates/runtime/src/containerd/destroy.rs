@@ -22,6 +22,14 @@ const SHIM_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time during which the removal of Pods is retried.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Why sandboxes were not removed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum RemovalError {
+    Containerd(#[from] ContainerdError),
+    Runtime(#[from] RuntimeError),
+}
+
 /// Stops and removes every sandbox, stops containerd and remaining shims, and unmounts everything below the directory.
 ///
 /// # Errors
@@ -34,8 +42,8 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
         let containerd = ManagedContainerd::start(data_dir, cni_conf_dir, OciRuntime::default()).await?;
         let removed = remove_sandboxes(&containerd).await;
         containerd.shutdown().await;
-        if let Err(reason) = removed {
-            tracing::warn!(reason, "failed to remove all Pods, killing the remaining shims");
+        if let Err(error) = removed {
+            tracing::warn!(%error, "failed to remove all Pods, killing the remaining shims");
         }
         if let Some(dir) = paths.socket.parent().filter(|d| d.starts_with("/run")) {
             let _ = fs::remove_dir_all(dir);
@@ -45,9 +53,9 @@ pub async fn destroy(data_dir: &Path, cni_conf_dir: &Path) -> Result<(), Contain
     unmount_below(&paths.data_dir)
 }
 
-async fn remove_sandboxes(containerd: &ManagedContainerd) -> Result<(), String> {
-    containerd.wait_ready(Duration::from_secs(30)).await.map_err(|e| e.to_string())?;
-    remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await.map_err(|e| e.to_string())
+async fn remove_sandboxes(containerd: &ManagedContainerd) -> Result<(), RemovalError> {
+    containerd.wait_ready(Duration::from_secs(30)).await?;
+    Ok(remove_pods(&containerd.endpoint(), &containerd.paths.data_dir).await?)
 }
 
 /// Stops and removes every sandbox of a data directory, with all containers. Retries for a while: a stop fails while the

@@ -32,13 +32,16 @@ impl OciRuntime {
     }
 }
 
-impl FromStr for OciRuntime {
-    type Err = String;
+/// Error for an unknown OCI runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Podium's own containerd has {}", OciRuntime::ALL.map(OciRuntime::name).join(" and "))]
+pub struct UnknownOciRuntime;
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.map(Self::name);
-        let found = Self::ALL.into_iter().find(|runtime| runtime.name() == name);
-        found.ok_or_else(|| format!("Podium's own containerd has {}", known.join(" and ")))
+impl FromStr for OciRuntime {
+    type Err = UnknownOciRuntime;
+
+    fn from_str(name: &str) -> Result<Self, UnknownOciRuntime> {
+        Self::ALL.into_iter().find(|runtime| runtime.name() == name).ok_or(UnknownOciRuntime)
     }
 }
 

@@ -87,7 +87,7 @@ fn validate_expressions(
             return errors.invalid(&path.child("rule"), rule, "must evaluate to a bool");
         }
         Ok(program) => program,
-        Err(why) => return errors.invalid(&path.child("rule"), rule, &why),
+        Err(error) => return errors.invalid(&path.child("rule"), rule, &error.to_string()),
     };
     if !rule["messageExpression"].as_str().unwrap_or("").is_empty() {
         let at = path.child("messageExpression");
@@ -96,7 +96,7 @@ fn validate_expressions(
                 errors.invalid(&at, rule, "must evaluate to a string");
             }
             Ok(_) => {}
-            Err(why) => errors.invalid(&at, rule, &format!("messageExpression {why}")),
+            Err(error) => errors.invalid(&at, rule, &format!("messageExpression {error}")),
         }
     }
     match uncorrelatable {

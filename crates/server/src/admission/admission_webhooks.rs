@@ -9,7 +9,7 @@ use super::{
 use crate::{patch, status::ApiError};
 use ::admission::{
     conditions,
-    review::{self, AdmissionResponse},
+    review::{self, AdmissionResponse, ResponseError, UnmarshalTypeError},
 };
 use futures::future;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl Dispatcher {
     ) -> Result<(), ApiError> {
         let current = Some(&*object).filter(|o| !o.is_null());
         let Some(equivalent) = matching_resource(context, registered, current, old).await? else { return Ok(()) };
-        let annotator = WebhookAnnotator::mutating(&context.call.trail, &registered.webhook, round, index);
+        let annotator = WebhookAnnotator::mutating(&context.call.audit, &registered.webhook, round, index);
         let mutated = self::mutate(context, registered, equivalent, current, old, &annotator).await;
         annotator.mutated(matches!(mutated, Ok(Some(_))));
         if let Some(mutated) = mutated?
@@ -132,7 +132,7 @@ pub(super) async fn validate(
     let calls = relevant.into_iter().enumerate().map(|(index, (registered, equivalent))| async move {
         let now = context.versioned_object(object, equivalent).await?;
         let before = context.versioned_object(old, equivalent).await?;
-        let annotator = WebhookAnnotator::validating(&context.call.trail, &registered.webhook, index);
+        let annotator = WebhookAnnotator::validating(&context.call.audit, &registered.webhook, index);
         call(context, registered, equivalent, [&now, &before], false, &annotator).await.map(drop)
     });
     future::join_all(calls).await.into_iter().collect()
@@ -162,7 +162,7 @@ async fn matching_resource(
         Ok(true) => Ok(Some(equivalent)),
         Ok(false) => Ok(None),
         Err(_) if webhook.is_optional => Ok(None),
-        Err(why) => Err(context.forbidden(&why)),
+        Err(error) => Err(context.forbidden(&error.to_string())),
     }
 }
 
@@ -182,12 +182,12 @@ async fn call(
     }
     let response = match send(context, registered, equivalent, object, old, mutating).await {
         Ok(response) => response,
-        Err(why) if webhook.is_optional => {
-            tracing::warn!(webhook = webhook.name, why, "failed to call webhook, failing open");
+        Err(error) if webhook.is_optional => {
+            tracing::warn!(webhook = webhook.name, %error, "failed to call webhook, failing open");
             annotator.failed_open();
             return Ok(None);
         }
-        Err(why) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
+        Err(error) => return Err(ApiError::internal(format!("failed calling webhook {:?}: {error}", webhook.name))),
     };
     annotator.response_annotations(&response.annotations);
     context.call.warnings.lock().extend(response.warnings.iter().cloned());
@@ -198,6 +198,21 @@ async fn call(
     }
 }
 
+/// Failed call of a webhook (`ErrCallingWebhook`).
+#[derive(Debug, thiserror::Error)]
+enum CallWebhookError {
+    #[error("could not get REST client: {0}")]
+    Target(String),
+    #[error("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")]
+    ReviewVersions,
+    #[error("failed to call webhook: {0}")]
+    Call(String),
+    #[error("failed to call webhook: {0}")]
+    Decode(UnmarshalTypeError),
+    #[error("received invalid webhook response: {0}")]
+    Response(#[from] ResponseError),
+}
+
 /// Sends the AdmissionReview, and parses the response.
 async fn send(
     context: &AdmissionContext<'_>,
@@ -206,11 +221,9 @@ async fn send(
     object: &Value,
     old: &Value,
     mutating: bool,
-) -> Result<AdmissionResponse, String> {
-    let target = registered.target.as_ref().map_err(|why| format!("could not get REST client: {why}"))?;
-    let unsupported =
-        "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-    let version = registered.webhook.review_version.ok_or(unsupported)?;
+) -> Result<AdmissionResponse, CallWebhookError> {
+    let target = registered.target.as_ref().map_err(|error| CallWebhookError::Target(error.clone()))?;
+    let version = registered.webhook.review_version.ok_or(CallWebhookError::ReviewVersions)?;
     let uid = uuid::Uuid::new_v4().to_string();
     let request = context.attributes.admission_request(equivalent);
     let admission_review = review::admission_review(version, &uid, request, object, old);
@@ -220,10 +233,9 @@ async fn send(
         .deadline
         .map_or(configured, |deadline| configured.min(deadline.saturating_duration_since(Instant::now())));
     let response = context.server.webhooks.call(target, timeout, &admission_review).await;
-    let response = response.and_then(|response| review::check_types(&response).map(|()| response));
-    let response = response.map_err(|why| format!("failed to call webhook: {why}"))?;
-    review::parse_response(version, &uid, mutating, &response)
-        .map_err(|why| format!("received invalid webhook response: {why}"))
+    let response = response.map_err(CallWebhookError::Call)?;
+    review::check_types(&response).map_err(CallWebhookError::Decode)?;
+    Ok(review::parse_response(version, &uid, mutating, &response)?)
 }
 
 impl AdmissionContext<'_> {

@@ -3,7 +3,7 @@
 
 use super::registrations::Registrations;
 use crate::{
-    authorization::{self, Decision, ResourceAbout},
+    authorization::{self, Decision, ResourceAttributes},
     conversion,
     kinds::KindRef,
     managed_fields,
@@ -217,21 +217,23 @@ impl Authorizer for RequestAuthorizer {
     fn authorize(&self, check: &AuthorizationAttributes) -> AuthorizationDecision {
         let check = check.clone();
         let attributes = match check.path {
-            Some(path) => authorization::Attributes { verb: check.verb, about: authorization::About::Path(path) },
+            Some(path) => {
+                authorization::Attributes { verb: check.verb, target: authorization::RequestTarget::NonResource(path) }
+            }
             None => {
-                let about = ResourceAbout {
+                let resource = ResourceAttributes {
                     group: check.group,
                     resource: check.resource,
                     subresource: check.subresource,
                     namespace: check.namespace,
                     name: check.name,
-                    ..ResourceAbout::default()
+                    ..ResourceAttributes::default()
                 };
-                authorization::Attributes::to(&check.verb, about)
+                authorization::Attributes::for_resource(&check.verb, resource)
             }
         };
         let account = check.account.map(|(namespace, name)| user::account(&namespace, &name));
-        match authorization::decide(&self.server, account.as_ref().unwrap_or(&self.user), &attributes) {
+        match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &attributes) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },
         }

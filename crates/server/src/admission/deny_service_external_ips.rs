@@ -3,12 +3,17 @@
 
 use serde_json::Value;
 
+/// Denial of new external IPs.
+#[derive(Debug, thiserror::Error)]
+#[error("Use of external IPs is denied by admission control")]
+pub(super) struct ExternalIpsDenied;
+
 /// Denies new external IPs of a Service; `old` is `None` for a new Service.
-pub(super) fn validate(service: &Value, old: Option<&Value>) -> Result<(), &'static str> {
+pub(super) fn validate(service: &Value, old: Option<&Value>) -> Result<(), ExternalIpsDenied> {
     let old_ips = old.map(external_ips).unwrap_or_default();
     match external_ips(service).iter().all(|ip| old_ips.contains(ip)) {
         true => Ok(()),
-        false => Err("Use of external IPs is denied by admission control"),
+        false => Err(ExternalIpsDenied),
     }
 }
 

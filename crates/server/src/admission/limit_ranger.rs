@@ -1,7 +1,10 @@
 //! The `LimitRanger` admission plugin.
 
 use crate::{kinds::KindInfo, service::ApiServer};
-use ::admission::limit_range;
+use ::admission::{
+    Aggregate,
+    limit_range::{self, LimitError},
+};
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use serde_json::{Value, json};
 use store::Scope;
@@ -41,7 +44,12 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
 
 /// Checks a Pod or PersistentVolumeClaim against the limits of its namespace. Validation rejects an object that cannot be
 /// decoded.
-pub(super) fn validate(server: &ApiServer, info: &KindInfo, namespace: &str, object: &Value) -> Result<(), String> {
+pub(super) fn validate(
+    server: &ApiServer,
+    info: &KindInfo,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), Aggregate<LimitError>> {
     let ranges = limit_ranges(server, namespace);
     if ranges.is_empty() {
         return Ok(());

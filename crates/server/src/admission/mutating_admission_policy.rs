@@ -2,7 +2,9 @@
 
 use super::{
     context::AdmissionContext,
-    policy_matching::{collect_params, matching_resource, namespace_object, policy_matching_resource},
+    policy_matching::{
+        PolicyConfigurationError, collect_params, matching_resource, namespace_object, policy_matching_resource,
+    },
     reinvocation::Reinvocation,
 };
 use crate::{
@@ -113,7 +115,7 @@ impl Dispatcher {
         let before = context.versioned_object(old, *equivalent).await?;
         let inputs = |now: &Value| conditions::inputs(now, &before, &request, context.authorizer());
         let mut now = context.versioned_object(Some(&*object), *equivalent).await?;
-        if !policy.matches(inputs(&now), params, &namespace).map_err(Failure::Denied)? {
+        if !policy.matches(inputs(&now), params, &namespace).map_err(|error| Failure::Denied(error.to_string()))? {
             return Ok(());
         }
         let metadata = |field: &str| params["metadata"][field].as_str().unwrap_or("").to_owned();
@@ -124,7 +126,9 @@ impl Dispatcher {
         }
         let mut failed = None;
         for index in 0..policy.len() {
-            let patch = policy.patch(index, inputs(&now), params, &namespace).map_err(Failure::Denied);
+            let patch = policy
+                .patch(index, inputs(&now), params, &namespace)
+                .map_err(|error| Failure::Denied(error.to_string()));
             match patch.and_then(|patch| apply_patch(context, *equivalent, &now, patch)) {
                 Ok(patched) => {
                     self.changed = true;
@@ -167,9 +171,9 @@ async fn invocations<'a>(
     old: Option<&Value>,
 ) -> (Vec<Invocation<'a>>, Vec<Denial>) {
     let (mut all, mut denials) = (Vec::new(), Vec::new());
-    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, why: String| {
+    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, error: PolicyConfigurationError| {
         if !policy.is_optional {
-            let message = denied_message(policy, binding, &format!("failed to configure {what}: {why}"));
+            let message = denied_message(policy, binding, &format!("failed to configure {what}: {error}"));
             denials.push(Denial { message, is_invalid: false });
         }
     };
@@ -178,8 +182,8 @@ async fn invocations<'a>(
         let equivalent = match matched {
             Ok(Some(equivalent)) => equivalent,
             Ok(None) => continue,
-            Err(why) => {
-                fail(policy, None, "policy", why);
+            Err(error) => {
+                fail(policy, None, "policy", error);
                 continue;
             }
         };
@@ -187,8 +191,8 @@ async fn invocations<'a>(
             match matching_resource(context, &binding.matching, Some(object), old) {
                 Ok(Some(_)) => {}
                 Ok(None) => continue,
-                Err(why) => {
-                    fail(policy, Some(binding), "binding", why);
+                Err(error) => {
+                    fail(policy, Some(binding), "binding", error);
                     continue;
                 }
             }
@@ -196,7 +200,7 @@ async fn invocations<'a>(
                 Ok(found) => {
                     all.extend(found.into_iter().map(|params| Invocation { policy, binding, equivalent, params }));
                 }
-                Err(why) => fail(policy, Some(binding), "binding", why),
+                Err(error) => fail(policy, Some(binding), "binding", error),
             }
         }
     }

@@ -5,22 +5,31 @@ use api::quantity::Amount;
 use serde_json::Value;
 use store::Key;
 
+/// Denial of an expansion.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResizeError {
+    #[error("only bound persistent volume claims can be expanded")]
+    NotBound,
+    #[error(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+    )]
+    NotExpandable,
+}
+
 /// Denies the expansion of a claim whose StorageClass does not allow it.
-pub(super) fn validate(server: &ApiServer, claim: &Value, old: Option<&Value>) -> Result<(), &'static str> {
+pub(super) fn validate(server: &ApiServer, claim: &Value, old: Option<&Value>) -> Result<(), ResizeError> {
     let size = |claim: &Value| {
         let text = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or("");
         Amount::parse(text).unwrap_or_default()
     };
     let Some(old) = old.filter(|old| size(claim) > size(old)) else { return Ok(()) };
     if old["status"]["phase"] != "Bound" {
-        return Err("only bound persistent volume claims can be expanded");
+        return Err(ResizeError::NotBound);
     }
     let class = server.store.get(&Key::new("storageclasses", "", storage_class(claim).as_str()));
     let class: Value = class.and_then(|class| serde_json::from_slice(&class.data).ok()).unwrap_or_default();
     if class["allowVolumeExpansion"] == true {
         return Ok(());
     }
-    Err(
-        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
-    )
+    Err(ResizeError::NotExpandable)
 }

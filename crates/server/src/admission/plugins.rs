@@ -41,12 +41,38 @@ const ALWAYS_ON: [&str; 20] = [
     "ValidatingAdmissionWebhook",
 ];
 
+/// Error of an admission plugin in a flag.
+#[derive(Debug, thiserror::Error)]
+pub enum ParsePluginError {
+    /// The plugin is unknown.
+    #[error("{flag} plugin {name:?} is unknown; the known ones: {known}")]
+    Unknown {
+        /// Name of the flag.
+        flag: &'static str,
+        /// Name of the plugin.
+        name: String,
+        /// Names of all plugins.
+        known: String,
+    },
+    /// The plugin cannot be disabled.
+    #[error(
+        "disable-admission-plugins plugin {0:?} cannot be turned off; these can: {ALWAYS_PULL_IMAGES}, \
+         {DENY_SERVICE_EXTERNAL_IPS}"
+    )]
+    AlwaysOn(&'static str),
+}
+
+/// Plugins are both enabled and disabled; contains their names.
+#[derive(Debug, thiserror::Error)]
+#[error("[{0}] in enable-admission-plugins and disable-admission-plugins overlapped")]
+pub struct OverlappingPlugins(String);
+
 impl AdmissionPlugin {
     /// Parses a name in `--enable-admission-plugins`.
     ///
     /// # Errors
     /// If the plugin is unknown: upstream's text and the names of all plugins.
-    pub fn parse_enabled(name: &str) -> Result<Self, String> {
+    pub fn parse_enabled(name: &str) -> Result<Self, ParsePluginError> {
         Self::parse("enable-admission-plugins", name)
     }
 
@@ -54,24 +80,21 @@ impl AdmissionPlugin {
     ///
     /// # Errors
     /// If the plugin is unknown, or cannot be disabled.
-    pub fn parse_disabled(name: &str) -> Result<Self, String> {
+    pub fn parse_disabled(name: &str) -> Result<Self, ParsePluginError> {
         match Self::parse("disable-admission-plugins", name)? {
-            Self::AlwaysOn(name) => Err(format!(
-                "disable-admission-plugins plugin {name:?} cannot be turned off; these can: {ALWAYS_PULL_IMAGES}, \
-                 {DENY_SERVICE_EXTERNAL_IPS}"
-            )),
+            Self::AlwaysOn(name) => Err(ParsePluginError::AlwaysOn(name)),
             plugin => Ok(plugin),
         }
     }
 
-    fn parse(flag: &str, name: &str) -> Result<Self, String> {
+    fn parse(flag: &'static str, name: &str) -> Result<Self, ParsePluginError> {
         match name {
             ALWAYS_PULL_IMAGES => Ok(Self::AlwaysPullImages),
             DENY_SERVICE_EXTERNAL_IPS => Ok(Self::DenyServiceExternalIps),
             _ => ALWAYS_ON.iter().find(|known| **known == name).map(|known| Self::AlwaysOn(known)).ok_or_else(|| {
                 let mut known = [&[ALWAYS_PULL_IMAGES, DENY_SERVICE_EXTERNAL_IPS][..], &ALWAYS_ON[..]].concat();
                 known.sort_unstable();
-                format!("{flag} plugin {name:?} is unknown; the known ones: {}", known.join(", "))
+                ParsePluginError::Unknown { flag, name: name.to_owned(), known: known.join(", ") }
             }),
         }
     }
@@ -104,14 +127,13 @@ impl AdmissionPlugins {
     ///
     /// # Errors
     /// If a plugin is in both lists: upstream's text.
-    pub fn new(enable: &[AdmissionPlugin], disable: &[AdmissionPlugin]) -> Result<Self, String> {
+    pub fn new(enable: &[AdmissionPlugin], disable: &[AdmissionPlugin]) -> Result<Self, OverlappingPlugins> {
         let mut both: Vec<String> =
             enable.iter().filter(|plugin| disable.contains(plugin)).map(ToString::to_string).collect();
         if !both.is_empty() {
             both.sort_unstable();
             both.dedup();
-            let both = both.join(" ");
-            return Err(format!("[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"));
+            return Err(OverlappingPlugins(both.join(" ")));
         }
         let mut enabled = Self::default().enabled;
         enabled.extend(enable);
@@ -142,20 +164,21 @@ mod tests {
         assert_eq!(state(&[], &[AlwaysPullImages]), [false, true]);
         let overlap = AdmissionPlugins::new(&[DenyServiceExternalIps], &[DenyServiceExternalIps]).unwrap_err();
         assert_eq!(
-            overlap,
+            overlap.to_string(),
             "[DenyServiceExternalIPs] in enable-admission-plugins and disable-admission-plugins overlapped"
         );
     }
 
     #[test]
     fn unknown_and_always_on_plugins_are_rejected() {
-        let unknown = AdmissionPlugin::parse_enabled("Nope").unwrap_err();
+        let unknown = AdmissionPlugin::parse_enabled("Nope").unwrap_err().to_string();
         let start = "enable-admission-plugins plugin \"Nope\" is unknown; the known ones: AlwaysPullImages, ";
         assert!(unknown.starts_with(start) && unknown.contains("DenyServiceExternalIPs"), "{unknown}");
-        assert!(AdmissionPlugin::parse_disabled("Nope").unwrap_err().starts_with("disable-admission-plugins plugin"));
+        let unknown = AdmissionPlugin::parse_disabled("Nope").unwrap_err().to_string();
+        assert!(unknown.starts_with("disable-admission-plugins plugin"), "{unknown}");
         for name in ALWAYS_ON {
             assert_eq!(AdmissionPlugin::parse_enabled(name).unwrap().to_string(), name);
-            let error = AdmissionPlugin::parse_disabled(name).unwrap_err();
+            let error = AdmissionPlugin::parse_disabled(name).unwrap_err().to_string();
             assert!(error.contains(&format!("plugin {name:?} cannot be turned off")), "{error}");
         }
     }

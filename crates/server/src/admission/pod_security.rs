@@ -2,7 +2,7 @@
 
 use super::forbidden;
 use crate::{
-    audit::Trail,
+    audit::AuditContext,
     kinds::{FieldErrors, FieldPath},
     request::RequestInfo,
     service::ApiServer,
@@ -34,7 +34,7 @@ pub(super) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if (info.group, info.kind) == ("", "Pod") {
@@ -49,7 +49,7 @@ fn evaluate_pod(
     resource: &RequestInfo,
     pod: &Value,
     old: Option<&Value>,
-    trail: &Trail,
+    trail: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     if old.is_some_and(|old| has_same_images(old, pod)) {
         return Ok(Vec::new());
@@ -58,31 +58,45 @@ fn evaluate_pod(
     if invalid_labels.is_empty() && policy.is_privileged() {
         return Ok(Vec::new());
     }
-    let subject = Subject::decode(pod).map_err(|why| ApiError::bad_request(format!("failed to decode pod: {why}")))?;
+    let subject =
+        Subject::decode(pod).map_err(|error| ApiError::bad_request(format!("failed to decode pod: {error}")))?;
     trail.annotate(ENFORCED_POLICY, policy.enforce.to_string());
     annotate(trail, &subject, policy, &invalid_labels);
     if let Some(why) = subject.violations(policy.enforce) {
-        return Err(forbidden(resource.kind.info(), pod, &format!("violates {why}")));
+        return Err(forbidden(resource.kind.info(), pod, &format_args!("violates {why}")));
     }
     Ok(subject.warning(policy.warn).into_iter().collect())
 }
 
+/// A namespace is missing or cannot be decoded.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to lookup namespace {0:?}")]
+struct NamespaceLookupError(String);
+
+/// Failed evaluation of a Pod template.
+#[derive(Debug, thiserror::Error)]
+enum EvaluationError {
+    #[error(transparent)]
+    Namespace(#[from] NamespaceLookupError),
+    #[error("failed to extract pod template: {0}")]
+    PodTemplate(serde_json::Error),
+}
+
 /// Returns warnings. Workloads are not rejected, but their Pods.
-fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &Trail) -> Vec<String> {
-    let evaluate = || {
+fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &AuditContext) -> Vec<String> {
+    let evaluate = || -> Result<Option<String>, EvaluationError> {
         let (policy, invalid_labels) = policy(server, namespace)?;
         let is_privileged = [policy.warn, policy.audit].iter().all(|checked| checked.level == Level::Privileged);
         if invalid_labels.is_empty() && is_privileged {
             return Ok(None);
         }
-        let subject = Subject::decode(template).map_err(|why| format!("failed to extract pod template: {why}"))?;
+        let subject = Subject::decode(template).map_err(EvaluationError::PodTemplate)?;
         annotate(trail, &subject, policy, &invalid_labels);
         Ok(subject.warning(policy.warn))
     };
-    let evaluated: Result<_, String> = evaluate();
-    evaluated
-        .unwrap_or_else(|why| {
-            trail.annotate(ERROR, why);
+    evaluate()
+        .unwrap_or_else(|error| {
+            trail.annotate(ERROR, error.to_string());
             None
         })
         .into_iter()
@@ -90,8 +104,8 @@ fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trai
 }
 
 /// Adds audit annotations for invalid labels of the namespace, and for violations of the `audit` level.
-fn annotate(trail: &Trail, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
-    if !trail.is_on() {
+fn annotate(trail: &AuditContext, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
+    if !trail.is_enabled() {
         return;
     }
     if !invalid_labels.is_empty() {
@@ -175,11 +189,11 @@ fn pod_warning(pods: &[String], violations: &str) -> String {
 }
 
 /// Returns the policy of a namespace, and its invalid labels.
-fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), String> {
+fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), NamespaceLookupError> {
     let stored = server.store.get(&Key::new("namespaces", "", namespace));
     let object = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
     let object = object.filter(|object| object["metadata"].is_object());
-    let object = object.ok_or_else(|| format!("failed to lookup namespace {namespace:?}"))?;
+    let object = object.ok_or_else(|| NamespaceLookupError(namespace.to_owned()))?;
     Ok(Policy::from_labels(&labels(&object)))
 }
 
@@ -204,11 +218,10 @@ impl Subject {
     ///
     /// # Errors
     /// If a field has a wrong type: it must not count as absent.
-    fn decode(pod: &Value) -> Result<Self, String> {
-        let error = |e: serde_json::Error| e.to_string();
+    fn decode(pod: &Value) -> Result<Self, serde_json::Error> {
         // The standards check only the annotations of the metadata.
-        let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone()).map_err(error)?;
-        let spec = serde_json::from_value(pod["spec"].clone()).map_err(error)?;
+        let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone())?;
+        let spec = serde_json::from_value(pod["spec"].clone())?;
         Ok(Self { meta: ObjectMeta { annotations, ..ObjectMeta::default() }, spec })
     }
 

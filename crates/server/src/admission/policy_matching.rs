@@ -3,35 +3,58 @@
 use super::context::AdmissionContext;
 use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
 use ::admission::{
-    matching::Matching,
+    matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},
 };
 use serde_json::Value;
 use store::{Key, Scope};
 
+/// Error of the configuration of a policy or a binding.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PolicyConfigurationError {
+    #[error(transparent)]
+    Matching(#[from] MatchingError),
+    #[error("{0}")]
+    Api(Box<ApiError>),
+    #[error("failed to find resource referenced by paramKind: '{version}, Kind={kind}'")]
+    ParamKind { version: String, kind: String },
+    #[error("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")]
+    NamespacedParamRef,
+    #[error("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")]
+    ParamRefNamespace,
+    #[error("no params found for policy binding with `Deny` parameterNotFoundAction")]
+    NoParams,
+}
+
+impl From<ApiError> for PolicyConfigurationError {
+    fn from(error: ApiError) -> Self {
+        Self::Api(Box::new(error))
+    }
+}
+
 /// Returns the index of the equivalent resource that a policy or binding matches, if there is one (`Matcher.Matches`).
 pub(super) fn matching_resource(
     context: &AdmissionContext<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<Option<usize>, String> {
+) -> Result<Option<usize>, PolicyConfigurationError> {
     let matching = matching.as_ref().map_err(Clone::clone)?;
     let equivalent =
         matching.matching_resource(&context.attributes).filter(|_| matching.matches_object_selector(object, old));
     let Some(equivalent) = equivalent else { return Ok(None) };
-    let matches_namespace = context.matches_namespace_selector(matching, object).map_err(|e| e.to_string())?;
+    let matches_namespace = context.matches_namespace_selector(matching, object)?;
     Ok(matches_namespace.then_some(equivalent))
 }
 
 /// As [`matching_resource`], for a policy, whose `paramKind` must be served.
 pub(super) fn policy_matching_resource(
     context: &AdmissionContext<'_>,
-    matching: &Result<Matching, String>,
+    matching: &Result<Matching, MatchingError>,
     params: Option<&(String, String)>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<Option<usize>, String> {
+) -> Result<Option<usize>, PolicyConfigurationError> {
     let [group, _, resource] = &context.attributes.equivalent_resources[0].resource;
     let equivalent =
         if is_ignored(group, resource) { None } else { matching_resource(context, matching, object, old)? };
@@ -44,9 +67,12 @@ pub(super) fn policy_matching_resource(
 }
 
 /// Returns the kind of the parameters of a policy (`ensureParamsForPolicyLocked`).
-fn param_kind<'a>(served: &'a ServedKinds, (version, kind): &'a (String, String)) -> Result<&'a dyn Kind, String> {
+fn param_kind<'a>(
+    served: &'a ServedKinds,
+    (version, kind): &'a (String, String),
+) -> Result<&'a dyn Kind, PolicyConfigurationError> {
     let found = served.find_object_kind(version, kind);
-    found.ok_or_else(|| format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"))
+    found.ok_or_else(|| PolicyConfigurationError::ParamKind { version: version.clone(), kind: kind.clone() })
 }
 
 /// Returns the variable `namespaceObject`: the Namespace of the request without some metadata, null for cluster-scoped objects
@@ -68,7 +94,7 @@ pub(super) async fn collect_params(
     context: &AdmissionContext<'_>,
     kind: Option<&(String, String)>,
     binding: &Binding,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, PolicyConfigurationError> {
     let (Some(kind), reference) = (kind, &binding.params) else { return Ok(vec![Value::Null]) };
     if reference.is_null() {
         return Ok(vec![Value::Null]);
@@ -78,16 +104,16 @@ pub(super) async fn collect_params(
     let given = reference["namespace"].as_str().unwrap_or("");
     let namespace = match (kind.info().namespaced, given) {
         (true, "") if context.attributes.namespace.is_empty() => {
-            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into());
+            return Err(PolicyConfigurationError::NamespacedParamRef);
         }
         (true, "") => context.attributes.namespace.as_str(),
         (true, given) => given,
         (false, "") => "",
-        (false, _) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
+        (false, _) => return Err(PolicyConfigurationError::ParamRefNamespace),
     };
-    let found = find_params(context, kind, namespace, reference).await.map_err(|e| e.to_string())?;
+    let found = find_params(context, kind, namespace, reference).await?;
     if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
-        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+        return Err(PolicyConfigurationError::NoParams);
     }
     Ok(found)
 }

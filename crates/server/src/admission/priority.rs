@@ -2,25 +2,30 @@
 
 use crate::{
     ApiServer,
-    kinds::{self, priority_class::STORAGE},
+    kinds::priority_class::{self, PodPriorityError, STORAGE},
 };
 use serde_json::{Value, json};
 use store::{Key, Scope};
 
 /// Sets the priority of a new Pod.
-pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
+pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) -> Result<(), PodPriorityError> {
     let name = pod["spec"]["priorityClassName"].as_str().unwrap_or("");
-    let class = if name.is_empty() { default_priority_class(server) } else { priority_class(server, name) };
-    kinds::priority_class::admit(pod, class.as_ref())
+    let class = if name.is_empty() { default_priority_class(server) } else { find_priority_class(server, name) };
+    priority_class::admit(pod, class.as_ref())
 }
 
+/// Denial of a second global default class; contains the name of the first.
+#[derive(Debug, thiserror::Error)]
+#[error("PriorityClass {0:?} is already marked as default. Only one default can exist")]
+pub(super) struct DefaultClassExists(String);
+
 /// Denies a second global default class.
-pub(super) fn admit_class(server: &ApiServer, class: &Value) -> Result<(), String> {
+pub(super) fn admit_class(server: &ApiServer, class: &Value) -> Result<(), DefaultClassExists> {
     let is_other = |other: &Value| other["metadata"]["name"] != class["metadata"]["name"];
     match default_priority_class(server).filter(|other| is_default(class) && is_other(other)) {
         Some(other) => {
             let name = other["metadata"]["name"].as_str().unwrap_or("");
-            Err(format!("PriorityClass {name:?} is already marked as default. Only one default can exist"))
+            Err(DefaultClassExists(name.to_owned()))
         }
         None => Ok(()),
     }
@@ -30,7 +35,7 @@ fn is_default(class: &Value) -> bool {
     class["globalDefault"] == json!(true)
 }
 
-fn priority_class(server: &ApiServer, name: &str) -> Option<Value> {
+fn find_priority_class(server: &ApiServer, name: &str) -> Option<Value> {
     let stored = server.store.get(&Key::new(STORAGE, "", name))?;
     serde_json::from_slice(&stored.data).ok()
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     lazy_informer::{InformerUpdate, LazyInformer},
-    webhook::Target,
+    webhook::WebhookTarget,
 };
 use ::admission::{
     policy::{Binding, MutatingPolicy, Policy},
@@ -32,7 +32,7 @@ const RESOURCES: [&str; 6] = [
 /// A webhook and its endpoint.
 pub(crate) struct RegisteredWebhook {
     pub(crate) webhook: Webhook,
-    pub(crate) target: Result<Target, String>,
+    pub(crate) target: Result<WebhookTarget, String>,
 }
 
 /// Registered webhooks, and policies with their bindings. Policies without a binding are omitted.
@@ -114,6 +114,6 @@ impl RegistrationInformer {
 
 impl RegisteredWebhook {
     fn new(webhook: Webhook) -> Self {
-        Self { target: Target::read(&webhook.client), webhook }
+        Self { target: WebhookTarget::parse(&webhook.client), webhook }
     }
 }

@@ -39,8 +39,9 @@ impl QuotaLock<'_> {
         let (new_object, old) = (read(new), old.map(read));
         for quota in &self.quotas {
             let used = quota::used(quota, &all);
-            quota::check(quota, &used, &new_object, old.as_ref())
-                .map_err(|why| ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &why))?;
+            quota::check(quota, &used, &new_object, old.as_ref()).map_err(|error| {
+                ApiError::forbidden(info, new["metadata"]["name"].as_str().unwrap_or(""), &error.to_string())
+            })?;
         }
         Ok(())
     }

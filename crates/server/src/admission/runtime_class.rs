@@ -5,8 +5,21 @@ use api::quantity::Amount;
 use serde_json::{Value, json};
 use store::Key;
 
+/// Denial of a Pod.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RuntimeClassError {
+    #[error("pod rejected: RuntimeClass {0:?} not found")]
+    NotFound(String),
+    #[error("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")]
+    OverheadUndefined,
+    #[error("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
+    OverheadMismatch,
+    #[error("conflict: runtimeClass.scheduling.nodeSelector[{key}] = {class}; pod.spec.nodeSelector[{key}] = {pod}")]
+    NodeSelectorConflict { key: String, class: String, pod: String },
+}
+
 /// Applies the RuntimeClass of a new Pod.
-pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
+pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), RuntimeClassError> {
     let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
     let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
     let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
@@ -17,11 +30,11 @@ pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), String> {
 /// `runtimeClassName`, if it exists.
 ///
 /// # Errors
-/// The message of a 403, if the class does not exist or conflicts with the Pod.
-fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
+/// If the class does not exist or conflicts with the Pod.
+fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), RuntimeClassError> {
     let spec = &mut pod["spec"];
     let class = match (spec["runtimeClassName"].as_str(), class) {
-        (Some(name), None) => return Err(format!("pod rejected: RuntimeClass {name:?} not found")),
+        (Some(name), None) => return Err(RuntimeClassError::NotFound(name.to_owned())),
         (_, class) => class.unwrap_or(&Value::Null),
     };
     set_overhead(spec, &class["overhead"])?;
@@ -34,18 +47,14 @@ fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     Ok(())
 }
 
-fn set_overhead(spec: &mut Value, overhead: &Value) -> Result<(), String> {
+fn set_overhead(spec: &mut Value, overhead: &Value) -> Result<(), RuntimeClassError> {
     let given = spec["overhead"].as_object().is_some_and(|o| !o.is_empty());
     if overhead.is_null() {
-        return if given {
-            Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned())
-        } else {
-            Ok(())
-        };
+        return if given { Err(RuntimeClassError::OverheadUndefined) } else { Ok(()) };
     }
     let fixed = &overhead["podFixed"];
     if given && !resource_lists_equal(&spec["overhead"], fixed) {
-        return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
+        return Err(RuntimeClassError::OverheadMismatch);
     }
     if fixed.is_object() {
         spec["overhead"] = fixed.clone();
@@ -61,16 +70,16 @@ fn resource_lists_equal(one: &Value, other: &Value) -> bool {
 }
 
 /// Merges node selectors; a conflict is an error.
-fn merge_node_selector(spec: &mut Value, selector: &Value) -> Result<(), String> {
+fn merge_node_selector(spec: &mut Value, selector: &Value) -> Result<(), RuntimeClassError> {
     for (key, value) in selector.as_object().into_iter().flatten() {
         let pod_value = &spec["nodeSelector"][key];
         if !pod_value.is_null() && pod_value != value {
             let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
-            return Err(format!(
-                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
-                text(value),
-                text(pod_value)
-            ));
+            return Err(RuntimeClassError::NodeSelectorConflict {
+                key: key.clone(),
+                class: text(value),
+                pod: text(pod_value),
+            });
         }
         spec["nodeSelector"][key] = value.clone();
     }
@@ -136,7 +145,7 @@ mod tests {
             pod["spec"].as_object_mut().unwrap().remove("runtimeClassName");
             pod["spec"].clone()
         });
-        assert_eq!(got.as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
+        assert_eq!(got.map_err(|error| error.to_string()), expected.clone().map_err(str::to_owned));
     }
 
     #[test]
@@ -198,7 +207,7 @@ mod tests {
     #[test]
     fn missing_runtime_class_rejects_pod() {
         let mut pod = json!({"spec": {"runtimeClassName": "x"}});
-        assert_eq!(apply(&mut pod, None), Err("pod rejected: RuntimeClass \"x\" not found".to_owned()));
+        assert_eq!(apply(&mut pod, None), Err(RuntimeClassError::NotFound("x".to_owned())));
         assert_eq!(apply(&mut json!({"spec": {}}), None), Ok(()));
     }
 }

@@ -17,8 +17,36 @@ const TOKEN_EXPIRATION_SECONDS: i64 = 3607;
 /// Annotation that restricts the Pods of an account to the Secrets that the account names.
 pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
+/// Denial of a Pod.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServiceAccountError {
+    #[error("error looking up service account {namespace}/{name}: {source}")]
+    Lookup { namespace: String, name: String, source: LookupError },
+    #[error("failed to read the spec of a mirror pod: {0}")]
+    MirrorPodSpec(serde_json::Error),
+    #[error("a mirror pod may not reference service accounts")]
+    MirrorPodServiceAccount,
+    #[error("a mirror pod may not reference secrets")]
+    MirrorPodSecret,
+    #[error("a mirror pod may not use ServiceAccountToken volume projections")]
+    MirrorPodToken,
+    #[error("no service account specified for pod {0}")]
+    Unspecified(String),
+    #[error("{reference} is not allowed because service account {account} does not reference that {kind}")]
+    UnreferencedSecret { reference: String, account: String, kind: &'static str },
+}
+
+/// Cause of a failed lookup of a service account.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LookupError {
+    #[error("serviceaccount {0:?} not found")]
+    NotFound(String),
+    #[error(transparent)]
+    Decode(serde_json::Error),
+}
+
 /// Sets the pull secrets and the token of a new Pod. The account `default` may not exist yet: its controller creates it.
-pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), String> {
+pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), ServiceAccountError> {
     let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
     let account = service_account(server, namespace, &name)?;
     if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
@@ -34,35 +62,35 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Res
 }
 
 /// Returns an account; null for a `default` that does not exist yet.
-fn service_account(server: &ApiServer, namespace: &str, name: &str) -> Result<Value, String> {
-    let failed = |why: &str| format!("error looking up service account {namespace}/{name}: {why}");
+fn service_account(server: &ApiServer, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
+    let failed =
+        |source| ServiceAccountError::Lookup { namespace: namespace.to_owned(), name: name.to_owned(), source };
     match server.store.get(&Key::new("serviceaccounts", namespace, name)) {
-        Some(stored) => serde_json::from_slice(&stored.data).map_err(|e| failed(&e.to_string())),
+        Some(stored) => serde_json::from_slice(&stored.data).map_err(|error| failed(LookupError::Decode(error))),
         None if name == "default" => Ok(Value::Null),
-        None => Err(failed(&format!("serviceaccount {name:?} not found"))),
+        None => Err(failed(LookupError::NotFound(name.to_owned()))),
     }
 }
 
 /// Denies references of a mirror Pod to an account or to Secrets: it runs without them, and the node could read the Secrets
 /// that it references.
-fn validate_mirror_pod(pod: &Value) -> Result<(), String> {
-    let spec: PodSpec = serde_json::from_value(pod["spec"].clone())
-        .map_err(|e| format!("failed to read the spec of a mirror pod: {e}"))?;
+fn validate_mirror_pod(pod: &Value) -> Result<(), ServiceAccountError> {
+    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(ServiceAccountError::MirrorPodSpec)?;
     if static_pod::has_service_account(&spec) {
-        return Err("a mirror pod may not reference service accounts".to_owned());
+        return Err(ServiceAccountError::MirrorPodServiceAccount);
     }
     if static_pod::references_secrets(&spec) {
-        return Err("a mirror pod may not reference secrets".to_owned());
+        return Err(ServiceAccountError::MirrorPodSecret);
     }
     if static_pod::projects_service_account_token(&spec) {
-        return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
+        return Err(ServiceAccountError::MirrorPodToken);
     }
     Ok(())
 }
 
 /// Denies Secrets that the account of a Pod does not name, if the account restricts them (`limitSecretReferences`), and all
 /// Secrets of a mirror Pod.
-pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), String> {
+pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), ServiceAccountError> {
     if mirror_pod::is_mirror_pod(pod) {
         return validate_mirror_pod(pod);
     }
@@ -70,21 +98,21 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
     let name = spec["serviceAccountName"].as_str().unwrap_or("");
     if name.is_empty() {
         let pod_name = pod["metadata"]["name"].as_str().unwrap_or("");
-        return Err(format!("no service account specified for pod {namespace}/{pod_name}"));
+        return Err(ServiceAccountError::Unspecified(format!("{namespace}/{pod_name}")));
     }
     let account = service_account(server, namespace, name)?;
     let enforced = account["metadata"]["annotations"][ENFORCE_MOUNTABLE_SECRETS].as_str().unwrap_or("");
     if !matches!(enforced, "1" | "t" | "T" | "true" | "TRUE" | "True") {
         return Ok(());
     }
-    let denied = |what: &str, kind: &str| {
-        Err(format!("{what} is not allowed because service account {name} does not reference that {kind}"))
+    let denied = |reference: String, kind: &'static str| {
+        Err(ServiceAccountError::UnreferencedSecret { reference, account: name.to_owned(), kind })
     };
     let references = |list: &str, secret: &Value| items(&account, list).any(|s| s["name"] == *secret);
     let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
     for secret in items(spec, "volumes").map(|v| &v["secret"]["secretName"]).filter(|name| !name.is_null()) {
         if !references("secrets", secret) {
-            return denied(&format!("volume with secret.secretName={:?}", text(secret)), "secret");
+            return denied(format!("volume with secret.secretName={:?}", text(secret)), "secret");
         }
     }
     for (list, kind) in [
@@ -98,17 +126,17 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
                 let secret = &variable["valueFrom"]["secretKeyRef"]["name"];
                 if !secret.is_null() && !references("secrets", secret) {
                     let (variable, secret) = (text(&variable["name"]), text(secret));
-                    let what = format!(
+                    let reference = format!(
                         "{kind} {container_name} with envVar {variable} referencing secret.secretName={secret:?}"
                     );
-                    return denied(&what, "secret");
+                    return denied(reference, "secret");
                 }
             }
             for secret in items(container, "envFrom").map(|from| &from["secretRef"]["name"]).filter(|n| !n.is_null()) {
                 if !references("secrets", secret) {
                     let secret = text(secret);
                     return denied(
-                        &format!("{kind} {container_name} with envFrom referencing secret.secretName={secret:?}"),
+                        format!("{kind} {container_name} with envFrom referencing secret.secretName={secret:?}"),
                         "secret",
                     );
                 }
@@ -117,7 +145,7 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
     }
     for (i, secret) in items(spec, "imagePullSecrets").map(|s| &s["name"]).enumerate() {
         if !references("imagePullSecrets", secret) {
-            return denied(&format!("imagePullSecrets[{i}].name={:?}", text(secret)), "imagePullSecret");
+            return denied(format!("imagePullSecrets[{i}].name={:?}", text(secret)), "imagePullSecret");
         }
     }
     Ok(())

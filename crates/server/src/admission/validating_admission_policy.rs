@@ -2,7 +2,9 @@
 
 use super::{
     context::AdmissionContext,
-    policy_matching::{collect_params, matching_resource, namespace_object, policy_matching_resource},
+    policy_matching::{
+        PolicyConfigurationError, collect_params, matching_resource, namespace_object, policy_matching_resource,
+    },
 };
 use crate::status::ApiError;
 use ::admission::{
@@ -26,8 +28,8 @@ pub(super) async fn validate(
             Ok(Some(equivalent)) => equivalent,
             Ok(None) => continue,
             Err(_) if policy.is_optional => continue,
-            Err(why) => {
-                denied.get_or_insert((policy, None, Denial::new(format!("failed to configure policy: {why}"))));
+            Err(error) => {
+                denied.get_or_insert((policy, None, Denial::new(format!("failed to configure policy: {error}"))));
                 continue;
             }
         };
@@ -53,7 +55,7 @@ pub(super) async fn validate(
                     context.call.warnings.lock().push(warning);
                 }
                 if has_action("Audit") && !denial.always {
-                    context.call.trail.annotate(FAILURE_ANNOTATION, validation_failure(policy, binding, &denial));
+                    context.call.audit.annotate(FAILURE_ANNOTATION, validation_failure(policy, binding, &denial));
                 }
                 if has_action("Deny") || denial.always {
                     denied.get_or_insert((policy, Some(binding), denial));
@@ -61,7 +63,7 @@ pub(super) async fn validate(
             }
         }
         for (key, values) in annotations {
-            context.call.trail.annotate(key, values.join(", "));
+            context.call.audit.annotate(key, values.join(", "));
         }
     }
     denied.map_or(Ok(()), |(policy, binding, denial)| Err(denied_error(context, policy, binding, &denial)))
@@ -101,18 +103,18 @@ async fn decide(
     objects: [Option<&Value>; 2],
     [now, before]: [&Value; 2],
 ) -> Result<Decision, ApiError> {
-    let misconfigured = |why: String| {
-        let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {why}")) };
+    let misconfigured = |error: PolicyConfigurationError| {
+        let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {error}")) };
         Decision::from(if policy.is_optional { Vec::new() } else { vec![denial] })
     };
     match matching_resource(context, &binding.matching, objects[0], objects[1]) {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(Decision::default()),
-        Err(why) => return Ok(misconfigured(why)),
+        Err(error) => return Ok(misconfigured(error)),
     }
     let params = match collect_params(context, policy.params.as_ref(), binding).await {
         Ok(params) => params,
-        Err(why) => return Ok(misconfigured(why)),
+        Err(error) => return Ok(misconfigured(error)),
     };
     let namespace = namespace_object(context)?;
     let request = context.attributes.admission_request(equivalent);

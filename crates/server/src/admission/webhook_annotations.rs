@@ -1,12 +1,12 @@
 //! Audit annotations of admission webhooks (`webhookAnnotator` of upstream's dispatchers).
 
-use crate::audit::{Level, Trail};
+use crate::audit::{AuditContext, Level};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 /// Annotates the audit event with a call of a webhook.
 pub(super) struct WebhookAnnotator<'a> {
-    trail: &'a Trail,
+    trail: &'a AuditContext,
     configuration: &'a str,
     webhook: &'a str,
     prefix: &'static str,
@@ -34,7 +34,7 @@ struct PatchAnnotation<'a> {
 
 impl<'a> WebhookAnnotator<'a> {
     pub(super) fn mutating(
-        trail: &'a Trail,
+        trail: &'a AuditContext,
         webhook: &'a ::admission::webhook::Webhook,
         round: u8,
         index: usize,
@@ -42,12 +42,16 @@ impl<'a> WebhookAnnotator<'a> {
         Self::new(trail, webhook, "mutation.webhook.admission.k8s.io", round, index)
     }
 
-    pub(super) fn validating(trail: &'a Trail, webhook: &'a ::admission::webhook::Webhook, index: usize) -> Self {
+    pub(super) fn validating(
+        trail: &'a AuditContext,
+        webhook: &'a ::admission::webhook::Webhook,
+        index: usize,
+    ) -> Self {
         Self::new(trail, webhook, "validating.webhook.admission.k8s.io", 0, index)
     }
 
     fn new(
-        trail: &'a Trail,
+        trail: &'a AuditContext,
         webhook: &'a ::admission::webhook::Webhook,
         prefix: &'static str,
         round: u8,
@@ -91,6 +95,10 @@ impl<'a> WebhookAnnotator<'a> {
         let (configuration, webhook) = (self.configuration, self.webhook);
         let value = PatchAnnotation { configuration, webhook, patch: &patch, patch_type: "JSONPatch" };
         let value = serde_json::to_string(&value).unwrap_or_default();
-        self.trail.annotate_from(Level::Request, format!("patch.webhook.admission.k8s.io/{}", self.round_index), value);
+        self.trail.annotate_at_level(
+            Level::Request,
+            format!("patch.webhook.admission.k8s.io/{}", self.round_index),
+            value,
+        );
     }
 }

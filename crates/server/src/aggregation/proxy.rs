@@ -44,7 +44,7 @@ pub(crate) async fn proxy_request(
     set_user_headers(&mut outgoing.headers, user);
     set(&mut outgoing.headers, header::HOST, &to.to_string());
     // The audit ID is the same in both servers' audit logs.
-    outgoing.trail.name(&mut outgoing.headers);
+    outgoing.audit.set_audit_id_header(&mut outgoing.headers);
     if let Some(Peer(peer)) = head.extensions.get() {
         set(&mut outgoing.headers, HeaderName::from_static("x-forwarded-for"), &peer.ip().to_string());
     }
@@ -61,7 +61,8 @@ pub(crate) async fn proxy_request(
 
 /// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
 pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
-    match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
+    let resolved = endpoints::resolve(&server.store, &route.namespace, &route.service, route.port);
+    match resolved.map_err(|error| error.to_string())? {
         ServiceDestination::Endpoint(to) => Ok(to),
         ServiceDestination::ExternalName(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
     }

@@ -1,4 +1,4 @@
-//! One line of the log: `audit.k8s.io/v1` `Event`, with its fields in upstream's order.
+//! `audit.k8s.io/v1` `Event`, a line of the audit log, with its fields in upstream's order.
 
 use super::policy::{Level, Stage};
 use crate::UserInfo;
@@ -61,7 +61,7 @@ impl From<&UserInfo> for User {
     }
 }
 
-/// What a request was about; what is empty is left out.
+/// `ObjectReference` of a request. Empty fields are omitted.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectRef {
@@ -84,7 +84,7 @@ pub(super) struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// What the path leaves open, the object that is sent says.
+    /// Sets empty fields from the metadata of the sent object.
     pub(super) fn complete(&mut self, metadata: &Value) {
         let fields = [
             (&mut self.namespace, "namespace"),
@@ -100,7 +100,7 @@ impl ObjectRef {
     }
 }
 
-/// `metav1.MicroTime`.
+/// Serializes a time as `metav1.MicroTime`.
 fn micros<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
 }

@@ -1,16 +1,16 @@
-//! What is noted of which requests: an audit policy, and what it decides. Pure.
+//! Audit policy: the level and the stages that are logged of a request. Pure.
 //!
 //! Upstream's `k8s.io/apiserver/pkg/audit/policy` and `pkg/apis/audit/validation`.
 
 use crate::{
     UserInfo,
-    authorization::{About, Attributes, ResourceAbout, url_covers},
+    authorization::{Attributes, RequestTarget, ResourceAttributes, non_resource_url_matches},
     kinds::{FieldErrors, FieldPath},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// How much is noted of a request.
+/// Audit level: how much of a request is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Level {
     None,
@@ -19,7 +19,7 @@ pub(crate) enum Level {
     RequestResponse,
 }
 
-/// When it is noted.
+/// Audit stage: when a request is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Stage {
     RequestReceived,
@@ -41,19 +41,19 @@ const STAGES: [(&str, Stage); 4] = [
     ("Panic", Stage::Panic),
 ];
 
-/// Why a policy makes no sense.
+/// Error of an audit policy.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditPolicyError {
-    /// It is no YAML, or has fields that a policy has not.
+    /// It is not YAML, or has unknown fields.
     #[error("failed decoding: {0}")]
     Decode(String),
-    /// It is something else.
+    /// It has another kind or API version.
     #[error("unknown group version field {0} in policy")]
     Kind(String),
-    /// Its values make no sense.
+    /// It has invalid values.
     #[error("{0}")]
     Invalid(String),
-    /// It says nothing.
+    /// It has no rules.
     #[error("loaded illegal policy with 0 rules")]
     Empty,
 }
@@ -66,11 +66,11 @@ pub struct AuditPolicy {
     api_version: String,
     #[serde(default)]
     kind: String,
-    /// Names and labels are taken, and mean nothing.
+    /// Accepted and ignored.
     #[serde(default, rename = "metadata")]
     _metadata: serde_json::Value,
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRule>,
     #[serde(default)]
     omit_stages: Vec<String>,
     #[serde(default)]
@@ -79,7 +79,7 @@ pub struct AuditPolicy {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Rule {
+struct PolicyRule {
     level: String,
     users: Vec<String>,
     user_groups: Vec<String>,
@@ -100,19 +100,19 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// What a policy says of one request.
+/// The audit configuration of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct RequestAuditConfig {
     pub(super) level: Level,
-    pub(super) omit: Vec<Stage>,
+    pub(super) omit_stages: Vec<Stage>,
     pub(super) omit_managed_fields: bool,
 }
 
 impl AuditPolicy {
-    /// Reads a policy, YAML or JSON.
+    /// Parses a policy in YAML or JSON.
     ///
     /// # Errors
-    /// When it is none, or makes no sense.
+    /// When the policy cannot be decoded or is invalid.
     pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
         let policy: Self = serde_saphyr::from_str(text).map_err(|e| AuditPolicyError::Decode(e.to_string()))?;
         if (policy.api_version.as_str(), policy.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
@@ -130,48 +130,48 @@ impl AuditPolicy {
         if policy.rules.is_empty() { Err(AuditPolicyError::Empty) } else { Ok(policy) }
     }
 
-    /// The first rule that matches decides.
-    pub(super) fn decide(&self, user: &UserInfo, wanted: &Attributes) -> Verdict {
-        let rule = self.rules.iter().find(|rule| rule.matches(user, wanted));
+    /// Evaluates the policy for a request: the first matching rule decides (`EvaluatePolicyRule`).
+    pub(super) fn evaluate(&self, user: &UserInfo, attributes: &Attributes) -> RequestAuditConfig {
+        let rule = self.rules.iter().find(|rule| rule.matches(user, attributes));
         let stages = self.omit_stages.iter().chain(rule.into_iter().flat_map(|r| &r.omit_stages));
-        Verdict {
-            level: rule.and_then(|r| find(&LEVELS, &r.level)).unwrap_or(Level::None),
-            omit: stages.filter_map(|s| find(&STAGES, s)).collect(),
+        RequestAuditConfig {
+            level: rule.and_then(|r| by_name(&LEVELS, &r.level)).unwrap_or(Level::None),
+            omit_stages: stages.filter_map(|s| by_name(&STAGES, s)).collect(),
             omit_managed_fields: rule.and_then(|r| r.omit_managed_fields).unwrap_or(self.omit_managed_fields),
         }
     }
 }
 
-fn find<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {
+fn by_name<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {
     all.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
 }
 
-impl Rule {
-    fn matches(&self, user: &UserInfo, wanted: &Attributes) -> bool {
+impl PolicyRule {
+    fn matches(&self, user: &UserInfo, attributes: &Attributes) -> bool {
         let listed = |list: &[String], value: &str| list.is_empty() || list.iter().any(|v| v == value);
         listed(&self.users, &user.name)
             && (self.user_groups.is_empty() || self.user_groups.iter().any(|g| user.is_in(g)))
-            && listed(&self.verbs, &wanted.verb)
-            && match &wanted.about {
-                About::Resource(about) if self.is_about_resources() => {
-                    listed(&self.namespaces, &about.namespace)
-                        && (self.resources.is_empty() || self.resources.iter().any(|r| r.matches(about)))
+            && listed(&self.verbs, &attributes.verb)
+            && match &attributes.target {
+                RequestTarget::Resource(resource) if self.has_resource_rules() => {
+                    listed(&self.namespaces, &resource.namespace)
+                        && (self.resources.is_empty() || self.resources.iter().any(|r| r.matches(resource)))
                 }
-                About::Path(path) if !self.is_about_resources() && !self.urls.is_empty() => {
-                    self.urls.iter().any(|url| url_covers(url, path))
+                RequestTarget::NonResource(path) if !self.has_resource_rules() && !self.urls.is_empty() => {
+                    self.urls.iter().any(|url| non_resource_url_matches(url, path))
                 }
-                _ => !self.is_about_resources() && self.urls.is_empty(),
+                _ => !self.has_resource_rules() && self.urls.is_empty(),
             }
     }
 
-    fn is_about_resources(&self) -> bool {
+    fn has_resource_rules(&self) -> bool {
         !self.namespaces.is_empty() || !self.resources.is_empty()
     }
 
     fn validate(&self, path: &FieldPath, errors: &mut FieldErrors) {
         if self.level.is_empty() {
             errors.required(&path.child("level"), "");
-        } else if find(&LEVELS, &self.level).is_none() {
+        } else if by_name(&LEVELS, &self.level).is_none() {
             errors.not_supported(&path.child("level"), &json!(self.level), &LEVELS.map(|(name, _)| name));
         }
         let urls = path.child("nonResourceURLs");
@@ -188,7 +188,7 @@ impl Rule {
             resources.validate(&path.child("resources"), errors);
         }
         validate_stages(&self.omit_stages, &path.child("omitStages"), errors);
-        if !self.urls.is_empty() && self.is_about_resources() {
+        if !self.urls.is_empty() && self.has_resource_rules() {
             let why = "rules cannot apply to both regular resources and non-resource URLs";
             errors.invalid(&urls, &json!(self.urls), why);
         }
@@ -196,22 +196,22 @@ impl Rule {
 }
 
 impl GroupResources {
-    fn matches(&self, about: &ResourceAbout) -> bool {
-        let named = self.resource_names.is_empty() || self.resource_names.contains(&about.name);
-        let (combined, part) = (about.combined(), about.subresource.as_str());
+    fn matches(&self, resource: &ResourceAttributes) -> bool {
+        let named = self.resource_names.is_empty() || self.resource_names.contains(&resource.name);
+        let (combined_resource, subresource) = (resource.combined_resource(), resource.subresource.as_str());
         let is_one = |rule: &String| {
             rule == "*"
-                || *rule == combined
-                || rule.strip_prefix("*/").is_some_and(|p| !part.is_empty() && p == part)
-                || rule.strip_suffix("/*").is_some_and(|resource| resource == about.resource)
+                || *rule == combined_resource
+                || rule.strip_prefix("*/").is_some_and(|p| !subresource.is_empty() && p == subresource)
+                || rule.strip_suffix("/*").is_some_and(|parent| parent == resource.resource)
         };
-        self.group == about.group && (self.resources.is_empty() || (named && self.resources.iter().any(is_one)))
+        self.group == resource.group && (self.resources.is_empty() || (named && self.resources.iter().any(is_one)))
     }
 
     fn validate(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        let wrong = api::names::dns1123_subdomain(&self.group);
-        if !self.group.is_empty() && !wrong.is_empty() {
-            errors.invalid(&path.child("group"), &json!(self.group), &wrong.join(","));
+        let problems = api::names::dns1123_subdomain(&self.group);
+        if !self.group.is_empty() && !problems.is_empty() {
+            errors.invalid(&path.child("group"), &json!(self.group), &problems.join(","));
         }
         if !self.resource_names.is_empty() && self.resources.is_empty() {
             let why = "using resourceNames requires at least one resource";
@@ -221,7 +221,7 @@ impl GroupResources {
 }
 
 fn validate_stages(stages: &[String], path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| find(&STAGES, stage).is_none()) {
+    for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| by_name(&STAGES, stage).is_none()) {
         let why = format!("allowed stages are {}", STAGES.map(|(name, _)| name).join(","));
         errors.invalid(&path.index(i), &json!(stage), &why);
     }
@@ -234,20 +234,20 @@ mod tests {
 
     const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
 
-    /// `METHOD PATH USER [GROUP]` and the level that these rules give it.
+    /// Checks the level of `METHOD PATH USER [GROUP]`.
     #[track_caller]
     fn check(rules: &str, request: &str, expected: Level) {
         let policy = AuditPolicy::parse(&format!("{HEAD}rules: {rules}")).unwrap();
         let words: Vec<&str> = request.split(' ').collect();
         let method = Method::from_bytes(words[0].as_bytes()).unwrap();
-        let wanted = Attributes::of_request(&method, &mut words[1].parse().unwrap());
+        let attributes = Attributes::of_request(&method, &mut words[1].parse().unwrap());
         let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
         let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
-        assert_eq!(policy.decide(&user, &wanted).level, expected, "{request}");
+        assert_eq!(policy.evaluate(&user, &attributes).level, expected, "{request}");
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn first_matching_rule_decides() {
         let rules = "[{level: None, users: [ann], verbs: [get]}, {level: Request, userGroups: [ops]}, {level: Metadata, namespaces: [a]}]";
         check(rules, "GET /api/v1/namespaces/a/pods/p ann ops", Level::None);
         check(rules, "PUT /api/v1/namespaces/a/pods/p ann ops", Level::Request);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_named_with_their_parts() {
+    fn rule_matches_resources_and_subresources() {
         let rules =
             "[{level: Request, resources: [{group: '', resources: [pods, '*/log', 'services/*']}, {group: apps}]}]";
         check(rules, "GET /api/v1/namespaces/a/pods/p u", Level::Request);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_may_end_in_a_star() {
+    fn non_resource_url_may_end_in_a_star() {
         let rules = "[{level: None, nonResourceURLs: ['/healthz*', /version]}, {level: Metadata}]";
         check(rules, "GET /healthz/ping u", Level::None);
         check(rules, "GET /version u", Level::None);
@@ -283,29 +283,32 @@ mod tests {
     }
 
     #[test]
-    fn stages_and_managed_fields_are_left_out_where_either_says_so() {
+    fn policy_and_rule_omit_stages_and_managed_fields() {
         let text = "omitStages: [RequestReceived]\nomitManagedFields: true\nrules: [{level: Metadata, users: [a], omitStages: [Panic], omitManagedFields: false}, {level: Metadata}]";
         let policy = AuditPolicy::parse(&format!("{HEAD}{text}")).unwrap();
-        let verdict = |name: &str| {
+        let config = |name: &str| {
             let user = UserInfo { name: name.to_owned(), ..UserInfo::default() };
-            let verdict = policy.decide(&user, &Attributes::default());
-            (verdict.omit, verdict.omit_managed_fields)
+            let config = policy.evaluate(&user, &Attributes::default());
+            (config.omit_stages, config.omit_managed_fields)
         };
-        assert_eq!(verdict("a"), (vec![Stage::RequestReceived, Stage::Panic], false));
-        assert_eq!(verdict("b"), (vec![Stage::RequestReceived], true));
+        assert_eq!(config("a"), (vec![Stage::RequestReceived, Stage::Panic], false));
+        assert_eq!(config("b"), (vec![Stage::RequestReceived], true));
     }
 
     #[track_caller]
-    fn refused(text: &str, expected: &str) {
+    fn check_rejected(text: &str, expected: &str) {
         let error = AuditPolicy::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
-    fn a_policy_that_makes_no_sense_is_refused_with_its_place() {
-        refused("apiVersion: audit.k8s.io/v1beta1\nkind: Policy", "unknown group version field audit.k8s.io/v1beta1");
-        refused(HEAD, "loaded illegal policy with 0 rules");
-        let rules = |rules: &str, expected: &str| refused(&format!("{HEAD}rules: {rules}"), expected);
+    fn invalid_policy_is_rejected_with_its_field() {
+        check_rejected(
+            "apiVersion: audit.k8s.io/v1beta1\nkind: Policy",
+            "unknown group version field audit.k8s.io/v1beta1",
+        );
+        check_rejected(HEAD, "loaded illegal policy with 0 rules");
+        let rules = |rules: &str, expected: &str| check_rejected(&format!("{HEAD}rules: {rules}"), expected);
         rules("[{level: Metadata, user: [a]}]", "unknown field");
         rules("[{users: [a]}]", "rules[0].level: Required value");
         rules("[{level: All}]", "rules[0].level: Unsupported value: \"All\"");

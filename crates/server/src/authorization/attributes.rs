@@ -1,6 +1,6 @@
-//! What a request is about, as authorization sees it: upstream's `RequestInfo`, from method, path and query alone.
+//! Attributes of a request for authorization (upstream's `authorizer.Attributes`), from method, path and query alone.
 //!
-//! It does not know which resources there are: who may not do a thing does not learn whether it is there.
+//! They do not depend on the served resources, so that a denied caller does not learn whether a resource exists.
 
 use crate::request::{self, Query};
 use api::selector::FieldSelector;
@@ -8,49 +8,49 @@ use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
-/// What somebody wants to do.
+/// The attributes of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// For example `list`; of what is no resource, the method in small letters.
+    /// For example `list`. The lower-case method for a non-resource path.
     pub(crate) verb: String,
-    pub(crate) about: About,
+    pub(crate) target: RequestTarget,
 }
 
-/// With what.
+/// The resource or the path of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum About {
-    Resource(ResourceAbout),
-    /// A path that is no resource's.
-    Path(String),
+pub(crate) enum RequestTarget {
+    Resource(ResourceAttributes),
+    /// A path that is not a resource's, such as `/healthz`.
+    NonResource(String),
 }
 
-impl Default for About {
+impl Default for RequestTarget {
     fn default() -> Self {
-        Self::Resource(ResourceAbout::default())
+        Self::Resource(ResourceAttributes::default())
     }
 }
 
-/// What is not said is empty.
+/// The resource of a request. Unset fields are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ResourceAbout {
+pub(crate) struct ResourceAttributes {
     pub(crate) group: String,
     /// For example `pods`.
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Values that a field selector leaves to fields.
-    pub(crate) selects: Vec<(String, String)>,
+    /// Fields and the one value to which the field selector restricts each.
+    pub(crate) field_requirements: Vec<(String, String)>,
 }
 
-impl ResourceAbout {
-    /// Whether it is about objects only that have this value in a field.
-    pub(crate) fn selects(&self, field: &str, value: &str) -> bool {
-        self.selects.iter().any(|(f, v)| f == field && v == value)
+impl ResourceAttributes {
+    /// Whether the field selector requires this value of a field.
+    pub(crate) fn has_field_requirement(&self, field: &str, value: &str) -> bool {
+        self.field_requirements.iter().any(|(f, v)| f == field && v == value)
     }
 
-    /// `pods`, `pods/log`.
-    pub(crate) fn combined(&self) -> Cow<'_, str> {
+    /// Returns the resource with its subresource, such as `pods/log`.
+    pub(crate) fn combined_resource(&self) -> Cow<'_, str> {
         if self.subresource.is_empty() {
             Cow::Borrowed(&self.resource)
         } else {
@@ -60,8 +60,8 @@ impl ResourceAbout {
 }
 
 impl Attributes {
-    /// The attributes of a request. An old path becomes its modern form in `uri` first, so that whoever reads `uri`
-    /// later sees the request that was classified.
+    /// Returns the attributes of a request. Rewrites a deprecated watch path in `uri` first, so that later filters read the
+    /// same path.
     pub(crate) fn of_request(method: &Method, uri: &mut Uri) -> Self {
         request::rewrite_deprecated_watch(uri);
         Self::of(method, uri.path(), uri.query().unwrap_or_default())
@@ -75,7 +75,7 @@ impl Attributes {
             ["apis", group, _, rest @ ..] if !rest.is_empty() => (*group, rest),
             _ => {
                 let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
-                return Self { verb: method.as_str().to_lowercase(), about: About::Path(path) };
+                return Self { verb: method.as_str().to_lowercase(), target: RequestTarget::NonResource(path) };
             }
         };
         let (namespace, rest) = match rest {
@@ -87,42 +87,43 @@ impl Attributes {
         let part = |i: usize| rest.get(i).map_or_else(String::new, |p| (*p).to_owned());
         let query = Query::parse(query);
         let named = rest.len() > 1;
-        let selects = if named { Vec::new() } else { selected(query.get("fieldSelector").unwrap_or("")) };
-        let name = if named || !reads_many(method) { part(1) } else { selected_name(&selects) };
+        let field_requirements =
+            if named { Vec::new() } else { field_requirements(query.get("fieldSelector").unwrap_or("")) };
+        let name = if named || !is_read(method) { part(1) } else { name_of_field_selector(&field_requirements) };
         let verb = verb(method, named, &query).to_owned();
         let namespace = namespace.to_owned();
-        let about = ResourceAbout {
+        let resource = ResourceAttributes {
             group: group.to_owned(),
             resource: part(0),
             subresource: part(2),
             namespace,
             name,
-            selects,
+            field_requirements,
         };
-        Self { verb, about: About::Resource(about) }
+        Self { verb, target: RequestTarget::Resource(resource) }
     }
 
-    /// Something that is done to a resource.
-    pub(crate) fn to(verb: &str, about: ResourceAbout) -> Self {
-        Self { verb: verb.to_owned(), about: About::Resource(about) }
+    /// Returns the attributes of a request for a resource.
+    pub(crate) fn for_resource(verb: &str, resource: ResourceAttributes) -> Self {
+        Self { verb: verb.to_owned(), target: RequestTarget::Resource(resource) }
     }
 
-    /// Where it is done; empty for the whole cluster.
+    /// The namespace of the resource; empty for cluster scope.
     pub(crate) fn namespace(&self) -> &str {
-        match &self.about {
-            About::Resource(about) => &about.namespace,
-            About::Path(_) => "",
+        match &self.target {
+            RequestTarget::Resource(resource) => &resource.namespace,
+            RequestTarget::NonResource(_) => "",
         }
     }
 }
 
-fn reads_many(method: &Method) -> bool {
+fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
     match method.as_str() {
-        // Where a name stands in the path one object is read, whatever the query says.
+        // A path with a name is a `get`, even with `watch` in the query.
         "GET" | "HEAD" if named => "get",
         "GET" | "HEAD" if query.flag("watch") => "watch",
         "GET" | "HEAD" => "list",
@@ -135,15 +136,15 @@ fn verb(method: &Method, named: bool, query: &Query) -> &'static str {
     }
 }
 
-/// The fields that a field selector leaves one value; one that makes no sense leaves none.
-pub(crate) fn selected(selector: &str) -> Vec<(String, String)> {
+/// Returns the fields for which a field selector requires one value. An invalid selector has none.
+pub(crate) fn field_requirements(selector: &str) -> Vec<(String, String)> {
     let selector = FieldSelector::parse(selector).unwrap_or_default();
     selector.terms.into_iter().filter(|(.., equal)| *equal).map(|(field, value, _)| (field, value)).collect()
 }
 
-/// The one name that is left, if there is one; what is no name of an object stands for none.
-fn selected_name(selects: &[(String, String)]) -> String {
-    let name = selects.iter().find(|(field, _)| field == "metadata.name").map_or("", |(_, name)| name);
+/// Returns the name that a field selector requires. An invalid name counts as none.
+fn name_of_field_selector(requirements: &[(String, String)]) -> String {
+    let name = requirements.iter().find(|(field, _)| field == "metadata.name").map_or("", |(_, name)| name);
     if matches!(name, "." | "..") || name.contains(['/', '%']) { String::new() } else { name.to_owned() }
 }
 
@@ -155,15 +156,17 @@ mod tests {
     fn check(method: Method, path: &str, expected: &str) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let got = Attributes::of(&method, path, query);
-        let about = match got.about {
-            About::Path(path) => path,
-            About::Resource(a) => format!("{:?} {} in {:?} named {:?}", a.group, a.combined(), a.namespace, a.name),
+        let target = match got.target {
+            RequestTarget::NonResource(path) => path,
+            RequestTarget::Resource(a) => {
+                format!("{:?} {} in {:?} named {:?}", a.group, a.combined_resource(), a.namespace, a.name)
+            }
         };
-        assert_eq!(format!("{} {about}", got.verb), expected);
+        assert_eq!(format!("{} {target}", got.verb), expected);
     }
 
     #[test]
-    fn a_request_says_what_is_to_be_done_with_what() {
+    fn resource_request_has_verb_group_resource_and_name() {
         check(Method::GET, "/api/v1/pods", r#"list "" pods in "" named """#);
         check(Method::GET, "/api/v1/pods?watch=1", r#"watch "" pods in "" named """#);
         check(Method::GET, "/api/v1/namespaces/a/pods/b?watch=1", r#"get "" pods in "a" named "b""#);
@@ -181,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_in_itself() {
+    fn namespace_request_has_its_own_name_as_namespace() {
         check(Method::GET, "/api/v1/namespaces", r#"list "" namespaces in "" named """#);
         check(Method::GET, "/api/v1/namespaces/a", r#"get "" namespaces in "a" named "a""#);
         check(Method::PUT, "/api/v1/namespaces/a/finalize", r#"update "" namespaces/finalize in "a" named "a""#);
     }
 
     #[test]
-    fn what_is_no_resource_is_a_path() {
+    fn other_paths_are_non_resource_requests() {
         for path in ["/", "/metrics", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/openapi/v3/apis/apps/v1"] {
             check(Method::GET, path, &format!("get {path}"));
         }
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_one_name_is_about_that_name() {
+    fn list_by_name_selector_has_that_name() {
         check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name%3Da", r#"list "" pods in "" named "a""#);
         check(Method::GET, "/api/v1/pods?fieldSelector=metadata.name!%3Da", r#"list "" pods in "" named """#);
         check(Method::GET, "/api/v1/pods?watch=1&fieldSelector=metadata.name=a", r#"watch "" pods in "" named "a""#);
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_authorized_is_what_is_done() {
+    fn authorized_resource_is_the_routed_resource() {
         for path in [
             "/api/v1/pods",
             "/api/v1/namespaces/a/pods/b",
@@ -246,18 +249,19 @@ mod tests {
             "/api/v1/nodes/namespaces",
             "/api/v1/namespaces/namespaces/namespaces",
         ] {
-            let Ok(done) = crate::request::parse_path(&Default::default(), path) else { continue };
-            let About::Resource(asked) = Attributes::of(&Method::GET, path, "").about else { panic!("{path}") };
-            let info = done.kind.info();
-            let namespaced = if info.plural == "namespaces" { String::new() } else { asked.namespace };
+            let Ok(routed) = crate::request::parse_path(&Default::default(), path) else { continue };
+            let target = Attributes::of(&Method::GET, path, "").target;
+            let RequestTarget::Resource(resource) = target else { panic!("{path}") };
+            let info = routed.kind.info();
+            let namespace = if info.plural == "namespaces" { String::new() } else { resource.namespace };
             assert_eq!(
-                (asked.group.as_str(), asked.resource.as_str(), namespaced, asked.name, asked.subresource),
+                (resource.group.as_str(), resource.resource.as_str(), namespace, resource.name, resource.subresource),
                 (
                     info.group,
                     info.plural,
-                    done.namespace,
-                    done.name.unwrap_or_default(),
-                    done.subresource.unwrap_or_default()
+                    routed.namespace,
+                    routed.name.unwrap_or_default(),
+                    routed.subresource.unwrap_or_default()
                 ),
                 "{path}"
             );

@@ -1,13 +1,16 @@
-//! Nobody gives away more than they have: who writes a role must hold its rules, who binds one too
+//! RBAC escalation check: a user who writes or binds a role must hold all its permissions
 //! (`pkg/registry/rbac/{clusterrole,role,clusterrolebinding,rolebinding}/policybased`).
 
-use super::{Attributes, Decision, ResourceAbout, Rule, cover, decide, policy::RoleRef};
+use super::{
+    Attributes, Decision, PolicyRule, ResourceAttributes, authorize, policy_comparator, rule_resolver::RoleRef,
+};
 use crate::{ApiServer, UserInfo, request::RequestInfo, status::ApiError};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses a role or a binding by which the user would give more than they have; `old` is there for a change.
+/// Returns a Forbidden error for a role or a binding that grants permissions which the user does not hold. `old` is set for an
+/// update.
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
@@ -16,15 +19,15 @@ pub(super) fn check(
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
     let info = resource.kind.info();
-    if info.group != GROUP || old.is_some_and(|old| is_for_the_collector(new, old)) {
+    if info.group != GROUP || old.is_some_and(|old| is_only_mutating_gc_fields(new, old)) {
         return Ok(());
     }
-    let request = Request { server, user, resource, name: new["metadata"]["name"].as_str().unwrap_or("") };
-    if new.get("roleRef").is_some() { request.binding(new) } else { request.role(new, old) }
+    let write = RbacWrite { server, user, resource, name: new["metadata"]["name"].as_str().unwrap_or("") };
+    if new.get("roleRef").is_some() { write.check_binding(new) } else { write.check_role(new, old) }
 }
 
-/// Whether a change says only who owns the object and who holds it: that lets the garbage collector work.
-fn is_for_the_collector(new: &Value, old: &Value) -> bool {
+/// Whether an update changes only owner references and finalizers, as the garbage collector does (`IsOnlyMutatingGCFields`).
+fn is_only_mutating_gc_fields(new: &Value, old: &Value) -> bool {
     let mut new = new.clone();
     if let Some(metadata) = new["metadata"].as_object_mut() {
         for field in ["ownerReferences", "finalizers", "managedFields"] {
@@ -37,70 +40,77 @@ fn is_for_the_collector(new: &Value, old: &Value) -> bool {
     new == *old
 }
 
-struct Request<'a> {
+/// A write of a role or a binding.
+struct RbacWrite<'a> {
     server: &'a ApiServer,
     user: &'a UserInfo,
     resource: &'a RequestInfo,
-    /// Of the object that is written.
+    /// Name of the written object.
     name: &'a str,
 }
 
-impl Request<'_> {
-    fn role(&self, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+impl RbacWrite<'_> {
+    fn check_role(&self, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
         let name = self.resource.name.clone().unwrap_or_default();
-        if self.may("escalate", self.resource.kind.info().plural, name) {
+        if self.is_authorized("escalate", self.resource.kind.info().plural, name) {
             return Ok(());
         }
-        let rules: Option<Vec<Rule>> = serde_json::from_value(new["rules"].clone()).unwrap_or_default();
-        self.hold(&rules.unwrap_or_default()).map_err(|why| self.forbidden(&why))?;
-        // It can gather anything, and take it away.
-        let aggregates = |role: &Value| !role["aggregationRule"].is_null();
-        if (aggregates(new) || old.is_some_and(aggregates)) && self.hold(&Rule::everything()).is_err() {
+        let rules: Option<Vec<PolicyRule>> = serde_json::from_value(new["rules"].clone()).unwrap_or_default();
+        self.confirm_no_escalation(&rules.unwrap_or_default()).map_err(|why| self.forbidden(&why))?;
+        // An aggregated role can get any rule.
+        let is_aggregated = |role: &Value| !role["aggregationRule"].is_null();
+        if (is_aggregated(new) || old.is_some_and(is_aggregated))
+            && self.confirm_no_escalation(&PolicyRule::full_authority()).is_err()
+        {
             return Err(self.forbidden("must have cluster-admin privileges to use the aggregationRule"));
         }
         Ok(())
     }
 
-    fn binding(&self, binding: &Value) -> Result<(), ApiError> {
+    fn check_binding(&self, binding: &Value) -> Result<(), ApiError> {
         let role: RoleRef = serde_json::from_value(binding["roleRef"].clone()).unwrap_or_default();
         let plural = match role.kind.as_str() {
             "ClusterRole" => "clusterroles",
             "Role" if !self.resource.namespace.is_empty() => "roles",
-            // That is no role, which validation says.
+            // Validation rejects other kinds.
             _ => return Ok(()),
         };
-        if self.may("bind", plural, role.name.clone()) {
+        if self.is_authorized("bind", plural, role.name.clone()) {
             return Ok(());
         }
         let namespace = &self.resource.namespace;
-        let rules = self.server.authorizer.ask(|policy| policy.rules_of(&role, namespace).map(<[Rule]>::to_vec));
+        let rules = self
+            .server
+            .authorizer
+            .with_resolver(|resolver| resolver.role_reference_rules(&role, namespace).map(<[PolicyRule]>::to_vec));
         let rules = rules.map_err(|_| ApiError::not_found_in(GROUP, plural, &role.name))?;
-        self.hold(&rules).map_err(|why| self.forbidden(&why))
+        self.confirm_no_escalation(&rules).map_err(|why| self.forbidden(&why))
     }
 
-    fn may(&self, verb: &str, plural: &str, name: String) -> bool {
+    fn is_authorized(&self, verb: &str, plural: &str, name: String) -> bool {
         let (group, resource, namespace) = (GROUP.to_owned(), plural.to_owned(), self.resource.namespace.clone());
-        let about = ResourceAbout { group, resource, namespace, name, ..ResourceAbout::default() };
-        matches!(decide(self.server, self.user, &Attributes::to(verb, about)), Decision::Allowed(_))
+        let attributes = ResourceAttributes { group, resource, namespace, name, ..ResourceAttributes::default() };
+        matches!(authorize(self.server, self.user, &Attributes::for_resource(verb, attributes)), Decision::Allowed(_))
     }
 
-    /// Whether the user has what these rules give, else what they lack.
-    fn hold(&self, rules: &[Rule]) -> Result<(), String> {
-        let (missing, errors) = self.server.authorizer.ask(|policy| {
-            let (owned, errors) = policy.rules_for(self.user, &self.resource.namespace);
-            (cover::missing(&owned, rules), errors)
+    /// Requires the user to hold all permissions of the rules (`ConfirmNoEscalation`).
+    fn confirm_no_escalation(&self, rules: &[PolicyRule]) -> Result<(), String> {
+        let (missing, errors) = self.server.authorizer.with_resolver(|resolver| {
+            let (owner, errors) = resolver.rules_for(self.user, &self.resource.namespace);
+            (policy_comparator::uncovered_rules(&owner, rules), errors)
         });
         if missing.is_empty() {
             return Ok(());
         }
-        let mut missing: Vec<String> = cover::compact(missing).iter().map(cover::describe).collect();
+        let mut missing: Vec<String> =
+            policy_comparator::compact_rules(missing).iter().map(policy_comparator::compact_string).collect();
         missing.sort();
         missing.dedup();
         let errors = errors.map_or_else(String::new, |errors| format!("; resolution errors: [{errors}]"));
         Err(format!(
             "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
             self.user.name,
-            cover::quoted(&self.user.groups),
+            policy_comparator::go_quoted_list(&self.user.groups),
             missing.join("\n")
         ))
     }

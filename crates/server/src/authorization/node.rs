@@ -1,162 +1,171 @@
-//! What a node may do: what concerns it and its Pods (`plugin/pkg/auth/authorizer/node`).
+//! Node authorizer: a node may read what its Pods reference, and write its own objects (`plugin/pkg/auth/authorizer/node`).
 
-mod relations;
-mod restriction;
-mod tokens;
+mod graph;
+mod node_restriction;
+mod token_restriction;
 
-pub(crate) use relations::is_related;
-pub(crate) use restriction::{End, Operation, restrict, restrict_end};
-pub(crate) use tokens::restrict_token;
+pub(crate) use graph::has_path_from;
+pub(crate) use node_restriction::{Operation, Removal, restrict, restrict_removal};
+pub(crate) use token_restriction::restrict_token;
 
-use super::{About, Attributes, ResourceAbout, Rule};
+use super::{Attributes, PolicyRule, RequestTarget, ResourceAttributes};
 use crate::{UserInfo, user::NODES};
 
 const LEASES: &str = "kube-node-lease";
 
-/// The node that a user is, if it is one's; it may have no name.
-pub(crate) fn name(user: &UserInfo) -> Option<&str> {
+/// Returns the node name of a user that is a node; it may be empty (`NodeIdentity`).
+pub(crate) fn node_identity(user: &UserInfo) -> Option<&str> {
     user.name.strip_prefix("system:node:").filter(|_| user.is_in(NODES))
 }
 
-/// Whether a node may do this: by its rules, or because it has to do with the object (resource, namespace, name).
+/// Authorizes a request of a node. `has_path` tells whether the graph has a path from an object (resource, namespace, name) to
+/// the node.
 ///
 /// # Errors
-/// Why it may not, which may be nothing.
-pub(super) fn decide(
+/// The reason of the denial, which may be empty.
+pub(super) fn authorize(
     node: &str,
-    wanted: &Attributes,
-    rules: &[Rule],
-    related: &dyn Fn(&str, &str, &str) -> bool,
+    attributes: &Attributes,
+    rules: &[PolicyRule],
+    has_path: &dyn Fn(&str, &str, &str) -> bool,
 ) -> Result<(), String> {
-    let by_rules = || if rules.iter().any(|rule| rule.allows(wanted)) { Ok(()) } else { Err(String::new()) };
-    let About::Resource(about) = &wanted.about else { return by_rules() };
-    let asked = Asked { node, verb: &wanted.verb, about, related };
-    match (about.group.as_str(), about.resource.as_str()) {
-        ("", "secrets" | "configmaps") => asked.read(),
-        ("", "persistentvolumeclaims") if about.subresource == "status" => asked.update_status(),
+    let authorize_by_rules =
+        || if rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(String::new()) };
+    let RequestTarget::Resource(resource) = &attributes.target else { return authorize_by_rules() };
+    let request = NodeRequest { node, verb: &attributes.verb, resource, has_path };
+    match (resource.group.as_str(), resource.resource.as_str()) {
+        ("", "secrets" | "configmaps") => request.authorize_read_namespaced_object(),
+        ("", "persistentvolumeclaims") if resource.subresource == "status" => request.authorize_status_update(),
         ("", "persistentvolumeclaims" | "persistentvolumes")
         | ("resource.k8s.io", "resourceclaims")
-        | ("storage.k8s.io", "volumeattachments") => asked.get(),
-        ("", "serviceaccounts") => asked.account(),
-        ("coordination.k8s.io", "leases") => asked.lease(),
-        ("storage.k8s.io", "csinodes") => asked.csi_node(),
-        ("resource.k8s.io", "resourceslices") => asked.slice(),
-        ("", "nodes") => asked.own_node(),
-        ("", "pods") => asked.pod(),
-        _ => by_rules(),
+        | ("storage.k8s.io", "volumeattachments") => request.authorize_get(),
+        ("", "serviceaccounts") => request.authorize_service_account(),
+        ("coordination.k8s.io", "leases") => request.authorize_lease(),
+        ("storage.k8s.io", "csinodes") => request.authorize_csi_node(),
+        ("resource.k8s.io", "resourceslices") => request.authorize_resource_slice(),
+        ("", "nodes") => request.authorize_node(),
+        ("", "pods") => request.authorize_pod(),
+        _ => authorize_by_rules(),
     }
 }
 
-struct Asked<'a> {
+/// A resource request of a node.
+struct NodeRequest<'a> {
     node: &'a str,
     verb: &'a str,
-    about: &'a ResourceAbout,
-    related: &'a dyn Fn(&str, &str, &str) -> bool,
+    resource: &'a ResourceAttributes,
+    has_path: &'a dyn Fn(&str, &str, &str) -> bool,
 }
 
-fn no(why: &str) -> Result<(), String> {
+fn denied(why: &str) -> Result<(), String> {
     Err(why.to_owned())
 }
 
-impl Asked<'_> {
-    fn has_to_do_with_it(&self) -> Result<(), String> {
-        let about = self.about;
-        if about.name.is_empty() {
-            return no("No Object name found");
+impl NodeRequest<'_> {
+    fn require_path(&self) -> Result<(), String> {
+        let resource = self.resource;
+        if resource.name.is_empty() {
+            return denied("No Object name found");
         }
-        if (self.related)(&about.resource, &about.namespace, &about.name) {
+        if (self.has_path)(&resource.resource, &resource.namespace, &resource.name) {
             return Ok(());
         }
         Err(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn has_part(&self) -> bool {
-        !self.about.subresource.is_empty()
+    fn has_subresource(&self) -> bool {
+        !self.resource.subresource.is_empty()
     }
 
-    fn get(&self) -> Result<(), String> {
+    fn authorize_get(&self) -> Result<(), String> {
         match self.verb {
-            "get" if self.has_part() => no("cannot get subresource"),
-            "get" => self.has_to_do_with_it(),
-            _ => no("can only get individual resources of this type"),
+            "get" if self.has_subresource() => denied("cannot get subresource"),
+            "get" => self.require_path(),
+            _ => denied("can only get individual resources of this type"),
         }
     }
 
-    fn read(&self) -> Result<(), String> {
+    fn authorize_read_namespaced_object(&self) -> Result<(), String> {
         match self.verb {
-            "get" | "list" | "watch" if self.has_part() => no("cannot read subresource"),
-            "get" | "list" | "watch" if self.about.namespace.is_empty() => {
-                no("can only read namespaced object of this type")
+            "get" | "list" | "watch" if self.has_subresource() => denied("cannot read subresource"),
+            "get" | "list" | "watch" if self.resource.namespace.is_empty() => {
+                denied("can only read namespaced object of this type")
             }
-            "get" | "list" | "watch" => self.has_to_do_with_it(),
-            _ => no("can only read resources of this type"),
+            "get" | "list" | "watch" => self.require_path(),
+            _ => denied("can only read resources of this type"),
         }
     }
 
-    fn update_status(&self) -> Result<(), String> {
+    fn authorize_status_update(&self) -> Result<(), String> {
         match self.verb {
-            "update" | "patch" => self.has_to_do_with_it(),
-            _ => no("can only get/update/patch this type"),
+            "update" | "patch" => self.require_path(),
+            _ => denied("can only get/update/patch this type"),
         }
     }
 
-    fn account(&self) -> Result<(), String> {
-        match (self.verb, self.about.subresource.as_str()) {
-            ("get", "") | ("create", "token") if !self.about.name.is_empty() => self.has_to_do_with_it(),
-            ("create", _) if !self.about.name.is_empty() => no("can only create token subresource of serviceaccount"),
-            _ => no("can only create tokens for individual service accounts"),
+    fn authorize_service_account(&self) -> Result<(), String> {
+        match (self.verb, self.resource.subresource.as_str()) {
+            ("get", "") | ("create", "token") if !self.resource.name.is_empty() => self.require_path(),
+            ("create", _) if !self.resource.name.is_empty() => {
+                denied("can only create token subresource of serviceaccount")
+            }
+            _ => denied("can only create tokens for individual service accounts"),
         }
     }
 
-    /// Whether it is the object of the node's own name; of a new one the name is not known yet.
+    /// Whether the object has the node's name. A create request does not have the name yet.
     fn is_own(&self) -> bool {
-        self.verb == "create" || self.about.name == self.node
+        self.verb == "create" || self.resource.name == self.node
     }
 
-    fn lease(&self) -> Result<(), String> {
+    fn authorize_lease(&self) -> Result<(), String> {
         match self.verb {
-            "get" | "create" | "update" | "patch" | "delete" if self.about.namespace != LEASES => {
+            "get" | "create" | "update" | "patch" | "delete" if self.resource.namespace != LEASES => {
                 Err(format!("can only access leases in the {LEASES:?} system namespace"))
             }
             "get" | "create" | "update" | "patch" | "delete" if self.is_own() => Ok(()),
             "get" | "update" | "patch" | "delete" => {
-                no("can only access node lease with the same name as the requesting node")
+                denied("can only access node lease with the same name as the requesting node")
             }
-            _ => no("can only get, create, update, patch, or delete a node lease"),
+            _ => denied("can only get, create, update, patch, or delete a node lease"),
         }
     }
 
-    fn csi_node(&self) -> Result<(), String> {
+    fn authorize_csi_node(&self) -> Result<(), String> {
         match self.verb {
-            "get" | "create" | "update" | "patch" | "delete" if self.has_part() => {
-                no("cannot authorize CSINode subresources")
+            "get" | "create" | "update" | "patch" | "delete" if self.has_subresource() => {
+                denied("cannot authorize CSINode subresources")
             }
             "get" | "create" | "update" | "patch" | "delete" if self.is_own() => Ok(()),
             "get" | "update" | "patch" | "delete" => {
-                no("can only access CSINode with the same name as the requesting node")
+                denied("can only access CSINode with the same name as the requesting node")
             }
-            _ => no("can only get, create, update, patch, or delete a CSINode"),
+            _ => denied("can only get, create, update, patch, or delete a CSINode"),
         }
     }
 
-    fn slice(&self) -> Result<(), String> {
+    fn authorize_resource_slice(&self) -> Result<(), String> {
         match self.verb {
-            _ if self.has_part() => no("cannot authorize ResourceSlice subresources"),
+            _ if self.has_subresource() => denied("cannot authorize ResourceSlice subresources"),
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => self.has_to_do_with_it(),
-            "watch" | "list" | "deletecollection" if self.about.selects("spec.nodeName", self.node) => Ok(()),
-            "watch" | "list" | "deletecollection" => {
-                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            "get" | "update" | "patch" | "delete" => self.require_path(),
+            "watch" | "list" | "deletecollection"
+                if self.resource.has_field_requirement("spec.nodeName", self.node) =>
+            {
+                Ok(())
             }
-            _ => no(
+            "watch" | "list" | "deletecollection" => {
+                denied("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
+            _ => denied(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
             ),
         }
     }
 
-    fn own_node(&self) -> Result<(), String> {
-        let (node, name) = (self.node, self.about.name.as_str());
-        match (self.about.subresource.as_str(), self.verb) {
+    fn authorize_node(&self) -> Result<(), String> {
+        let (node, name) = (self.node, self.resource.name.as_str());
+        match (self.resource.subresource.as_str(), self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") if name == node => Ok(()),
             ("", "get" | "list" | "watch") if name.is_empty() => {
@@ -165,17 +174,17 @@ impl Asked<'_> {
             ("", "get" | "list" | "watch") => {
                 Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
             }
-            _ => no(""),
+            _ => denied(""),
         }
     }
 
-    fn pod(&self) -> Result<(), String> {
-        match (self.about.subresource.as_str(), self.verb) {
-            ("", "get") => self.has_to_do_with_it(),
-            ("", "list" | "watch") if self.about.selects("spec.nodeName", self.node) => Ok(()),
-            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+    fn authorize_pod(&self) -> Result<(), String> {
+        match (self.resource.subresource.as_str(), self.verb) {
+            ("", "get") => self.require_path(),
+            ("", "list" | "watch") if self.resource.has_field_requirement("spec.nodeName", self.node) => Ok(()),
+            ("", "list" | "watch") => denied("can only list/watch pods with spec.nodeName field selector"),
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
-            _ => no(""),
+            _ => denied(""),
         }
     }
 }
@@ -183,31 +192,31 @@ impl Asked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authorization::defaults;
+    use crate::authorization::bootstrap_policy;
 
     #[track_caller]
     fn check(verb: &str, group: &str, resource: &str, place: &str, expected: Result<(), &str>) {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let (namespace, name) = place.split_once('/').unwrap_or((place, ""));
-        let (namespace, selected) = namespace.split_once('?').unwrap_or((namespace, ""));
-        let selects = selected.split_once('=').map(|(field, value)| (field.to_owned(), value.to_owned()));
+        let (namespace, selector) = namespace.split_once('?').unwrap_or((namespace, ""));
+        let requirement = selector.split_once('=').map(|(field, value)| (field.to_owned(), value.to_owned()));
+        let field_requirements = requirement.into_iter().collect();
         let [group, resource, subresource, namespace, name] =
             [group, resource, subresource, namespace, name].map(str::to_owned);
-        let about =
-            ResourceAbout { group, resource, subresource, namespace, name, selects: selects.into_iter().collect() };
-        let related = |_: &str, _: &str, name: &str| name == "mine";
-        let got = decide("n", &Attributes::to(verb, about), defaults::of_nodes(), &related);
+        let resource = ResourceAttributes { group, resource, subresource, namespace, name, field_requirements };
+        let has_path = |_: &str, _: &str, name: &str| name == "mine";
+        let got = authorize("n", &Attributes::for_resource(verb, resource), bootstrap_policy::node_rules(), &has_path);
         assert_eq!(got, expected.map_err(str::to_owned), "{verb} {place}");
     }
 
-    const UNRELATED: Result<(), &str> = Err("no relationship found between node 'n' and this object");
+    const NO_PATH: Result<(), &str> = Err("no relationship found between node 'n' and this object");
 
     #[test]
-    fn a_node_reads_what_its_pods_need() {
+    fn node_reads_what_its_pods_reference() {
         for resource in ["secrets", "configmaps"] {
             check("get", "", resource, "a/mine", Ok(()));
             check("watch", "", resource, "a/mine", Ok(()));
-            check("get", "", resource, "a/other", UNRELATED);
+            check("get", "", resource, "a/other", NO_PATH);
             check("list", "", resource, "a", Err("No Object name found"));
             check("list", "", resource, "", Err("can only read namespaced object of this type"));
             check("update", "", resource, "a/mine", Err("can only read resources of this type"));
@@ -215,14 +224,14 @@ mod tests {
         check("get", "", "persistentvolumeclaims", "a/mine", Ok(()));
         check("patch", "", "persistentvolumeclaims/status", "a/mine", Ok(()));
         check("list", "", "persistentvolumes", "", Err("can only get individual resources of this type"));
-        check("get", "resource.k8s.io", "resourceclaims", "a/other", UNRELATED);
+        check("get", "resource.k8s.io", "resourceclaims", "a/other", NO_PATH);
         check("create", "", "serviceaccounts/token", "a/mine", Ok(()));
-        check("create", "", "serviceaccounts/token", "a/other", UNRELATED);
+        check("create", "", "serviceaccounts/token", "a/other", NO_PATH);
         check("delete", "", "serviceaccounts", "a/mine", Err("can only create tokens for individual service accounts"));
     }
 
     #[test]
-    fn a_node_keeps_to_itself() {
+    fn node_has_no_access_to_other_nodes_objects() {
         check("get", "", "nodes", "/n", Ok(()));
         check("get", "", "nodes", "/m", Err("node 'n' cannot read 'm', only its own Node object"));
         check("watch", "", "nodes", "", Err("node 'n' cannot read all nodes, only its own Node object"));
@@ -238,7 +247,7 @@ mod tests {
         );
         check("list", "", "pods", "a", Err("can only list/watch pods with spec.nodeName field selector"));
         check("get", "", "pods", "a/mine", Ok(()));
-        check("get", "", "pods", "a/other", UNRELATED);
+        check("get", "", "pods", "a/other", NO_PATH);
         check("update", "", "pods", "a/mine", Err(""));
         check("create", "", "pods/exec", "a/mine", Err(""));
         check("update", "coordination.k8s.io", "leases", "kube-node-lease/n", Ok(()));
@@ -252,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_for_all_nodes() {
+    fn other_requests_are_authorized_by_node_rules() {
         check("list", "", "services", "", Ok(()));
         check("create", "events.k8s.io", "events", "a", Ok(()));
         check("create", "authentication.k8s.io", "tokenreviews", "", Ok(()));
         check("list", "apps", "deployments", "", Err(""));
-        let path = Attributes { verb: "get".into(), about: About::Path("/metrics".into()) };
-        assert_eq!(decide("n", &path, defaults::of_nodes(), &|_, _, _| true), Err(String::new()));
+        let path = Attributes { verb: "get".into(), target: RequestTarget::NonResource("/metrics".into()) };
+        assert_eq!(authorize("n", &path, bootstrap_policy::node_rules(), &|_, _, _| true), Err(String::new()));
     }
 }

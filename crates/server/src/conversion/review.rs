@@ -1,6 +1,43 @@
 //! ConversionReview: requests, and validation of responses (`webhook_converter.go`).
 
+use crate::object_meta;
 use serde_json::{Map, Value, json};
+
+/// Invalid or failed response to a ConversionReview, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReviewError {
+    #[error("expected webhook response of {expected}, got {got}")]
+    Kind { expected: String, got: String },
+    #[error("no response provided")]
+    NoResponse,
+    #[error("expected response.uid={expected:?}, got {got:?}")]
+    Uid { expected: String, got: String },
+    #[error("response.result.status was '{0}', not 'Success'")]
+    Status(String),
+    /// The webhook reports a failure with this message.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Invalid converted object, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConvertedObjectError {
+    #[error("invalid groupVersion (expected {expected}, received {received})")]
+    GroupVersion { expected: String, received: String },
+    #[error("invalid kind (expected {expected}, received {received})")]
+    Kind { expected: String, received: String },
+    #[error("must have the same {field}: {expected} != {got}")]
+    Identity { field: &'static str, expected: String, got: String },
+    #[error("missing metadata in converted object: {0}")]
+    NoMetadata(Value),
+    #[error("metadata.{0} is no map")]
+    NotAMap(&'static str),
+    #[error("metadata.{field}[{key}] is no string")]
+    NotAString { field: &'static str, key: String },
+    /// Invalid labels or annotations.
+    #[error("{0}")]
+    Metadata(String),
+}
 
 /// Builds a ConversionReview request.
 pub(super) fn request(version: &str, uid: &str, desired_version: &str, objects: &[&mut Value]) -> Value {
@@ -18,24 +55,24 @@ pub(super) fn gvk(object: &Value) -> String {
 }
 
 /// Returns the converted objects of a response.
-pub(super) fn objects(version: &str, uid: &str, mut review: Value) -> Result<Vec<Value>, String> {
+pub(super) fn objects(version: &str, uid: &str, mut review: Value) -> Result<Vec<Value>, ReviewError> {
     let (got, expected) = (gvk(&review), format!("apiextensions.k8s.io/{version}, Kind=ConversionReview"));
     if version == "v1" && got != expected {
-        return Err(format!("expected webhook response of {expected}, got {got}"));
+        return Err(ReviewError::Kind { expected, got });
     }
     let response = review["response"].take();
     if response.is_null() {
-        return Err("no response provided".to_owned());
+        return Err(ReviewError::NoResponse);
     }
     let response_uid = response["uid"].as_str().unwrap_or("");
     if version == "v1" && response_uid != uid {
-        return Err(format!("expected response.uid={uid:?}, got {response_uid:?}"));
+        return Err(ReviewError::Uid { expected: uid.to_owned(), got: response_uid.to_owned() });
     }
     let status = response["result"]["status"].as_str().unwrap_or("");
     if status != "Success" {
         return Err(match response["result"]["message"].as_str().unwrap_or("") {
-            "" => format!("response.result.status was '{status}', not 'Success'"),
-            message => message.to_owned(),
+            "" => ReviewError::Status(status.to_owned()),
+            message => ReviewError::Failed(message.to_owned()),
         });
     }
     match response {
@@ -49,24 +86,24 @@ pub(super) fn objects(version: &str, uid: &str, mut review: Value) -> Result<Vec
 
 /// Validates a converted object and restores its metadata, of which only labels and annotations may change
 /// (`validateConvertedObject`, `restoreObjectMeta`).
-pub(super) fn check(before: &Value, converted: &mut Value, desired_version: &str) -> Result<(), String> {
+pub(super) fn check(before: &Value, converted: &mut Value, desired_version: &str) -> Result<(), ConvertedObjectError> {
     let text = |object: &Value, field: &str| object[field].as_str().unwrap_or("").to_owned();
     let version = text(converted, "apiVersion");
     if version != desired_version {
-        return Err(format!("invalid groupVersion (expected {desired_version}, received {version})"));
+        return Err(ConvertedObjectError::GroupVersion { expected: desired_version.to_owned(), received: version });
     }
     let (kind, other) = (text(before, "kind"), text(converted, "kind"));
     if kind != other {
-        return Err(format!("invalid kind (expected {kind}, received {other})"));
+        return Err(ConvertedObjectError::Kind { expected: kind, received: other });
     }
     for (field, what) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let (expected, got) = (text(&before["metadata"], field), text(&converted["metadata"], field));
         if expected != got {
-            return Err(format!("must have the same {what}: {expected} != {got}"));
+            return Err(ConvertedObjectError::Identity { field: what, expected, got });
         }
     }
     if !converted["metadata"].is_object() {
-        return Err(format!("missing metadata in converted object: {}", converted["metadata"]));
+        return Err(ConvertedObjectError::NoMetadata(converted["metadata"].take()));
     }
     let mut metadata = before["metadata"].clone();
     for field in ["labels", "annotations"] {
@@ -77,24 +114,23 @@ pub(super) fn check(before: &Value, converted: &mut Value, desired_version: &str
             _ => {}
         }
     }
-    let checked = |keys: &Value| crate::object_meta::first_error(keys);
-    if let Some(why) = checked(&metadata) {
-        return Err(why);
+    if let Some(message) = object_meta::first_error(&metadata) {
+        return Err(ConvertedObjectError::Metadata(message));
     }
     converted["metadata"] = metadata;
     Ok(())
 }
 
 /// Validates that all values are strings.
-fn validate_strings(value: &Value, field: &str) -> Result<(), String> {
+fn validate_strings(value: &Value, field: &'static str) -> Result<(), ConvertedObjectError> {
     let empty = Map::new();
     let all = match value {
         Value::Null => &empty,
         Value::Object(all) => all,
-        _ => return Err(format!("metadata.{field} is no map")),
+        _ => return Err(ConvertedObjectError::NotAMap(field)),
     };
     match all.iter().find(|(_, v)| !v.is_string()) {
-        Some((key, _)) => Err(format!("metadata.{field}[{key}] is no string")),
+        Some((key, _)) => Err(ConvertedObjectError::NotAString { field, key: key.clone() }),
         None => Ok(()),
     }
 }
@@ -113,7 +149,7 @@ mod tests {
         let review = |response: Value| json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response});
         let check = |answer: Value, expected: Result<usize, &str>| {
             let got = objects("v1", "u", answer).map(|o| o.len());
-            assert_eq!(got.as_ref().map_err(String::as_str).copied(), expected);
+            assert_eq!(got.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
         };
         let success = json!({"status": "Success"});
         check(review(json!({"uid": "u", "result": success, "convertedObjects": [{}, {}]})), Ok(2));
@@ -139,7 +175,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Value), expected: &str| {
             let mut converted = object("v2");
             change(&mut converted);
-            assert_eq!(check(&object("v1"), &mut converted, "g/v2").unwrap_err(), expected);
+            assert_eq!(check(&object("v1"), &mut converted, "g/v2").unwrap_err().to_string(), expected);
         };
         refused(&|o| o["apiVersion"] = json!("g/v1"), "invalid groupVersion (expected g/v2, received g/v1)");
         refused(&|o| o["kind"] = json!("L"), "invalid kind (expected K, received L)");

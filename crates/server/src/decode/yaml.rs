@@ -2,7 +2,7 @@
 
 mod document;
 
-use super::{DecodedBody, check_paths};
+use super::{DecodedBody, PathTooLong, check_paths};
 use api::go_quote::quoted;
 use document::Document;
 use serde::{
@@ -10,17 +10,37 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, str::Utf8Error};
 
 /// Maximal number of nodes that aliases of a document expand to.
 const MAX_ALIAS_NODES: usize = 50_000;
 /// Prefix of upstream's message of duplicate keys.
 const UNMARSHAL_ERRORS: &str = "yaml: unmarshal errors:";
 
+/// Error of decoding YAML.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeYamlError {
+    #[error(transparent)]
+    Utf8(#[from] Utf8Error),
+    #[error("{}", first_line(.0))]
+    Syntax(Box<serde_saphyr::Error>),
+    #[error(transparent)]
+    PathTooLong(#[from] PathTooLong),
+}
+
+impl From<serde_saphyr::Error> for DecodeYamlError {
+    fn from(error: serde_saphyr::Error) -> Self {
+        Self::Syntax(Box::new(error))
+    }
+}
+
 /// Decodes a document.
-pub(super) fn decode(text: &str) -> Result<DecodedBody, String> {
+pub(super) fn decode(text: &str) -> Result<DecodedBody, DecodeYamlError> {
     match serde_saphyr::from_str_with_options::<Document>(text, options(DuplicateKeyPolicy::Error)) {
-        Ok(Document(value)) => check_paths(&value).map(|()| DecodedBody { value, duplicates: Vec::new() }),
+        Ok(Document(value)) => {
+            check_paths(&value)?;
+            Ok(DecodedBody { value, duplicates: Vec::new() })
+        }
         Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
             let Document(value) = decode_last_wins(text)?;
             check_paths(&value)?;
@@ -31,7 +51,7 @@ pub(super) fn decode(text: &str) -> Result<DecodedBody, String> {
             }
             Ok(DecodedBody { value, duplicates: vec![format!("{UNMARSHAL_ERRORS}\n  {}", lines.join("\n  "))] })
         }
-        Err(other) => Err(first_line(&other)),
+        Err(other) => Err(other.into()),
     }
 }
 
@@ -58,8 +78,8 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
 }
 
 /// Decodes a document with duplicate keys; the last one wins.
-fn decode_last_wins<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::LastWins)).map_err(|e| first_line(&e))
+fn decode_last_wins<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, DecodeYamlError> {
+    Ok(serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::LastWins))?)
 }
 
 fn already_set(line: u64, key: &str) -> String {
@@ -173,7 +193,7 @@ mod tests {
             ("a: 2026-01-02\nb: 10.0.0.1\nc: 1.2.3\n", json!({"a": "2026-01-02", "b": "10.0.0.1", "c": "1.2.3"})),
             ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", json!({"a": {"b": 1}, "c": {"b": 1, "d": 2}})),
         ] {
-            assert_eq!(decode(text).map(|parsed| parsed.value), Ok(expected), "{text}");
+            assert_eq!(decode(text).unwrap().value, expected, "{text}");
         }
         assert!(decode("~: a\n").is_err() && decode("[a]: b\n").is_err());
     }

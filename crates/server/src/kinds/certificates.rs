@@ -9,7 +9,7 @@ use super::{
     generic_kind::GenericKind,
     human_duration, or_none, text,
 };
-use api::certificate::{SubjectUser, subject_user};
+use api::certificate::{SubjectError, SubjectUser, subject_user};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -144,12 +144,28 @@ fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
 
+/// Invalid certificate request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateRequestError {
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    PemBlock,
+    #[error("asn1: structure error: malformed certificate request")]
+    Malformed,
+    #[error("x509: cannot verify signature: algorithm unimplemented")]
+    SignatureAlgorithm,
+    #[error("x509: the signature of the request is not that of its key")]
+    Signature,
+    /// The subject does not identify a user.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+}
+
 /// Returns the user in the subject of a certificate request.
 ///
 /// # Errors
 /// If the request is invalid, or its subject does not identify a user.
-pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, String> {
-    parse_subject(request, subject_user)?
+pub(crate) fn requested_user(request: &str) -> Result<SubjectUser, CertificateRequestError> {
+    Ok(parse_subject(request, subject_user)??)
 }
 
 /// Whether a certificate request is malformed or its signature is invalid.
@@ -158,15 +174,15 @@ pub(crate) fn is_invalid_request(request: &str) -> bool {
 }
 
 /// Verifies a certificate request's signature and parses its subject.
-fn parse_subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
+fn parse_subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, CertificateRequestError> {
     let bytes = STANDARD.decode(request).unwrap_or_default();
     let block = parse_x509_pem(&bytes).ok().filter(|(_, pem)| pem.label == "CERTIFICATE REQUEST");
-    let (_, pem) = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
+    let (_, pem) = block.ok_or(CertificateRequestError::PemBlock)?;
     let parsed = X509CertificationRequest::from_der(&pem.contents);
-    let (_, parsed) = parsed.map_err(|_| "asn1: structure error: malformed certificate request")?;
+    let (_, parsed) = parsed.map_err(|_| CertificateRequestError::Malformed)?;
     parsed.verify_signature().map_err(|e| match e {
-        X509Error::SignatureUnsupportedAlgorithm => "x509: cannot verify signature: algorithm unimplemented",
-        _ => "x509: the signature of the request is not that of its key",
+        X509Error::SignatureUnsupportedAlgorithm => CertificateRequestError::SignatureAlgorithm,
+        _ => CertificateRequestError::Signature,
     })?;
     Ok(read(&parsed.certification_request_info.subject))
 }
@@ -176,8 +192,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     if text_of(spec, "request").is_empty() {
         errors.required(&path.child("request"), "");
-    } else if let Err(why) = parse_subject(text_of(spec, "request"), |_| ()) {
-        errors.invalid(&path.child("request"), &spec["request"], &why);
+    } else if let Err(error) = parse_subject(text_of(spec, "request"), |_| ()) {
+        errors.invalid(&path.child("request"), &spec["request"], &error.to_string());
     }
     if items(spec, "usages").next().is_none() {
         errors.required(&path.child("usages"), "");

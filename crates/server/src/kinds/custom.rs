@@ -8,7 +8,7 @@ mod numbers;
 mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
-use crate::{conversion::Conversion, scale::ScalePaths, typed};
+use crate::{conversion::Conversion, scale::ScalePaths, typed, typed::DecodeFieldError};
 use ::admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;
@@ -189,7 +189,7 @@ impl Kind for Custom {
         self.list_kind.clone()
     }
 
-    fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+    fn decode(&self, object: &mut Value) -> Result<Vec<String>, DecodeFieldError> {
         let mut unknown = typed::decode_metadata(&mut object["metadata"], "metadata")?;
         object["apiVersion"] = json!(self.info.api_version());
         object["kind"] = json!(self.info.kind);

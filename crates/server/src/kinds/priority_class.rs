@@ -87,26 +87,37 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
+/// Denial of a Pod by the `Priority` admission plugin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PodPriorityError {
+    #[error("no PriorityClass with name {0} was found")]
+    ClassNotFound(String),
+    #[error(
+        "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
+    )]
+    Priority { given: Value, computed: i64 },
+    #[error(
+        "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
+    )]
+    PreemptionPolicy { given: String, computed: String },
+}
+
 /// Sets the priority and preemption policy of a new Pod. `class` is the one that it names, else the global default; `None` if
 /// it does not exist.
-pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
+pub(crate) fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), PodPriorityError> {
     let spec = &mut pod["spec"];
     let named = spec["priorityClassName"].as_str().unwrap_or("").to_owned();
     if class.is_none() && !named.is_empty() {
-        return Err(format!("no PriorityClass with name {named} was found"));
+        return Err(PodPriorityError::ClassNotFound(named));
     }
     let priority = class.map_or(0, |c| c["value"].as_i64().unwrap_or(0));
     let policy = class.and_then(|c| c["preemptionPolicy"].as_str()).unwrap_or(DEFAULT_PREEMPTION_POLICY);
     let given = &spec["priority"];
     if given.as_i64().is_some_and(|g| g != priority) {
-        return Err(format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
-        ));
+        return Err(PodPriorityError::Priority { given: given.clone(), computed: priority });
     }
     if let Some(given) = spec["preemptionPolicy"].as_str().filter(|p| *p != policy) {
-        return Err(format!(
-            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
-        ));
+        return Err(PodPriorityError::PreemptionPolicy { given: given.to_owned(), computed: policy.to_owned() });
     }
     if let Some(name) = class.and_then(|c| c["metadata"]["name"].as_str()) {
         spec["priorityClassName"] = json!(name);

@@ -1,4 +1,4 @@
-//! Whether a connection is in use: its requests in progress, and since when there are none.
+//! Activity of a connection: its requests in progress, and its idle time.
 
 use super::Timeouts;
 use bytes::Bytes;
@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
-    /// Set once the peer has proved who it is.
+    /// Whether the peer is authenticated.
     authenticated: AtomicBool,
     /// Set for HTTP/1: bytes between requests begin the head of the next one.
     reads_heads: AtomicBool,
-    /// Whether the connection ends after the requests in progress, and its notification.
+    /// Whether the connection ends after the requests in progress.
     ends: AtomicBool,
     ending: Notify,
     /// Cancelled when the connection must make room for another.
@@ -36,7 +36,7 @@ pub(super) struct Activity {
 pub(super) enum Expired {
     /// It is idle, or the head of a request takes too long to arrive.
     Idle,
-    /// The client does not take the response to its request.
+    /// The client does not read the response to its request.
     Stuck,
 }
 
@@ -47,14 +47,14 @@ struct State {
     idle_since: Instant,
     /// When the head of a request began to arrive; at first, when the connection was accepted.
     head_since: Option<Instant>,
-    /// Active requests that are long-running or have no deadline.
+    /// Requests in progress without a deadline, such as long-running ones.
     unlimited: usize,
-    /// By when all others must have ended.
+    /// Deadline of all others.
     deadline: Option<Instant>,
 }
 
 impl State {
-    /// By when the connection must be free of requests, unless there is one without a limit.
+    /// Returns the deadline of the requests, unless one has no limit.
     fn deadline(&self) -> Option<Instant> {
         if self.active > 0 && self.unlimited == 0 { self.deadline } else { None }
     }
@@ -79,7 +79,7 @@ impl Activity {
         })
     }
 
-    pub(super) fn note_authenticated(&self) {
+    pub(super) fn set_authenticated(&self) {
         self.authenticated.store(true, Relaxed);
     }
 
@@ -88,8 +88,8 @@ impl Activity {
         self.reads_heads.store(true, Relaxed);
     }
 
-    /// Notes that bytes have arrived.
-    pub(super) fn note_read(&self) {
+    /// Records that bytes have arrived.
+    pub(super) fn record_read(&self) {
         if self.reads_heads.load(Relaxed) {
             let mut state = self.state.lock();
             if state.active == 0 && state.head_since.is_none() {
@@ -105,7 +105,7 @@ impl Activity {
         }
     }
 
-    /// Begins a request, which must have ended after `limit` if there is one.
+    /// Begins a request, with an optional time limit.
     pub(super) fn begin(self: &Arc<Self>, limit: Option<Duration>) -> InProgress {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
@@ -118,8 +118,7 @@ impl Activity {
         InProgress { activity: Arc::clone(self), is_unlimited: deadline.is_none() }
     }
 
-    /// The rank for eviction: connections of unknown peers first, then those that are idle for longest. `None` while the
-    /// connection is in use.
+    /// Returns the rank for eviction: unauthenticated peers first, then longest idle. `None` while the connection is in use.
     pub(super) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let state = self.state.lock();
         (state.active == 0).then(|| (self.authenticated.load(Relaxed), state.idle_since))
@@ -130,14 +129,14 @@ impl Activity {
         self.state.lock().active > 0
     }
 
-    /// Keeps the connection in use for good: another protocol is spoken on it from now on.
+    /// Keeps the connection in use forever, after an upgrade to another protocol.
     pub(super) fn hold(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
         state.unlimited = state.unlimited.saturating_add(1);
     }
 
-    /// Whether the client does not take the responses to its requests.
+    /// Whether the client does not read the responses to its requests.
     pub(super) fn is_stuck(&self) -> bool {
         self.state.lock().deadline().is_some_and(|deadline| deadline <= Instant::now())
     }
@@ -162,10 +161,10 @@ impl Activity {
         }
         let state = self.state.lock();
         if state.active > 0 {
-            let look = timeouts.idle / 4;
-            let Some(deadline) = state.deadline() else { return Ok(look) };
+            let check_interval = timeouts.idle / 4;
+            let Some(deadline) = state.deadline() else { return Ok(check_interval) };
             let left = deadline.saturating_duration_since(now);
-            return if left.is_zero() { Err(Expired::Stuck) } else { Ok(left.min(look)) };
+            return if left.is_zero() { Err(Expired::Stuck) } else { Ok(left.min(check_interval)) };
         }
         let (since, limit) = match state.head_since {
             Some(since) => (since, timeouts.header),
@@ -175,13 +174,13 @@ impl Activity {
         if left.is_zero() {
             return Err(Expired::Idle);
         }
-        // A request may have come and gone meanwhile, and its head may begin to arrive at any time.
-        let look = if self.reads_heads.load(Relaxed) { timeouts.header / 4 } else { timeouts.idle };
-        Ok(left.min(look).min(timeouts.idle))
+        // Requests may have ended meanwhile, and the next head may begin to arrive at any time.
+        let check_interval = if self.reads_heads.load(Relaxed) { timeouts.header / 4 } else { timeouts.idle };
+        Ok(left.min(check_interval).min(timeouts.idle))
     }
 }
 
-/// A request in progress; ends when it is dropped.
+/// A request in progress, until this is dropped.
 pub(super) struct InProgress {
     activity: Arc<Activity>,
     is_unlimited: bool,
@@ -199,7 +198,7 @@ impl Drop for InProgress {
     }
 }
 
-/// The body of a response, whose request is in progress until it has ended.
+/// Body of a response. Its request is in progress until the body ends.
 pub(super) struct TrackedBody<B> {
     body: B,
     _request: InProgress,
@@ -241,11 +240,11 @@ mod tests {
         response: Duration::from_secs(120),
     };
 
-    /// How many seconds the connection lasts from now on, if it does not last for ever.
+    /// Returns the seconds until the connection expires, if it does.
     async fn lifetime(activity: &Activity) -> Option<(u64, Expired)> {
         let begin = Instant::now();
-        let ended = tokio::time::timeout(Duration::from_secs(10_000), activity.expired(&TIMEOUTS)).await;
-        ended.ok().map(|why| (begin.elapsed().as_secs(), why))
+        let result = tokio::time::timeout(Duration::from_secs(10_000), activity.expired(&TIMEOUTS)).await;
+        result.ok().map(|why| (begin.elapsed().as_secs(), why))
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,10 +265,10 @@ mod tests {
         activity.read_heads();
         drop(activity.begin(None));
         tokio::time::advance(Duration::from_secs(20)).await;
-        activity.note_read();
+        activity.record_read();
         tokio::time::advance(Duration::from_secs(2)).await;
         // A byte now and then does not prolong it.
-        activity.note_read();
+        activity.record_read();
         assert_eq!(lifetime(&activity).await, Some((30, Expired::Idle)));
     }
 
@@ -299,7 +298,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn eviction_ranks_unknown_peers_first() {
         let (known, unknown) = (Activity::new(), Activity::new());
-        known.note_authenticated();
+        known.set_authenticated();
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(unknown.begin(None));
         assert!(unknown.eviction_rank() < known.eviction_rank());

@@ -3,7 +3,7 @@
 use super::{
     Timeouts,
     activity::{Activity, Expired, TrackedBody},
-    connections::Admitted,
+    connections::AdmittedStream,
 };
 use crate::{
     ApiServer, UserInfo,
@@ -36,25 +36,25 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Upstream's `MaxHeaderBytes`.
-const MAX_HEADERS: u32 = 1 << 20;
+const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Streams of one HTTP/2 connection at a time, as upstream has it without `--http2-max-streams-per-connection`.
 const MAX_STREAMS: u32 = 100;
-/// The same for clients on this machine, which watch much over one connection.
+/// The same for local clients, which have many watches on one connection.
 const MAX_LOCAL_STREAMS: u32 = 1000;
 /// Streams that the client has reset before they were served; a client that resets more loses its connection.
 const MAX_PENDING_RESETS: usize = 20;
 /// Streams that this server has reset for the client's errors; a client that causes more loses its connection.
 const MAX_ERROR_RESETS: usize = 1000;
-/// How long an ending connection may take to say so.
+/// Timeout of a graceful shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Marks a request whose client shows a certificate that is unknown, or that does not identify a user.
+/// Marks a request whose client certificate is not verified, or does not identify a user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnknownCertificate;
 
-type Stream = TlsStream<Admitted<TcpStream>>;
+type Stream = TlsStream<AdmittedStream<TcpStream>>;
 
-/// How connections are served.
+/// Configuration of connections.
 pub(super) struct Protocol {
     pub(super) server: ApiServer,
     pub(super) tls: ServerTls,
@@ -75,17 +75,23 @@ struct Client {
 }
 
 impl Protocol {
-    pub(super) async fn serve(&self, stream: Admitted<TcpStream>, peer: Peer, is_local: bool, activity: Arc<Activity>) {
+    pub(super) async fn serve(
+        &self,
+        stream: AdmittedStream<TcpStream>,
+        peer: Peer,
+        is_local: bool,
+        activity: Arc<Activity>,
+    ) {
         let handshake = tokio::time::timeout(self.timeouts.handshake, self.acceptor.accept(stream));
         let Ok(Ok(stream)) = handshake.await else { return };
         let chain = stream.get_ref().1.peer_certificates().filter(|chain| !chain.is_empty());
-        let known = chain.filter(|chain| self.tls.knows(chain));
-        let unknown = (chain.is_some() && known.is_none()).then_some(UnknownCertificate);
-        let user = known.and_then(|chain| identity(chain.first()?));
+        let verified = chain.filter(|chain| self.tls.verifies(chain));
+        let unknown = (chain.is_some() && verified.is_none()).then_some(UnknownCertificate);
+        let user = verified.and_then(|chain| user_of_certificate(chain.first()?));
         // A certificate without a user must not fall back to anonymous.
         let unknown = unknown.or((chain.is_some() && user.is_none()).then_some(UnknownCertificate));
         if user.is_some() {
-            activity.note_authenticated();
+            activity.set_authenticated();
         }
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let (server, response_limit) = (self.server.clone(), self.timeouts.response);
@@ -99,10 +105,10 @@ impl Protocol {
     async fn http1(&self, stream: Stream, client: Client) {
         let activity = Arc::clone(&client.activity);
         activity.read_heads();
-        // There is one answer at a time.
+        // HTTP/1 has one response at a time.
         let polls = PollCounter::default();
         let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), false));
-        let service = service_fn(move |request| client.clone().answer(request));
+        let service = service_fn(move |request| client.clone().handle(request));
         let connection = pin!(http1::Builder::new().serve_connection(io, service).with_upgrades());
         polls.counted(self.until_expired(connection, &activity, http1::UpgradeableConnection::graceful_shutdown)).await;
     }
@@ -112,7 +118,7 @@ impl Protocol {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .max_concurrent_streams(if is_local { MAX_LOCAL_STREAMS } else { MAX_STREAMS })
-            .max_header_list_size(MAX_HEADERS)
+            .max_header_list_size(MAX_HEADER_BYTES)
             .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
             .max_local_error_reset_streams(MAX_ERROR_RESETS)
             .timer(TokioTimer::new())
@@ -120,12 +126,12 @@ impl Protocol {
             .keep_alive_timeout(self.timeouts.ping_timeout);
         let polls = PollCounter::default();
         let io = TokioIo::new(CoalescingStream::new(stream, polls.clone(), true));
-        let service = service_fn(move |request| client.clone().answer(request));
+        let service = service_fn(move |request| client.clone().handle(request));
         let connection = pin!(builder.serve_connection(io, service));
         polls.counted(self.until_expired(connection, &activity, http2::Connection::graceful_shutdown)).await;
     }
 
-    /// Serves a connection until its client ends it, or it expires. How a connection ends is its client's affair.
+    /// Serves a connection until its client closes it, or it expires. Errors of connections are ignored.
     async fn until_expired<C: Future>(
         &self,
         mut connection: Pin<&mut C>,
@@ -141,10 +147,10 @@ impl Protocol {
             return;
         }
         shut_down(connection.as_mut());
-        // Requests that came meanwhile are answered.
+        // Requests that have arrived meanwhile are served.
         loop {
-            let ended = tokio::time::timeout(SHUTDOWN, connection.as_mut()).await;
-            if ended.is_ok() || !activity.is_active() || activity.is_stuck() {
+            let result = tokio::time::timeout(SHUTDOWN, connection.as_mut()).await;
+            if result.is_ok() || !activity.is_active() || activity.is_stuck() {
                 return;
             }
         }
@@ -152,17 +158,17 @@ impl Protocol {
 }
 
 impl Client {
-    async fn answer(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<crate::Body>>, Infallible> {
+    async fn handle(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<crate::Body>>, Infallible> {
         let is_limited = !self.is_http2 || self.user.is_none();
         let limit = (is_limited && !is_long_running(&request)).then_some(self.response_limit);
         let request_in_progress = self.activity.begin(limit);
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
-        let is_anonymous = self.user.is_none() && tokens::shown(request.headers()).is_none();
+        let is_anonymous = self.user.is_none() && tokens::bearer_token(request.headers()).is_none();
         let response = self.server.handle(self.user, request.map(DrainedOnDrop::new)).await;
         let is_unauthenticated = is_anonymous || response.status() == StatusCode::UNAUTHORIZED;
         if !is_unauthenticated {
-            self.activity.note_authenticated();
+            self.activity.set_authenticated();
         } else if self.is_http2 {
             // Upstream's UnauthenticatedHTTP2DOSMitigation.
             self.activity.end();
@@ -174,13 +180,13 @@ impl Client {
     }
 }
 
-/// Whether a request lasts for as long as its client wants.
+/// Whether a request is long-running.
 fn is_long_running(request: &Request<Incoming>) -> bool {
     deadline::is_long_running(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
-/// The user of a certificate that our own authority signed; `None` when its subject does not identify one.
-fn identity(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
+/// Returns the user of a verified client certificate, or `None` if its subject does not identify one.
+fn user_of_certificate(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
     let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let SubjectUser { name, groups } = subject_user(certificate.subject()).ok()?;

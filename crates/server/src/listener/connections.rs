@@ -1,4 +1,4 @@
-//! The open connections of all listeners, within bounds: in all and per peer.
+//! The open connections of all listeners, with limits for all peers and for each.
 
 use super::activity::Activity;
 use api::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit, LimitReached, Source};
@@ -15,20 +15,20 @@ use tokio::{
     time::Instant,
 };
 
-/// How often refused connections are logged at most.
+/// Minimum interval between log lines of refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections from one address at most; upstream's clients share one connection, others use some tens.
+/// Maximum connections from one address. Clients of upstream's library share one; others use some tens.
 const PER_SOURCE: usize = 100;
 
 /// The open connections of all listeners that share the process's file descriptors.
 #[derive(Debug)]
 pub struct Connections {
-    slots: ConnectionLimiter<Arc<Activity>>,
+    limiter: ConnectionLimiter<Arc<Activity>>,
     refused: Mutex<Refused>,
 }
 
-/// Connections that were refused, and not logged yet.
+/// Refused connections that are not logged yet.
 #[derive(Debug, Default)]
 struct Refused {
     count: u64,
@@ -36,86 +36,86 @@ struct Refused {
 }
 
 impl Connections {
-    /// No connections yet, and so many at most. A quarter is for this machine alone, and one address of another gets 100.
+    /// Creates an empty set with a maximum. A quarter is reserved for local clients, and a remote address gets at most 100.
     #[must_use]
     pub fn new(total: usize) -> Self {
         let remote = total - total / 4;
-        Self::with_bounds(ConnectionLimits { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
+        Self::with_limits(ConnectionLimits { total, remote, per_source: PER_SOURCE.min(remote / 4).max(1) })
     }
 
-    /// No connections yet, within these bounds.
+    /// Creates an empty set with these limits.
     #[must_use]
-    pub fn with_bounds(bounds: ConnectionLimits) -> Self {
-        Self { slots: ConnectionLimiter::new(bounds), refused: Mutex::default() }
+    pub fn with_limits(limits: ConnectionLimits) -> Self {
+        Self { limiter: ConnectionLimiter::new(limits), refused: Mutex::default() }
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.slots.count()
+        self.limiter.count()
     }
 
-    /// Takes a connection in; `None` when there are too many. Where all sources together have too many, an idle connection
-    /// of the source with the most makes room.
+    /// Admits a connection, or returns `None` when there are too many. If all sources together have too many, an idle connection of
+    /// the source with the most is evicted.
     pub(super) fn admit(&self, source: Source, activity: &Arc<Activity>) -> Option<ConnectionPermit<Arc<Activity>>> {
-        match self.slots.admit(source, Arc::clone(activity), |activity| activity.eviction_rank()) {
-            Ok((slot, evicted)) => {
+        match self.limiter.admit(source, Arc::clone(activity), |activity| activity.eviction_rank()) {
+            Ok((permit, evicted)) => {
                 if let Some(evicted) = evicted {
                     evicted.evicted.cancel();
                 }
-                Some(slot)
+                Some(permit)
             }
-            Err(full) => {
-                self.note_refused(source, full);
+            Err(limit) => {
+                self.record_refused(source, limit);
                 None
             }
         }
     }
 
-    /// Closes an idle connection, if there is one: the process has no file descriptor left.
+    /// Evicts an idle connection, if there is one, because the process has no free file descriptor.
     pub(super) fn evict_any(&self) {
-        if let Some(evicted) = self.slots.evict_any(|activity| activity.eviction_rank()) {
+        if let Some(evicted) = self.limiter.evict_any(|activity| activity.eviction_rank()) {
             evicted.evicted.cancel();
         }
     }
 
-    fn note_refused(&self, source: Source, bound: LimitReached) {
+    fn record_refused(&self, source: Source, limit: LimitReached) {
         let mut refused = self.refused.lock();
         refused.count = refused.count.saturating_add(1);
         if refused.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
             let count = std::mem::take(&mut refused.count);
             refused.logged = Some(Instant::now());
             drop(refused);
-            tracing::warn!(?source, ?bound, count, "refused connections: too many are open");
+            tracing::warn!(?source, ?limit, count, "refused connections above the limit");
         }
     }
 }
 
-/// A stream that holds its slot for as long as it is open, also when it was upgraded, and reports what arrives.
-pub(super) struct Admitted<S> {
+/// A stream that holds its permit while it is open, also after an upgrade, and records reads.
+pub(super) struct AdmittedStream<S> {
     stream: S,
     activity: Arc<Activity>,
-    _slot: ConnectionPermit<Arc<Activity>>,
+    _permit: ConnectionPermit<Arc<Activity>>,
 }
 
-impl<S> Admitted<S> {
-    pub(super) fn new(stream: S, activity: Arc<Activity>, slot: ConnectionPermit<Arc<Activity>>) -> Self {
-        Self { stream, activity, _slot: slot }
+impl<S> AdmittedStream<S> {
+    pub(super) fn new(stream: S, activity: Arc<Activity>, permit: ConnectionPermit<Arc<Activity>>) -> Self {
+        Self { stream, activity, _permit: permit }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Admitted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AdmittedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
+        let old_length = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(ctx, into);
-        if into.filled().len() > before {
-            self.activity.note_read();
+        if into.filled().len() > old_length {
+            self.activity.record_read();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Admitted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AdmittedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(ctx, data)
     }

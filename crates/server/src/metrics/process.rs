@@ -1,16 +1,17 @@
 //! Metrics of the process, from `/proc/self`.
 
-use super::text::{Kind, Text, seconds};
+use super::text::{Kind, MetricsText, seconds};
 use std::fs;
 
 /// Clock ticks per second (`USER_HZ`), 100 on all supported architectures.
 const TICKS: u64 = 100;
 
-pub(super) fn write(text: &mut Text) {
+/// Writes the metrics of the process.
+pub(super) fn write(text: &mut MetricsText) {
     // The command name may contain spaces and parentheses. Behind it, user and system time are fields 12 and 13.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = |place: usize| after.split_whitespace().nth(place).and_then(|v| v.parse::<u64>().ok());
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = |index: usize| fields.split_whitespace().nth(index).and_then(|v| v.parse::<u64>().ok());
     if let (Some(user), Some(system)) = (field(11), field(12)) {
         text.family("process_cpu_seconds_total", Kind::Counter, "Time of processors that was used, in seconds.");
         text.sample("", &seconds((user + system) * (1_000_000 / TICKS)));

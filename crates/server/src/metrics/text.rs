@@ -10,11 +10,11 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// The output, and the name of the current family.
+/// Metrics in text format, and the name of the current family.
 #[derive(Default)]
-pub(super) struct Text(pub(super) String, &'static str);
+pub(super) struct MetricsText(pub(super) String, &'static str);
 
-impl Text {
+impl MetricsText {
     /// Begins a family.
     pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
         let kind = match kind {
@@ -26,12 +26,13 @@ impl Text {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
+    /// Writes a sample of the current family.
     pub(super) fn sample(&mut self, labels: &str, value: &impl Display) {
-        self.part("", labels, value);
+        self.sample_with_suffix("", labels, value);
     }
 
     /// Writes a sample whose name has a suffix.
-    pub(super) fn part(&mut self, suffix: &str, labels: &str, value: &impl Display) {
+    pub(super) fn sample_with_suffix(&mut self, suffix: &str, labels: &str, value: &impl Display) {
         let name = self.1;
         let _ = match labels {
             "" => writeln!(self.0, "{name}{suffix} {value}"),
@@ -51,9 +52,9 @@ mod tests {
 
     #[test]
     fn family_has_help_and_type_before_samples() {
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         text.family("a_seconds", Kind::Histogram, "Seconds.");
-        text.part("_sum", "x=\"y\"", &seconds(1_000_250));
+        text.sample_with_suffix("_sum", "x=\"y\"", &seconds(1_000_250));
         text.family("b", Kind::Gauge, "B.");
         text.sample("", &7);
         let expected = "# HELP a_seconds Seconds.\n# TYPE a_seconds histogram\na_seconds_sum{x=\"y\"} 1.000250\n# HELP b B.\n# TYPE b gauge\nb 7\n";

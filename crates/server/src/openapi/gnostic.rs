@@ -142,7 +142,7 @@ impl MessageTable {
             (FieldType::Double, Value::Number(number)) => put_fixed(out, field.number, number.as_f64().unwrap_or(0.0)),
             (FieldType::String, Value::String(text)) => put_bytes(out, field.number, text.as_bytes()),
             (FieldType::Any | FieldType::Message(_), _) => {
-                put_bytes(out, field.number, &self.content(field.field_type, value))
+                put_bytes(out, field.number, &self.content(field.field_type, value));
             }
             _ => {}
         }

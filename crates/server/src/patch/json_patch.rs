@@ -11,29 +11,37 @@ use crate::{
     decode::{self, DecodedBody},
     status::ApiError,
 };
-use budget::Budget;
+use budget::{Budget, BudgetExceeded};
 use serde_json::{Map, Value};
-use target::Target;
+use target::{Target, TargetError};
 
 /// Maximum operations of one patch, as upstream.
 const MAX_OPERATIONS: usize = 10_000;
 /// Maximum nesting of the object during a patch; bodies are limited to 128.
 const MAX_DEPTH: usize = 256;
 
-/// Upstream's error text of a failed operation.
-type Refusal = String;
-
-/// Error of an operation.
+/// Failed operation, with upstream's message.
+#[derive(Debug, thiserror::Error)]
 enum OperationError {
     /// A `test` operation failed.
-    Test(Refusal),
-    Refused(Refusal),
-}
-
-impl From<Refusal> for OperationError {
-    fn from(why: Refusal) -> Self {
-        Self::Refused(why)
-    }
+    #[error("testing value {0} failed: test failed")]
+    Test(String),
+    #[error("Unexpected kind: {0}")]
+    UnexpectedKind(String),
+    #[error("{operation} operation failed to decode {field}: missing value")]
+    MissingField { operation: &'static str, field: &'static str },
+    #[error("{operation} operation does not apply: {missing}: {path}: missing value")]
+    MissingPath { operation: &'static str, missing: &'static str, path: String },
+    #[error("replace operation value must be object or array")]
+    ReplacedDocument,
+    #[error("error in {operation} for {field}: '{path}': {source}")]
+    Target { operation: &'static str, field: &'static str, path: String, source: TargetError },
+    #[error("error while adding value during copy: {0}")]
+    AddCopy(TargetError),
+    #[error("the object would be nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    #[error(transparent)]
+    Budget(#[from] BudgetExceeded),
 }
 
 /// Error of a patch.
@@ -72,9 +80,9 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<DecodedBody, Patch
     }
     let mut budget = Budget::default();
     for operation in &patch {
-        Operation(operation).apply(&mut value, &mut budget).map_err(|why| match why {
-            OperationError::Test(why) => PatchError::Test(rejected(&why)),
-            OperationError::Refused(why) => PatchError::Other(rejected(&why)),
+        Operation(operation).apply(&mut value, &mut budget).map_err(|error| match error {
+            OperationError::Test(_) => PatchError::Test(rejected(&error)),
+            error => PatchError::Other(rejected(&error)),
         })?;
     }
     // Upstream decodes `jsonPatchOp` strictly.
@@ -86,10 +94,10 @@ pub(crate) fn apply(mut value: Value, patch: &[u8]) -> Result<DecodedBody, Patch
     Ok(DecodedBody { value, duplicates: found.map(|message| format!("json patch {message}")).collect() })
 }
 
-fn rejected(why: &str) -> ApiError {
+fn rejected(error: &OperationError) -> ApiError {
     ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request").with_cause(
         "UnexpectedServerResponse",
-        why,
+        &error.to_string(),
         "",
     )
 }
@@ -99,115 +107,113 @@ struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
     fn apply(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
-        let done = match self.0.get("op").and_then(Value::as_str) {
+        match self.0.get("op").and_then(Value::as_str) {
             Some("add") => self.add(document, budget),
             Some("remove") => self.remove(document, budget),
             Some("replace") => self.replace(document),
             Some("move") => self.move_(document, budget),
-            Some("test") => return self.test(document),
+            Some("test") => self.test(document),
             Some("copy") => self.copy(document, budget),
-            other => Err(format!("Unexpected kind: {}", other.unwrap_or("unknown"))),
-        };
-        Ok(done?)
+            other => Err(OperationError::UnexpectedKind(other.unwrap_or("unknown").to_owned())),
+        }
     }
 
     /// Returns the path in a field of an operation.
-    fn path(&self, field: &str, name: &str) -> Result<&str, Refusal> {
-        let missing = || format!("{name} operation failed to decode {field}: missing value");
-        self.0.get(field).and_then(Value::as_str).ok_or_else(missing)
+    fn path(&self, field: &'static str, operation: &'static str) -> Result<&str, OperationError> {
+        self.0.get(field).and_then(Value::as_str).ok_or(OperationError::MissingField { operation, field })
     }
 
     fn value(&self) -> &Value {
         self.0.get("value").unwrap_or(&Value::Null)
     }
 
-    fn add(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
+    fn add(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
         let path = self.path("path", "add")?;
         check_depth(path, self.value())?;
-        let target = Target::find(document, path)
-            .ok_or_else(|| format!("add operation does not apply: doc is missing path: \"{path}\": missing value"))?;
-        target.add(self.value().clone(), budget).map_err(|why| format!("error in add for path: '{path}': {why}"))
+        let target =
+            Target::find(document, path).ok_or_else(|| missing("add", "doc is missing path", format!("\"{path}\"")))?;
+        target.add(self.value().clone(), budget).map_err(target_error("add", "path", path))
     }
 
-    fn remove(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
+    fn remove(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
         let path = self.path("path", "remove")?;
-        let target = Target::find(document, path).ok_or_else(|| {
-            format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
-        })?;
-        target.remove(budget).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+        let target = Target::find(document, path)
+            .ok_or_else(|| missing("remove", "doc is missing path", format!("\"{path}\"")))?;
+        target.remove(budget).map(drop).map_err(target_error("remove", "path", path))
     }
 
-    fn replace(&self, document: &mut Value) -> Result<(), Refusal> {
+    fn replace(&self, document: &mut Value) -> Result<(), OperationError> {
         let path = self.path("path", "replace")?;
         check_depth(path, self.value())?;
         if path.is_empty() {
             if !self.value().is_object() && !self.value().is_array() {
-                return Err("replace operation value must be object or array".to_owned());
+                return Err(OperationError::ReplacedDocument);
             }
             *document = self.value().clone();
             return Ok(());
         }
-        let target = Target::find(document, path)
-            .ok_or_else(|| format!("replace operation does not apply: doc is missing path: {path}: missing value"))?;
-        let missing = |_| format!("replace operation does not apply: doc is missing key: {path}: missing value");
-        target.set(self.value().clone()).map_err(missing)
+        let target = Target::find(document, path).ok_or_else(|| missing("replace", "doc is missing path", path))?;
+        target.set(self.value().clone()).map_err(|_| missing("replace", "doc is missing key", path))
     }
 
-    fn move_(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
+    fn move_(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
         let from = self.path("from", "move")?;
-        let target = Target::find(document, from)
-            .ok_or_else(|| format!("move operation does not apply: doc is missing from path: {from}: missing value"))?;
+        let target = Target::find(document, from).ok_or_else(|| missing("move", "doc is missing from path", from))?;
         let key = target.key().to_owned();
-        let failed = |why| format!("error in move for path: '{key}': {why}");
-        let value = target.remove(budget).map_err(failed)?;
+        let value = target.remove(budget).map_err(target_error("move", "path", &key))?;
         let path = self.path("path", "move")?;
         // A move costs as much as a copy, although it does not grow the object.
         let mut nodes = 0;
         check_depth_of(path, measure(&value, MAX_DEPTH, &mut nodes))?;
         budget.copy(nodes)?;
-        let target = Target::find(document, path).ok_or_else(|| {
-            format!("move operation does not apply: doc is missing destination path: {path}: missing value")
-        })?;
-        target.add(value, budget).map_err(|why| format!("error in move for path: '{path}': {why}"))
+        let target =
+            Target::find(document, path).ok_or_else(|| missing("move", "doc is missing destination path", path))?;
+        target.add(value, budget).map_err(target_error("move", "path", path))
     }
 
     fn test(&self, document: &mut Value) -> Result<(), OperationError> {
         let path = self.path("path", "test")?;
-        let failed = || OperationError::Test(format!("testing value {path} failed: test failed"));
+        let failed = || OperationError::Test(path.to_owned());
         if path.is_empty() {
             return if document == self.value() { Ok(()) } else { Err(failed()) };
         }
-        let target = Target::find(document, path)
-            .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: missing value"))?;
-        let value = target.get().map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        let target = Target::find(document, path).ok_or_else(|| missing("test", "is missing path", path))?;
+        let value = target.get().map_err(target_error("test", "path", path))?;
         if value == self.value() { Ok(()) } else { Err(failed()) }
     }
 
-    fn copy(&self, document: &mut Value, budget: &mut Budget) -> Result<(), Refusal> {
+    fn copy(&self, document: &mut Value, budget: &mut Budget) -> Result<(), OperationError> {
         let from = self.path("from", "copy")?;
-        let target = Target::find(document, from)
-            .ok_or_else(|| format!("copy operation does not apply: doc is missing from path: {from}: missing value"))?;
-        let value = target.get().map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let target = Target::find(document, from).ok_or_else(|| missing("copy", "doc is missing from path", from))?;
+        let value = target.get().map_err(target_error("copy", "from", from))?;
         let path = self.path("path", "copy")?;
         check_depth(path, value)?;
         budget.copy(value.to_string().len())?;
         let value = value.clone();
-        let target = Target::find(document, path).ok_or_else(|| {
-            format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
-        })?;
-        target.add(value, budget).map_err(|why| format!("error while adding value during copy: {why}"))
+        let target =
+            Target::find(document, path).ok_or_else(|| missing("copy", "doc is missing destination path", path))?;
+        target.add(value, budget).map_err(OperationError::AddCopy)
     }
 }
 
-fn check_depth(path: &str, value: &Value) -> Result<(), Refusal> {
+fn missing(operation: &'static str, missing: &'static str, path: impl Into<String>) -> OperationError {
+    OperationError::MissingPath { operation, missing, path: path.into() }
+}
+
+/// Returns the conversion of errors of an operation's target.
+fn target_error(operation: &'static str, field: &'static str, path: &str) -> impl Fn(TargetError) -> OperationError {
+    move |source| OperationError::Target { operation, field, path: path.to_owned(), source }
+}
+
+fn check_depth(path: &str, value: &Value) -> Result<(), OperationError> {
     check_depth_of(path, measure(value, MAX_DEPTH, &mut 0))
 }
 
-fn check_depth_of(path: &str, depth: usize) -> Result<(), Refusal> {
+fn check_depth_of(path: &str, depth: usize) -> Result<(), OperationError> {
     if path.matches('/').count() + depth <= MAX_DEPTH {
         return Ok(());
     }
-    Err(format!("the object would be nested deeper than {MAX_DEPTH}"))
+    Err(OperationError::TooDeep)
 }
 
 /// Returns the nesting of a value up to `limit`, and counts its nodes.
@@ -378,9 +384,9 @@ mod tests {
 
     #[test]
     fn copies_of_copies_are_bounded() {
-        let twice: Vec<Value> =
+        let copies: Vec<Value> =
             (0..60).map(|i| json!({"op": "copy", "from": "/b", "path": format!("/b/x{i}")})).collect();
-        check(&json!(twice), Err((422, "")));
+        check(&json!(copies), Err((422, "")));
         let deeper: Vec<Value> = (0..1000).map(|_| json!({"op": "copy", "from": "/b", "path": "/b/b"})).collect();
         check(&json!(deeper), Err((422, "")));
     }

@@ -8,10 +8,24 @@ use crate::protobuf::{
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Upstream's errors of invalid patches.
-const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
-const BAD_ORDER: &str = "invalid patch format of setElementOrder list";
-const BAD_PRIMITIVES: &str = "invalid patch format of primitive list";
+/// Invalid strategic merge patch, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StrategicMergeError {
+    #[error("invalid patch format of retainKeys")]
+    RetainKeys,
+    #[error("invalid patch format of setElementOrder list")]
+    SetElementOrder,
+    #[error("invalid patch format of primitive list")]
+    PrimitiveList,
+    #[error("unknown patch type: {directive} in map: {map}")]
+    PatchType { directive: String, map: Value },
+    #[error("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n")]
+    OrderMismatch { patch: Value, order: Value },
+    #[error("expected a map, but received {item} in the list {field}")]
+    NotAMap { item: Value, field: String },
+    #[error("map: {map} does not contain declared merge key: {key}")]
+    NoMergeKey { map: Value, key: &'static str },
+}
 
 /// Patch strategy of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,8 +64,8 @@ fn field_message_type(message_type: MessageType, field: &str) -> MessageType {
 /// Merges a patch into an object.
 ///
 /// # Errors
-/// Upstream's text, when the patch is invalid.
-pub(super) fn apply(object: Value, patch: &Map<String, Value>) -> Result<Value, String> {
+/// If the patch is invalid.
+pub(super) fn apply(object: Value, patch: &Map<String, Value>) -> Result<Value, StrategicMergeError> {
     let text = |field: &str| object[field].as_str().unwrap_or("");
     let message_type = TABLE.kind(text("apiVersion"), text("kind"));
     let fields = match object {
@@ -88,17 +102,20 @@ fn merge_map(
     mut target: Map<String, Value>,
     patch: &Map<String, Value>,
     message_type: MessageType,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Map<String, Value>, StrategicMergeError> {
     match patch.get("$patch") {
         None => {}
         Some(Value::String(s)) if s == "replace" => return Ok(fields_without_directives(patch)),
         Some(Value::String(s)) if s == "delete" => return Ok(Map::new()),
-        Some(other) => return Err(format!("unknown patch type: {other} in map: {}", Value::Object(patch.clone()))),
+        Some(other) => {
+            let map = Value::Object(patch.clone());
+            return Err(StrategicMergeError::PatchType { directive: other.to_string(), map });
+        }
     }
     retain_keys(&mut target, patch)?;
     for (key, order) in patch {
         if let Some(field) = key.strip_prefix("$setElementOrder/") {
-            let order = order.as_array().ok_or(BAD_ORDER)?;
+            let order = order.as_array().ok_or(StrategicMergeError::SetElementOrder)?;
             set_order(&mut target, patch.get(field), message_type, field, order)?;
         }
     }
@@ -110,7 +127,7 @@ fn merge_map(
     }
     for (key, deleted) in patch {
         if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
-            let deleted = deleted.as_array().ok_or(BAD_PRIMITIVES)?;
+            let deleted = deleted.as_array().ok_or(StrategicMergeError::PrimitiveList)?;
             if let Some(Value::Array(list)) = target.get_mut(field) {
                 let deleted: HashSet<&Value> = deleted.iter().collect();
                 list.retain(|v| !deleted.contains(v));
@@ -125,7 +142,7 @@ fn merge_field(
     key: &str,
     value: &Value,
     message_type: MessageType,
-) -> Result<(), String> {
+) -> Result<(), StrategicMergeError> {
     let (strategy, field_type) = (strategy(message_type, key), field_message_type(message_type, key));
     let merged = match (target.remove(key), value) {
         (_, Value::Null) => return Ok(()),
@@ -142,13 +159,13 @@ fn merge_field(
 }
 
 /// Applies `$retainKeys`: removes all other fields. The patch must not set other fields.
-fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), String> {
+fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), StrategicMergeError> {
     let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
-    let kept = kept.as_array().ok_or(BAD_RETAIN_KEYS)?;
+    let kept = kept.as_array().ok_or(StrategicMergeError::RetainKeys)?;
     let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
     let is_kept = |key: &str| kept.contains(key);
     if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !is_kept(k)) {
-        return Err(BAD_RETAIN_KEYS.to_owned());
+        return Err(StrategicMergeError::RetainKeys);
     }
     target.retain(|key, _| is_kept(key));
     Ok(())
@@ -160,17 +177,17 @@ fn set_order(
     message_type: MessageType,
     field: &str,
     order: &[Value],
-) -> Result<(), String> {
+) -> Result<(), StrategicMergeError> {
     let strategy = strategy(message_type, field);
     let patch = match patch {
         None | Some(Value::Null) => None,
         Some(Value::Array(items)) => Some(items),
-        Some(_) => return Err(BAD_ORDER.to_owned()),
+        Some(_) => return Err(StrategicMergeError::SetElementOrder),
     };
     let original = match target.get(field) {
         None | Some(Value::Null) => None,
         Some(Value::Array(items)) => Some(items.clone()),
-        Some(_) => return Err(BAD_ORDER.to_owned()),
+        Some(_) => return Err(StrategicMergeError::SetElementOrder),
     };
     check_order(patch.map(Vec::as_slice).unwrap_or_default(), order, strategy)?;
     let merged = match (&original, patch) {
@@ -188,7 +205,7 @@ fn set_order(
 }
 
 /// Checks that the elements of the patch have the order of `$setElementOrder`.
-fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(), String> {
+fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(), StrategicMergeError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
@@ -196,11 +213,10 @@ fn check_order(patch: &[Value], order: &[Value], strategy: Strategy) -> Result<(
     for item in patch.iter().filter(|i| i.get("$patch").is_none()) {
         let item_id = element_id(item, strategy);
         if !rest.any(|id| id == item_id) {
-            return Err(format!(
-                "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-                Value::Array(patch.to_vec()),
-                Value::Array(order.to_vec())
-            ));
+            return Err(StrategicMergeError::OrderMismatch {
+                patch: Value::Array(patch.to_vec()),
+                order: Value::Array(order.to_vec()),
+            });
         }
     }
     Ok(())
@@ -220,10 +236,10 @@ fn merge_list(
     strategy: Strategy,
     field: &str,
     message_type: MessageType,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, StrategicMergeError> {
     let Strategy::Key(key) = strategy else {
         if patch.iter().any(|v| v.is_object() || v.is_array()) {
-            return Err(BAD_PRIMITIVES.to_owned());
+            return Err(StrategicMergeError::PrimitiveList);
         }
         let mut seen = HashSet::new();
         let all = original.iter().chain(patch);
@@ -234,7 +250,7 @@ fn merge_list(
     let mut replace = false;
     for item in patch {
         let Value::Object(item) = item else {
-            return Err(format!("expected a map, but received {item} in the list {field}"));
+            return Err(StrategicMergeError::NotAMap { item: item.clone(), field: field.to_owned() });
         };
         match item.get("$patch").map(|d| d.as_str().unwrap_or("")) {
             None => fresh.push(item),
@@ -243,7 +259,8 @@ fn merge_list(
                 deleted.insert(item.get(key).ok_or_else(|| missing_merge_key(item, key))?);
             }
             Some(other) => {
-                return Err(format!("unknown patch type: {other} in map: {}", Value::Object(item.clone())));
+                let map = Value::Object(item.clone());
+                return Err(StrategicMergeError::PatchType { directive: other.to_owned(), map });
             }
         }
     }
@@ -277,8 +294,8 @@ fn merge_list(
     Ok(sort_elements(merged, &order, &original, strategy))
 }
 
-fn missing_merge_key(item: &Map<String, Value>, key: &str) -> String {
-    format!("map: {} does not contain declared merge key: {key}", Value::Object(item.clone()))
+fn missing_merge_key(item: &Map<String, Value>, key: &'static str) -> StrategicMergeError {
+    StrategicMergeError::NoMergeKey { map: Value::Object(item.clone()), key }
 }
 
 /// Sorts merged elements: those of `order` have its order, the others stay before those that they preceded, and new ones

@@ -1,6 +1,6 @@
-//! A certificate authority of the cluster: a key and a certificate that are kept, and what it issues for this process.
+//! Certificate authority of the cluster: stored key and certificate, and the certificates that it issues for this process.
 
-use super::{Clock, PkiError, file, profile, unusable, validity::Validity};
+use super::{Clock, PkiError, certificate_profiles, file_error, unusable, validity::Validity};
 use parking_lot::RwLock;
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::{
@@ -20,11 +20,11 @@ use x509_parser::{pem::parse_x509_pem, prelude::X509Certificate};
 
 /// A certificate authority.
 pub(super) struct Ca {
-    /// The file that holds its certificate.
+    /// File of the certificate.
     pub(super) path: PathBuf,
-    /// Its certificate, in PEM.
+    /// Certificate, in PEM.
     pub(super) pem: String,
-    /// Its key, in PEM.
+    /// Private key, in PEM.
     pub(super) key: String,
     pub(super) clock: Clock,
     validity: Validity,
@@ -32,7 +32,7 @@ pub(super) struct Ca {
 }
 
 impl fmt::Debug for Ca {
-    /// Never shows the key.
+    /// Omits the private key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ca").field("path", &self.path).field("validity", &self.validity).finish_non_exhaustive()
     }
@@ -46,22 +46,22 @@ pub(super) struct Credential {
 }
 
 impl Ca {
-    /// Reads an authority from `NAME.crt` and `NAME.key`. Without a key it is made, and without a certificate that is signed
-    /// (anew) with the key: what the key has signed before stays valid.
+    /// Loads a CA from `NAME.crt` and `NAME.key`. Creates an absent key, and signs an absent certificate with the key, so that older
+    /// certificates of the key stay valid.
     pub(super) fn load_or_create(dir: &Path, name: &str, subject: &str, clock: Clock) -> Result<Self, PkiError> {
         let (key_path, path) = (dir.join(format!("{name}.key")), dir.join(format!("{name}.crt")));
-        let write = |path: &Path, pem: &str| files::replace_private(path, pem.as_bytes()).map_err(file(path));
+        let write = |path: &Path, pem: &str| files::replace_private(path, pem.as_bytes()).map_err(file_error(path));
         let is_new = !key_path.exists();
         if is_new {
-            // A certificate without its key is of no use.
+            // A certificate without its key is useless.
             remove(&path)?;
             write(&key_path, &KeyPair::generate()?.serialize_pem())?;
         }
-        let read = |path: &Path| fs::read_to_string(path).map_err(file(path));
+        let read = |path: &Path| fs::read_to_string(path).map_err(file_error(path));
         let key = read(&key_path)?;
         if !path.exists() {
-            let mut params = profile::authority(subject);
-            Validity::of_authority(clock.now()).write(&mut params)?;
+            let mut params = certificate_profiles::authority(subject);
+            Validity::of_ca(clock.now()).write(&mut params)?;
             write(&path, &params.self_signed(&KeyPair::from_pem(&key)?)?.pem())?;
             if !is_new {
                 tracing::info!(path = %path.display(), "signed a certificate authority anew with its key");
@@ -73,8 +73,8 @@ impl Ca {
         Ok(Self { path, pem, key, clock, validity, issuer })
     }
 
-    /// The end of its validity, if that is near.
-    pub(super) fn near_end(&self) -> Option<jiff::Timestamp> {
+    /// Returns the expiry, if it is near.
+    pub(super) fn expires_soon(&self) -> Option<jiff::Timestamp> {
         self.validity.needs_warning(self.clock.now()).then_some(self.validity.not_after)
     }
 
@@ -91,8 +91,8 @@ impl Ca {
         validity.is_due(self.clock.now(), self.validity)
     }
 
-    /// Whether this authority has signed a certificate for this subject, which is valid for long enough, with this key.
-    pub(super) fn holds(&self, credential: &Credential, subject: &str) -> bool {
+    /// Whether a certificate is signed by this CA for this subject, does not expire soon, and matches its key.
+    pub(super) fn is_valid_credential(&self, credential: &Credential, subject: &str) -> bool {
         let checked = with_certificate(&credential.certificate, |certificate| {
             let is_signed = with_certificate(&self.pem, |own| {
                 certificate.issuer().as_raw() == own.subject().as_raw()
@@ -101,13 +101,13 @@ impl Ca {
             let is_valid = Validity::of_certificate(certificate).is_ok_and(|validity| !self.is_due(validity));
             is_signed.unwrap_or(false) && is_valid && certificate.subject().to_string() == subject
         });
-        checked.unwrap_or(false) && certified(credential).is_ok()
+        checked.unwrap_or(false) && certified_key(credential).is_ok()
     }
 }
 
 fn remove(path: &Path) -> Result<(), PkiError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file(path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file_error(path)(error)),
         _ => Ok(()),
     }
 }
@@ -117,28 +117,28 @@ fn with_certificate<T>(pem: &str, read: impl FnOnce(&X509Certificate<'_>) -> T) 
     Ok(read(&pem.parse_x509().map_err(unusable)?))
 }
 
-/// As rustls shows it; the key must be the certificate's.
-fn certified(credential: &Credential) -> Result<CertifiedKey, PkiError> {
+/// Converts a credential for rustls. The key must match the certificate.
+fn certified_key(credential: &Credential) -> Result<CertifiedKey, PkiError> {
     let chain = super::certificates(&credential.certificate)?.into_iter().map(CertificateDer::into_owned).collect();
     let key = PrivateKeyDer::from_pem_slice(credential.key.as_bytes()).map_err(unusable)?;
     CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(unusable)
 }
 
-/// A certificate of this process, in memory only. It is renewed when a handshake needs it and it ends soon, so that a process
-/// that runs for years never shows one that has expired. Connections that are open keep what they were opened with.
-pub(super) struct Renewing {
+/// An in-memory certificate of this process. A handshake renews it when it expires soon, so that a long-running process never
+/// presents an expired one. Open connections are not affected.
+pub(super) struct RenewedCertificate {
     ca: Arc<Ca>,
     params: CertificateParams,
     current: RwLock<(Arc<CertifiedKey>, Validity)>,
 }
 
-impl fmt::Debug for Renewing {
+impl fmt::Debug for RenewedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renewing").field("ca", &self.ca).finish_non_exhaustive()
+        f.debug_struct("RenewedCertificate").field("ca", &self.ca).finish_non_exhaustive()
     }
 }
 
-impl Renewing {
+impl RenewedCertificate {
     pub(super) fn new(ca: Arc<Ca>, params: CertificateParams) -> Result<Arc<Self>, PkiError> {
         let current = RwLock::new(issue(&ca, &params)?);
         Ok(Arc::new(Self { ca, params, current }))
@@ -165,16 +165,16 @@ impl Renewing {
 
 fn issue(ca: &Ca, params: &CertificateParams) -> Result<(Arc<CertifiedKey>, Validity), PkiError> {
     let (credential, validity) = ca.issue(params)?;
-    Ok((Arc::new(certified(&credential)?), validity))
+    Ok((Arc::new(certified_key(&credential)?), validity))
 }
 
-impl ResolvesServerCert for Renewing {
+impl ResolvesServerCert for RenewedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.certificate())
     }
 }
 
-impl ResolvesClientCert for Renewing {
+impl ResolvesClientCert for RenewedCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.certificate())
     }

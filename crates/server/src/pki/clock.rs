@@ -1,20 +1,20 @@
-//! The time by which certificates are issued and renewed.
+//! Clock of issuance and renewal of certificates.
 
 use jiff::Timestamp;
 use std::{fmt, sync::Arc};
 
-/// Tells the time.
+/// A clock, replaceable in tests.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system clock.
     #[must_use]
     pub fn system() -> Self {
         Self::new(Timestamp::now)
     }
 
-    /// Another clock, for tests.
+    /// Creates a clock, for tests.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }

@@ -15,11 +15,11 @@ const DAY: i64 = 24 * 3600;
 /// 2026-01-01.
 const START: i64 = 1_767_225_600;
 
-/// A clock that a test moves.
+/// A clock that a test sets.
 #[derive(Debug, Clone)]
-struct Moved(Arc<AtomicI64>);
+struct TestClock(Arc<AtomicI64>);
 
-impl Moved {
+impl TestClock {
     fn new() -> Self {
         Self(Arc::new(AtomicI64::new(START)))
     }
@@ -34,32 +34,37 @@ impl Moved {
     }
 }
 
-impl TimeProvider for Moved {
+impl TimeProvider for TestClock {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = self.0.load(Ordering::Relaxed).try_into().ok()?;
         Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds)))
     }
 }
 
-fn load(dir: &Path, moved: &Moved) -> Pki {
-    Pki::load_or_create_at(dir, &[], &[], moved.clock()).unwrap()
+fn load(dir: &Path, clock: &TestClock) -> Pki {
+    Pki::load_or_create_at(dir, &[], &[], clock.clock()).unwrap()
 }
 
-/// The end of a certificate, in days since the start.
-fn end(certificate: &[u8]) -> i64 {
+/// Returns the expiry of a certificate, in days since the start.
+fn expiry(certificate: &[u8]) -> i64 {
     let (_, certificate) = X509Certificate::from_der(certificate).unwrap();
     (certificate.validity().not_after.timestamp() - START) / DAY
 }
 
-fn end_of_pem(pem: &str) -> i64 {
-    end(&certificates(pem).unwrap()[0])
+fn expiry_of_pem(pem: &str) -> i64 {
+    expiry(&certificates(pem).unwrap()[0])
 }
 
-/// The certificate that a server shows in a handshake with a client that trusts an authority and has this one's clock.
-async fn shown(server: Arc<ServerConfig>, name: &str, ca: &str, moved: &Moved) -> io::Result<Vec<u8>> {
+/// Returns the serving certificate of a handshake with a client that trusts a CA and has this clock.
+async fn serving_certificate(
+    server: Arc<ServerConfig>,
+    name: &str,
+    ca: &str,
+    clock: &TestClock,
+) -> io::Result<Vec<u8>> {
     let mut roots = RootCertStore::empty();
     roots.add(certificates(ca).unwrap().remove(0)).unwrap();
-    let client = ClientConfig::builder_with_details(provider(), Arc::new(moved.clone()));
+    let client = ClientConfig::builder_with_details(provider(), Arc::new(clock.clone()));
     let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let connector = TlsConnector::from(Arc::new(client.with_no_client_auth()));
@@ -70,33 +75,41 @@ async fn shown(server: Arc<ServerConfig>, name: &str, ca: &str, moved: &Moved) -
 
 #[tokio::test]
 async fn serving_certificates_are_renewed_without_a_restart() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
-    let pki = load(dir.path(), &moved);
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let pki = load(dir.path(), &clock);
     let api = pki.server_tls().unwrap().config;
-    let node = pki.node_config("node-1", &[], None).unwrap();
+    let node = pki.node_server_config("node-1", &[], None).unwrap();
     for (config, name) in [(api, "kubernetes.default.svc"), (node, "node-1")] {
-        moved.set_days(0);
-        let first = shown(Arc::clone(&config), name, pki.ca_pem(), &moved).await.unwrap();
-        assert_eq!(end(&first), 365, "{name}");
-        moved.set_days(200);
-        assert_eq!(shown(Arc::clone(&config), name, pki.ca_pem(), &moved).await.unwrap(), first, "{name}");
-        moved.set_days(335);
-        let second = shown(Arc::clone(&config), name, pki.ca_pem(), &moved).await.unwrap();
-        assert_eq!(end(&second), 335 + 365, "{name}");
-        // A machine that slept for years: the first one would have expired.
-        moved.set_days(1500);
-        assert_eq!(end(&shown(config, name, pki.ca_pem(), &moved).await.unwrap()), 1500 + 365, "{name}");
+        clock.set_days(0);
+        let first = serving_certificate(Arc::clone(&config), name, pki.ca_pem(), &clock).await.unwrap();
+        assert_eq!(expiry(&first), 365, "{name}");
+        clock.set_days(200);
+        assert_eq!(
+            serving_certificate(Arc::clone(&config), name, pki.ca_pem(), &clock).await.unwrap(),
+            first,
+            "{name}"
+        );
+        clock.set_days(335);
+        let second = serving_certificate(Arc::clone(&config), name, pki.ca_pem(), &clock).await.unwrap();
+        assert_eq!(expiry(&second), 335 + 365, "{name}");
+        // After years of suspension the first certificate would have expired.
+        clock.set_days(1500);
+        assert_eq!(
+            expiry(&serving_certificate(config, name, pki.ca_pem(), &clock).await.unwrap()),
+            1500 + 365,
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn client_certificate_of_the_front_proxy_is_renewed() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
-    let front = load(dir.path(), &moved).front_proxy();
-    let shown = || end(&front.client.resolve(&[], &[]).unwrap().cert[0]);
-    assert_eq!((end_of_pem(&front.authority), shown()), (3650, 365));
-    moved.set_days(335);
-    assert_eq!(shown(), 335 + 365);
+fn front_proxy_client_certificate_is_renewed() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let front = load(dir.path(), &clock).front_proxy();
+    let serving_certificate = || expiry(&front.client.resolve(&[], &[]).unwrap().cert[0]);
+    assert_eq!((expiry_of_pem(&front.ca_pem), serving_certificate()), (3650, 365));
+    clock.set_days(335);
+    assert_eq!(serving_certificate(), 335 + 365);
 }
 
 fn admin_of(kubeconfig: &Path) -> String {
@@ -106,34 +119,34 @@ fn admin_of(kubeconfig: &Path) -> String {
 }
 
 #[test]
-fn admin_certificate_is_kept_over_starts_until_it_ends_soon() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
+fn admin_certificate_is_stored_until_it_expires_soon() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
     let (pki, config) = (dir.path().join("pki"), dir.path().join("config"));
     let url = "https://127.0.0.1:6443";
     let start = || {
-        let loaded = load(&pki, &moved);
+        let loaded = load(&pki, &clock);
         loaded.write_admin_kubeconfig(&config, url).unwrap();
         (loaded, admin_of(&config))
     };
     let (loaded, first) = start();
-    assert_eq!((end_of_pem(loaded.ca_pem()), end_of_pem(&first)), (3650, 365));
-    moved.set_days(200);
+    assert_eq!((expiry_of_pem(loaded.ca_pem()), expiry_of_pem(&first)), (3650, 365));
+    clock.set_days(200);
     assert_eq!(start().1, first);
     assert!(!loaded.renew_admin_kubeconfig(&config, url).unwrap());
     // While it runs.
-    moved.set_days(335);
+    clock.set_days(335);
     assert!(loaded.renew_admin_kubeconfig(&config, url).unwrap());
     let second = admin_of(&config);
-    assert_eq!(end_of_pem(&second), 335 + 365);
+    assert_eq!(expiry_of_pem(&second), 335 + 365);
     assert_eq!(start().1, second);
-    moved.set_days(335 + 300);
+    clock.set_days(335 + 300);
     fs::write(&config, "somebody else's").unwrap();
     assert!(!loaded.renew_admin_kubeconfig(&config, url).unwrap());
     assert_eq!(fs::read_to_string(&config).unwrap(), "somebody else's");
-    assert_eq!(end_of_pem(&start().1), 335 + 300 + 365);
-    // One of another authority, one without its key, and a file that makes no sense, are of no use.
+    assert_eq!(expiry_of_pem(&start().1), 335 + 300 + 365);
+    // A certificate of another CA, one without its key, and an invalid file are replaced.
     let (other, kept) = (tempfile::tempdir().unwrap(), pki.join("admin.pem"));
-    load(&other.path().join("pki"), &moved).write_admin_kubeconfig(&other.path().join("config"), url).unwrap();
+    load(&other.path().join("pki"), &clock).write_admin_kubeconfig(&other.path().join("config"), url).unwrap();
     let (own, others) =
         (fs::read_to_string(&kept).unwrap(), fs::read_to_string(other.path().join("pki/admin.pem")).unwrap());
     let mixed = own[..own.find("-----BEGIN PRIVATE").unwrap()].to_owned()
@@ -142,76 +155,76 @@ fn admin_certificate_is_kept_over_starts_until_it_ends_soon() {
         fs::write(&kept, useless).unwrap();
         let issued = start().1;
         assert!(!useless.contains(&issued), "{useless}");
-        assert_eq!(end_of_pem(&issued), 335 + 300 + 365);
+        assert_eq!(expiry_of_pem(&issued), 335 + 300 + 365);
     }
 }
 
-/// An authority as Podium made them first, valid until 4096.
-fn write_older_authority(dir: &Path) -> String {
+/// Writes a CA as early versions of Podium, valid until 4096.
+fn write_older_ca(dir: &Path) -> String {
     let key = KeyPair::generate().unwrap();
-    let pem = profile::authority("podium-ca").self_signed(&key).unwrap().pem();
+    let pem = certificate_profiles::authority("podium-ca").self_signed(&key).unwrap().pem();
     fs::write(dir.join("ca.crt"), &pem).unwrap();
     fs::write(dir.join("ca.key"), key.serialize_pem()).unwrap();
     pem
 }
 
 #[tokio::test]
-async fn authority_of_an_older_podium_stays_and_can_be_signed_anew() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
-    let older = write_older_authority(dir.path());
-    let pki = load(dir.path(), &moved);
-    assert_eq!((pki.ca_pem(), pki.ending_authorities()), (older.as_str(), Vec::new()));
+async fn ca_of_an_older_podium_is_kept_and_can_be_signed_anew() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let older = write_older_ca(dir.path());
+    let pki = load(dir.path(), &clock);
+    assert_eq!((pki.ca_pem(), pki.expiring_cas()), (older.as_str(), Vec::new()));
     let config = dir.path().join("config");
     pki.write_admin_kubeconfig(&config, "https://127.0.0.1:6443").unwrap();
     let (admin, serving) = (admin_of(&config), pki.server_tls().unwrap().config);
-    assert_eq!(end_of_pem(&admin), 365);
-    let first = shown(serving, "kubernetes", &older, &moved).await.unwrap();
-    assert_eq!(end(&first), 365);
+    assert_eq!(expiry_of_pem(&admin), 365);
+    let first = serving_certificate(serving, "kubernetes", &older, &clock).await.unwrap();
+    assert_eq!(expiry(&first), 365);
 
     fs::remove_file(dir.path().join("ca.crt")).unwrap();
-    let renewed = load(dir.path(), &moved);
-    assert_eq!(end_of_pem(renewed.ca_pem()), 3650);
+    let renewed = load(dir.path(), &clock);
+    assert_eq!(expiry_of_pem(renewed.ca_pem()), 3650);
     renewed.write_admin_kubeconfig(&config, "https://127.0.0.1:6443").unwrap();
     assert_eq!(admin_of(&config), admin, "what the key has signed stays valid");
     let tls = renewed.server_tls().unwrap();
-    assert!(tls.knows(&certificates(&admin).unwrap()));
-    // Clients that know the older certificate, or the newer one.
+    assert!(tls.verifies(&certificates(&admin).unwrap()));
+    // Clients that trust the older certificate or the newer one.
     for ca in [&older, renewed.ca_pem()] {
-        shown(Arc::clone(&tls.config), "kubernetes", ca, &moved).await.unwrap();
+        serving_certificate(Arc::clone(&tls.config), "kubernetes", ca, &clock).await.unwrap();
     }
-    // Without its key an authority is of no use.
+    // Without its key, a CA is useless.
     fs::remove_file(dir.path().join("ca.key")).unwrap();
-    let another = load(dir.path(), &moved);
-    assert!(!another.server_tls().unwrap().knows(&certificates(&admin).unwrap()));
+    let another = load(dir.path(), &clock);
+    assert!(!another.server_tls().unwrap().verifies(&certificates(&admin).unwrap()));
 }
 
 #[test]
-fn authorities_that_end_soon_are_named() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
-    let pki = load(dir.path(), &moved);
+fn cas_that_expire_soon_are_reported() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let pki = load(dir.path(), &clock);
     for (days, count) in [(3000, 0), (3400, 2), (4000, 2)] {
-        moved.set_days(days);
-        assert_eq!(pki.ending_authorities().len(), count, "{days}");
-        // It starts nonetheless: what it says would not be heard otherwise.
-        assert_eq!(load(dir.path(), &moved).ending_authorities().len(), count, "{days}");
+        clock.set_days(days);
+        assert_eq!(pki.expiring_cas().len(), count, "{days}");
+        // Loading still succeeds.
+        assert_eq!(load(dir.path(), &clock).expiring_cas().len(), count, "{days}");
     }
-    let (path, ends) = pki.ending_authorities().remove(0);
-    assert_eq!((path, (ends.as_second() - START) / DAY), (dir.path().join("ca.crt"), 3650));
+    let (path, not_after) = pki.expiring_cas().remove(0);
+    assert_eq!((path, (not_after.as_second() - START) / DAY), (dir.path().join("ca.crt"), 3650));
 }
 
 #[test]
-fn expired_client_certificates_are_unknown() {
-    let (dir, moved) = (tempfile::tempdir().unwrap(), Moved::new());
-    let pki = load(dir.path(), &moved);
-    let (credential, _) = pki.ca.issue(&profile::admin()).unwrap();
+fn expired_client_certificate_is_not_verified() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::new());
+    let pki = load(dir.path(), &clock);
+    let (credential, _) = pki.ca.issue(&certificate_profiles::admin()).unwrap();
     let (tls, chain) = (pki.server_tls().unwrap(), certificates(&credential.certificate).unwrap());
-    assert!(tls.knows(&chain));
-    moved.set_days(366);
-    assert!(!tls.knows(&chain));
+    assert!(tls.verifies(&chain));
+    clock.set_days(366);
+    assert!(!tls.verifies(&chain));
 }
 
 #[test]
-fn kubeconfig_does_not_write_through_links() {
+fn kubeconfig_is_not_written_through_symlinks() {
     let dir = tempfile::tempdir().unwrap();
     let (victim, path) = (dir.path().join("victim"), dir.path().join("config"));
     fs::write(&victim, "precious").unwrap();

@@ -107,24 +107,24 @@ fn add(field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: Dept
 
 fn map_entry(value_type: ValueType, wire: Wire<'_>, depth: Depth) -> Result<(String, Value), DecodeError> {
     let Wire::Bytes(bytes) = wire else { return Err(DecodeError::WireType) };
-    let (mut key, mut held) = (String::new(), None);
+    let (mut key, mut entry_value) = (String::new(), None);
     let mut fields = Fields::new(bytes);
     while let Some((number, wire)) = fields.next()? {
         match (number, wire) {
             (1, Wire::Bytes(bytes)) => key = text(bytes)?,
-            (2, wire) => held = Some(value(value_type, wire, None, depth)?),
+            (2, wire) => entry_value = Some(value(value_type, wire, None, depth)?),
             (1, _) => return Err(DecodeError::WireType),
             _ => {}
         }
     }
-    let held = match held {
-        Some(held) => held,
+    let entry_value = match entry_value {
+        Some(entry_value) => entry_value,
         None => match zero(value_type) {
             Some(zero) => zero,
             None => value(value_type, Wire::Bytes(&[]), None, depth)?,
         },
     };
-    Ok((key, held))
+    Ok((key, entry_value))
 }
 
 /// Decodes a value. `before` is the earlier value of the field, for messages in several parts.

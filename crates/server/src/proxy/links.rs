@@ -52,16 +52,16 @@ const LINKS: [(&str, &[&str]); 25] = [
 
 /// Path prefix of the proxy, and the hosts of the backend.
 #[derive(Debug, Clone)]
-pub(super) struct Through {
+pub(super) struct LinkRewriter {
     /// Path prefix without a trailing slash.
     pub(super) prefix: String,
     /// Hosts of the backend: its own, and the one of the client's request.
     pub(super) hosts: [String; 2],
 }
 
-impl Through {
+impl LinkRewriter {
     /// Returns a rewritten link; `None` when it is unchanged.
-    fn link(&self, link: &str) -> Option<String> {
+    fn rewrite_link(&self, link: &str) -> Option<String> {
         let path = if link.starts_with('/') && !link.starts_with("//") {
             link.to_owned()
         } else {
@@ -74,25 +74,25 @@ impl Through {
     }
 
     /// Rewrites the links of a backend's response.
-    pub(super) fn answer(self, mut answer: Response<Body>) -> Response<Body> {
-        let text = |name| answer.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+    pub(super) fn rewrite_response(self, mut response: Response<Body>) -> Response<Body> {
+        let text = |name| response.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
         if let Some(to) = text(header::LOCATION) {
-            if let Some(to) = self.link(to).and_then(|to| HeaderValue::try_from(to).ok()) {
-                answer.headers_mut().insert(header::LOCATION, to);
+            if let Some(to) = self.rewrite_link(to).and_then(|to| HeaderValue::try_from(to).ok()) {
+                response.headers_mut().insert(header::LOCATION, to);
             }
-            return answer;
+            return response;
         }
         let media = text(header::CONTENT_TYPE).and_then(|v| v.split(';').next()).unwrap_or_default();
         let output = match text(header::CONTENT_ENCODING).unwrap_or_default() {
             "" => Output::Plain(Vec::new()),
             "gzip" => Output::Gzip(GzEncoder::new(Vec::new(), Compression::default())),
             "deflate" => Output::Deflate(DeflateEncoder::new(Vec::new(), Compression::best())),
-            _ => return answer,
+            _ => return response,
         };
         if media.trim() != "text/html" {
-            return answer;
+            return response;
         }
-        let (mut head, body) = answer.into_parts();
+        let (mut head, body) = response.into_parts();
         head.headers.remove(header::CONTENT_LENGTH);
         let state = Some((Page::new(self, output), body));
         let pieces = stream::try_unfold(state, |state| async {
@@ -125,9 +125,9 @@ struct Page {
 }
 
 impl Page {
-    fn new(through: Through, output: Output) -> Self {
+    fn new(rewriter: LinkRewriter, output: Output) -> Self {
         let output = Arc::new(Mutex::new(output));
-        let rewriter = Rewriter::new(through, Arc::clone(&output));
+        let rewriter = Rewriter::new(rewriter, Arc::clone(&output));
         let input = match &*output.lock() {
             Output::Plain(_) => Input::Plain(rewriter),
             Output::Gzip(_) => Input::Gzip(GzDecoder::new(rewriter)),
@@ -201,12 +201,12 @@ type Sink = Box<dyn FnMut(&[u8]) + Send>;
 struct Rewriter(HtmlRewriter<'static, Sink>);
 
 impl Rewriter {
-    fn new(through: Through, output: Arc<Mutex<Output>>) -> Self {
+    fn new(rewriter: LinkRewriter, output: Arc<Mutex<Output>>) -> Self {
         let rewrite = element!("*", move |element| {
             let name = element.tag_name();
             let links = LINKS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, attributes)| attributes);
             for attribute in links {
-                if let Some(to) = element.get_attribute(attribute).and_then(|link| through.link(&link)) {
+                if let Some(to) = element.get_attribute(attribute).and_then(|link| rewriter.rewrite_link(&link)) {
                     element.set_attribute(attribute, &to)?;
                 }
             }
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
     use http_body_util::Full;
 
-    fn through() -> Through {
-        Through { prefix: "/p/proxy".to_owned(), hosts: ["192.0.2.1:80".to_owned(), "api:6443".to_owned()] }
+    fn rewriter() -> LinkRewriter {
+        LinkRewriter { prefix: "/p/proxy".to_owned(), hosts: ["192.0.2.1:80".to_owned(), "api:6443".to_owned()] }
     }
 
     async fn passed(media: &str, encoding: &str, page: Vec<u8>) -> Response<Body> {
@@ -245,7 +245,7 @@ mod tests {
             "" => response,
             _ => response.header(header::CONTENT_ENCODING, encoding),
         };
-        through().answer(response.body(body).unwrap())
+        rewriter().rewrite_response(response.body(body).unwrap())
     }
 
     async fn bytes(response: Response<Body>) -> Vec<u8> {
@@ -274,9 +274,9 @@ mod tests {
             ("<a href=\"/x", "<a href=\"/x"),
             ("", ""),
         ] {
-            let answer = passed("text/html; charset=utf-8", "", page.into()).await;
-            assert!(!answer.headers().contains_key(header::CONTENT_LENGTH), "{page}");
-            assert_eq!(String::from_utf8(bytes(answer).await).unwrap(), expected, "{page}");
+            let response = passed("text/html; charset=utf-8", "", page.into()).await;
+            assert!(!response.headers().contains_key(header::CONTENT_LENGTH), "{page}");
+            assert_eq!(String::from_utf8(bytes(response).await).unwrap(), expected, "{page}");
         }
     }
 
@@ -291,10 +291,10 @@ mod tests {
             ("//elsewhere/a", "//elsewhere/a"),
             ("a", "a"),
         ] {
-            let mut answer = crate::response::text(302, "");
-            answer.headers_mut().insert(header::LOCATION, to.parse().unwrap());
-            let answer = through().answer(answer);
-            assert_eq!(answer.headers()[header::LOCATION], expected, "{to}");
+            let mut response = crate::response::text(302, "");
+            response.headers_mut().insert(header::LOCATION, to.parse().unwrap());
+            let response = rewriter().rewrite_response(response);
+            assert_eq!(response.headers()[header::LOCATION], expected, "{to}");
         }
     }
 
@@ -318,9 +318,9 @@ mod tests {
     #[tokio::test]
     async fn other_content_and_encodings_are_unchanged() {
         for (media, encoding) in [("text/plain", ""), ("application/json", ""), ("text/html", "br")] {
-            let answer = passed(media, encoding, b"<a href=\"/x\">".to_vec()).await;
-            assert!(answer.headers().contains_key(header::CONTENT_LENGTH), "{media} {encoding}");
-            assert_eq!(bytes(answer).await, b"<a href=\"/x\">", "{media} {encoding}");
+            let response = passed(media, encoding, b"<a href=\"/x\">".to_vec()).await;
+            assert!(response.headers().contains_key(header::CONTENT_LENGTH), "{media} {encoding}");
+            assert_eq!(bytes(response).await, b"<a href=\"/x\">", "{media} {encoding}");
         }
     }
 }

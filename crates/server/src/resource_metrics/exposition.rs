@@ -52,8 +52,8 @@ pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
             pods.entry(pod).or_default().entry(container).or_default()
         };
         match what {
-            "cpu" => partial.cpu = whole(series.value * 1e9),
-            "memory" => partial.memory = whole(series.value),
+            "cpu" => partial.cpu = round(series.value * 1e9),
+            "memory" => partial.memory = round(series.value),
             // The start time does not change the timestamp of the sample.
             _ => {
                 partial.started = moment(series.value * 1e3);
@@ -77,9 +77,9 @@ fn series(line: &str) -> Option<Series<'_>> {
         Some(labels) => self::labels(labels)?,
         None => (HashMap::new(), rest),
     };
-    let mut words = rest.split_ascii_whitespace();
-    let value = words.next()?.parse().ok()?;
-    let at = words.next().and_then(|millis| Timestamp::from_millisecond(millis.parse().ok()?).ok());
+    let mut fields = rest.split_ascii_whitespace();
+    let value = fields.next()?.parse().ok()?;
+    let at = fields.next().and_then(|millis| Timestamp::from_millisecond(millis.parse().ok()?).ok());
     Some(Series { name, labels, value, at })
 }
 
@@ -110,7 +110,7 @@ fn labels(mut text: &str) -> Option<(HashMap<&str, String>, &str)> {
 
 /// Rounds to an integer; negative values and NaN are 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is nothing below nothing")]
-fn whole(value: f64) -> u64 {
+fn round(value: f64) -> u64 {
     value.round() as u64
 }
 
@@ -129,13 +129,13 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let sample = parse(text, REQUESTED_AT);
-        let shown = |name: &str, p: &Point| {
+        let format_point = |name: &str, p: &Point| {
             let started = p.started.map_or_else(|| "-".to_owned(), |s| s.as_millisecond().to_string());
             format!("{name} {} {started} {} {}", p.at.as_millisecond(), p.cpu, p.memory)
         };
-        let mut all: Vec<String> = sample.node.iter().map(|p| shown("node", p)).collect();
+        let mut all: Vec<String> = sample.node.iter().map(|p| format_point("node", p)).collect();
         for ((namespace, pod), containers) in &sample.pods {
-            all.extend(containers.iter().map(|(name, p)| shown(&format!("{namespace}/{pod}/{name}"), p)));
+            all.extend(containers.iter().map(|(name, p)| format_point(&format!("{namespace}/{pod}/{name}"), p)));
         }
         assert_eq!(all.join("; "), expected, "{text}");
     }

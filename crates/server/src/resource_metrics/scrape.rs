@@ -4,7 +4,7 @@ use super::{
     exposition,
     usage::{NextStep, NodeSamples, SamplePair},
 };
-use crate::{node_proxy, service::ApiServer};
+use crate::{node_proxy, service::ApiServer, status::ApiError};
 use futures::{FutureExt, future::join_all};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -58,7 +58,7 @@ async fn sample_node(
                 match scrape(&server, &node).await {
                     Ok(text) => samples.add(exposition::parse(&text, requested_at)),
                     Err(error) => {
-                        tracing::debug!(node, error, "failed to scrape resource metrics");
+                        tracing::debug!(node, %error, "failed to scrape resource metrics");
                         samples.failed(Timestamp::now());
                     }
                 }
@@ -68,8 +68,17 @@ async fn sample_node(
     None
 }
 
-async fn scrape(server: &ApiServer, node: &str) -> Result<String, String> {
+/// Failed scrape of a kubelet.
+#[derive(Debug, thiserror::Error)]
+enum ScrapeError {
+    #[error("timed out")]
+    Timeout,
+    #[error("{0}")]
+    Request(Box<ApiError>),
+}
+
+async fn scrape(server: &ApiServer, node: &str) -> Result<String, ScrapeError> {
     let response = node_proxy::text(server, node, "/metrics/resource");
     let in_time = tokio::time::timeout(SCRAPE_TIMEOUT, response).await;
-    in_time.map_err(|_| "timed out".to_owned())?.map_err(|error| error.to_string())
+    in_time.map_err(|_| ScrapeError::Timeout)?.map_err(|error| ScrapeError::Request(Box::new(error)))
 }

@@ -151,9 +151,9 @@ impl NodeSamples {
     /// ones than this sample, as the clock was set back.
     pub(super) fn add(&mut self, sample: Sample) {
         self.failed = None;
-        self.samples.retain(|known| known.at < sample.at && sample.at.duration_since(known.at) <= MAX_WINDOW);
-        let useless = self.base(&sample).map_or(0, |(place, _)| place);
-        self.samples.drain(..useless);
+        self.samples.retain(|old| old.at < sample.at && sample.at.duration_since(old.at) <= MAX_WINDOW);
+        let obsolete = self.base(&sample).map_or(0, |(index, _)| index);
+        self.samples.drain(..obsolete);
         self.samples.push_back(Arc::new(sample));
     }
 }

@@ -1,23 +1,27 @@
 //! Access reviews: `kubectl auth can-i` (upstream's `pkg/registry/authorization`).
 
-use super::{Refused, selectors};
+use super::{ReviewError, selectors};
 use crate::{
     ApiServer, UserInfo,
-    authorization::{self, About, Attributes, Decision, ResourceAbout},
+    authorization::{self, Attributes, Decision, RequestTarget, ResourceAttributes},
     kinds::{FieldErrors, FieldPath},
     status::ApiError,
 };
 use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.
-pub(super) fn of_oneself(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
+pub(super) fn self_subject_access_review(
+    server: &ApiServer,
+    user: &UserInfo,
+    review: &mut Value,
+) -> Result<(), ReviewError> {
     validate(review, false)?;
     decide(server, user, review);
     Ok(())
 }
 
 /// SubjectAccessReview and LocalSubjectAccessReview.
-pub(super) fn of_somebody(server: &ApiServer, review: &mut Value) -> Result<(), Refused> {
+pub(super) fn subject_access_review(server: &ApiServer, review: &mut Value) -> Result<(), ReviewError> {
     validate(review, true)?;
     let spec = &review["spec"];
     let text = |field: &str| spec[field].as_str().unwrap_or("").to_owned();
@@ -30,7 +34,7 @@ pub(super) fn of_somebody(server: &ApiServer, review: &mut Value) -> Result<(), 
 }
 
 fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
-    let (allowed, reason) = match authorization::decide(server, user, &wanted(&review["spec"])) {
+    let (allowed, reason) = match authorization::authorize(server, user, &attributes(&review["spec"])) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NoOpinion(reason) => (false, reason),
     };
@@ -40,39 +44,40 @@ fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
     }
 }
 
-fn wanted(spec: &Value) -> Attributes {
+/// Returns the attributes that a review asks about.
+fn attributes(spec: &Value) -> Attributes {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or("").to_owned();
     if resource.is_null() {
-        return Attributes { verb: text(other, "verb"), about: About::Path(text(other, "path")) };
+        return Attributes { verb: text(other, "verb"), target: RequestTarget::NonResource(text(other, "path")) };
     }
-    let about = ResourceAbout {
+    let resource_attributes = ResourceAttributes {
         group: text(resource, "group"),
         resource: text(resource, "resource"),
         subresource: text(resource, "subresource"),
         namespace: text(resource, "namespace"),
         name: text(resource, "name"),
-        selects: selects(&resource["fieldSelector"]),
+        field_requirements: field_requirements(&resource["fieldSelector"]),
     };
-    Attributes::to(&text(resource, "verb"), about)
+    Attributes::for_resource(&text(resource, "verb"), resource_attributes)
 }
 
 /// Returns the fields that a selector requires to have one value.
-fn selects(selector: &Value) -> Vec<(String, String)> {
-    // The form of a request's query.
+fn field_requirements(selector: &Value) -> Vec<(String, String)> {
+    // As in the query of a request.
     if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
-        return authorization::selected(raw);
+        return authorization::field_requirements(raw);
     }
     let requirements = selector["requirements"].as_array().into_iter().flatten();
-    let one = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {
+    let requirement = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {
         Some([value]) if r["operator"] == "In" => Some((r["key"].as_str()?.to_owned(), value.as_str()?.to_owned())),
         _ => None,
     };
-    requirements.filter_map(one).collect()
+    requirements.filter_map(requirement).collect()
 }
 
 /// Upstream's `ValidateSubjectAccessReview`, and the validation of the related kinds.
-fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
+fn validate(review: &Value, needs_subject: bool) -> Result<(), ReviewError> {
     let (mut errors, spec) = (FieldErrors::default(), &review["spec"]);
     let path = FieldPath::new("spec");
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
@@ -86,24 +91,25 @@ fn validate(review: &Value, somebody: bool) -> Result<(), Refused> {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         errors.invalid(&path.child("resourceAttributes"), &Value::Null, why);
     }
-    let nobody = spec["user"].as_str().unwrap_or("").is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
-    if somebody && nobody {
+    let has_no_subject =
+        spec["user"].as_str().unwrap_or("").is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
+    if needs_subject && has_no_subject {
         errors.invalid(&path.child("user"), &json!(""), "at least one of user or group must be specified");
     }
     selectors::validate(resource, &path.child("resourceAttributes"), &mut errors);
     metadata(review, &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(Refused::Wrong(errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(ReviewError::Invalid(errors)) }
 }
 
 /// Validates the metadata of a review: it has no name, and the namespace of its request.
 fn metadata(review: &Value, errors: &mut FieldErrors) {
     let (metadata, spec) = (&review["metadata"], &review["spec"]);
     let local = review["kind"] == "LocalSubjectAccessReview";
-    let told = |(field, value): (&String, &Value)| {
+    let is_set = |(field, value): (&String, &Value)| {
         let counts = field != "managedFields" && !(local && field == "namespace");
         counts && !matches!(value, Value::Null) && *value != json!("")
     };
-    if metadata.as_object().into_iter().flatten().any(told) {
+    if metadata.as_object().into_iter().flatten().any(is_set) {
         let why = if local { "must be empty except for namespace" } else { "must be empty" };
         errors.invalid(&FieldPath::new("metadata"), metadata, why);
     }
@@ -123,14 +129,18 @@ fn metadata(review: &Value, errors: &mut FieldErrors) {
 }
 
 /// SelfSubjectRulesReview: the caller's rules in a namespace.
-pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
+pub(super) fn self_subject_rules_review(
+    server: &ApiServer,
+    user: &UserInfo,
+    review: &mut Value,
+) -> Result<(), ReviewError> {
     let namespace = review["spec"]["namespace"].as_str().unwrap_or("").to_owned();
     if namespace.is_empty() {
-        return Err(Refused::Other(ApiError::bad_request("no namespace on request")));
+        return Err(ReviewError::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.authorizer.ask(|policy| {
-        let (rules, errors) = policy.rules_for(user, &namespace);
+    let errors = server.authorizer.with_resolver(|resolver| {
+        let (rules, errors) = resolver.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };
             list.into_iter().for_each(|list: &mut Vec<Value>| {
@@ -140,15 +150,15 @@ pub(super) fn rules(server: &ApiServer, user: &UserInfo, review: &mut Value) -> 
                 }
                 list.push(value);
             });
-            if !rule.urls.is_empty() {
-                paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.urls}));
+            if !rule.non_resource_urls.is_empty() {
+                paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
             }
         }
         errors
     });
     // The node authorizer allows more than the roles of a node.
-    let node =
-        authorization::node::name(user).map(|_| "node authorizer does not support user rule resolution".to_owned());
+    let node = authorization::node::node_identity(user)
+        .map(|_| "node authorizer does not support user rule resolution".to_owned());
     let incomplete = node.is_some();
     review["metadata"] = json!({});
     review["spec"] = json!({});

@@ -1,31 +1,35 @@
 //! SelfSubjectReview (`kubectl auth whoami`) and TokenReview (upstream's `pkg/registry/authentication`).
 
-use super::Refused;
+use super::ReviewError;
 use crate::{ApiServer, UserInfo, status::ApiError, tokens, write::now};
 use serde_json::{Value, json};
 
 /// SelfSubjectReview.
-pub(super) fn oneself(user: &UserInfo, review: &mut Value) -> Result<(), Refused> {
+pub(super) fn self_subject_review(user: &UserInfo, review: &mut Value) -> Result<(), ReviewError> {
     review["metadata"] = json!({"creationTimestamp": now()});
-    review["status"] = json!({"userInfo": shown(user)});
+    review["status"] = json!({"userInfo": user_info(user)});
     Ok(())
 }
 
 /// TokenReview.
-pub(super) fn token(server: &ApiServer, review: &mut Value) -> Result<(), Refused> {
+pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(), ReviewError> {
     let spec = &review["spec"];
     let token = spec["token"].as_str().unwrap_or("");
     if token.is_empty() {
         let why = "token is required for TokenReview in authentication";
-        return Err(Refused::Other(ApiError::bad_request(why)));
+        return Err(ReviewError::Other(ApiError::bad_request(why)));
     }
-    let asked: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
-    let status = match tokens::identify(server, token, asked.as_deref().unwrap_or_default(), now()) {
+    let audiences: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
+    let status = match tokens::authenticate_token(server, token, audiences.as_deref().unwrap_or_default(), now()) {
         Ok((user, audiences)) => {
-            json!({"authenticated": true, "user": shown(&user.authenticated()), "audiences": audiences})
+            json!({"authenticated": true, "user": user_info(&user.authenticated()), "audiences": audiences})
         }
         Err(why) => {
-            let why = if why.is_empty() { tokens::INVALID.to_owned() } else { format!("[{}, {why}]", tokens::INVALID) };
+            let why = if why.is_empty() {
+                tokens::INVALID_TOKEN.to_owned()
+            } else {
+                format!("[{}, {why}]", tokens::INVALID_TOKEN)
+            };
             json!({"user": {}, "error": why})
         }
     };
@@ -34,16 +38,16 @@ pub(super) fn token(server: &ApiServer, review: &mut Value) -> Result<(), Refuse
 }
 
 /// Returns the `UserInfo` without empty fields.
-fn shown(user: &UserInfo) -> Value {
-    let mut shown = json!({"username": user.name});
+fn user_info(user: &UserInfo) -> Value {
+    let mut user_info = json!({"username": user.name});
     if !user.uid.is_empty() {
-        shown["uid"] = json!(user.uid);
+        user_info["uid"] = json!(user.uid);
     }
     if !user.groups.is_empty() {
-        shown["groups"] = json!(user.groups);
+        user_info["groups"] = json!(user.groups);
     }
     if !user.extra.is_empty() {
-        shown["extra"] = json!(user.extra);
+        user_info["extra"] = json!(user.extra);
     }
-    shown
+    user_info
 }

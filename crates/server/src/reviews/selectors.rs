@@ -8,15 +8,15 @@ use serde_json::Value;
 /// `validateResourceAttributes`.
 pub(super) fn validate(resource: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for field in ["fieldSelector", "labelSelector"] {
-        let (asked, path) = (&resource[field], path.child(field));
-        if asked.is_null() {
+        let (selector, path) = (&resource[field], path.child(field));
+        if selector.is_null() {
             continue;
         }
-        let requirements = asked["requirements"].as_array().map_or(&[][..], Vec::as_slice);
-        let raw = asked["rawSelector"].as_str().is_some_and(|raw| !raw.is_empty());
+        let requirements = selector["requirements"].as_array().map_or(&[][..], Vec::as_slice);
+        let raw = selector["rawSelector"].as_str().is_some_and(|raw| !raw.is_empty());
         if raw && !requirements.is_empty() {
             let why = "may not specified at the same time as requirements";
-            errors.invalid(&path.child("rawSelector"), &asked["rawSelector"], why);
+            errors.invalid(&path.child("rawSelector"), &selector["rawSelector"], why);
         }
         if !raw && requirements.is_empty() {
             let why = format!("when {path} is specified, requirements or rawSelector is required");

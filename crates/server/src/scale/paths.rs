@@ -5,6 +5,16 @@ use crate::kinds::{FieldErrors, FieldPath};
 use api::float;
 use serde_json::{Value, json};
 
+/// A field has the wrong type, with the message of upstream's accessors.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} accessor error: {value} is of the type {found}, expected {expected}")]
+pub(super) struct FieldAccessorError {
+    path: String,
+    value: String,
+    found: &'static str,
+    expected: &'static str,
+}
+
 /// Paths of desired replicas, current replicas and selector.
 #[derive(Debug, Clone, Default)]
 pub struct ScalePaths {
@@ -38,7 +48,7 @@ impl ScalePaths {
 
     /// Whether `specReplicasPath` of a custom resource does not exist.
     pub(super) fn is_unset(&self, object: &Value) -> bool {
-        !self.is_built_in() && nested_i64(object, &self.spec_replicas) == Ok(None)
+        !self.is_built_in() && matches!(nested_i64(object, &self.spec_replicas), Ok(None))
     }
 
     /// Returns `specReplicasPath`.
@@ -47,7 +57,7 @@ impl ScalePaths {
     }
 
     /// Checks the types of the scale fields (upstream's `scaleFromCustomResource`).
-    pub(super) fn check_types(&self, object: &Value) -> Result<(), String> {
+    pub(super) fn check_types(&self, object: &Value) -> Result<(), FieldAccessorError> {
         if self.is_built_in() {
             return Ok(());
         }
@@ -69,8 +79,8 @@ impl ScalePaths {
             return;
         }
         validate_replicas(object, &self.status_replicas, errors);
-        if let Err(why) = nested_string(object, &self.label_selector) {
-            errors.invalid(&FieldPath::new(&path_text(&self.label_selector)), &json!(""), &why);
+        if let Err(error) = nested_string(object, &self.label_selector) {
+            errors.invalid(&FieldPath::new(&path_text(&self.label_selector)), &json!(""), &error.to_string());
         }
     }
 }
@@ -79,7 +89,7 @@ impl ScalePaths {
 fn validate_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) {
     let at = FieldPath::new(&path_text(path));
     match nested_i64(object, path) {
-        Err(why) => errors.invalid(&at, &json!(0), &why),
+        Err(error) => errors.invalid(&at, &json!(0), &error.to_string()),
         Ok(Some(n)) if n < 0 => errors.invalid(&at, &json!(n), "should be a non-negative integer"),
         Ok(Some(n)) if n > i64::from(i32::MAX) => {
             errors.invalid(&at, &json!(n), &format!("should be less than or equal to {}", i32::MAX));
@@ -89,7 +99,7 @@ fn validate_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) 
 }
 
 /// `NestedInt64`.
-fn nested_i64(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
+fn nested_i64(object: &Value, path: &[String]) -> Result<Option<i64>, FieldAccessorError> {
     match nested_field(object, path)? {
         None => Ok(None),
         Some(found) => found.as_i64().map(Some).ok_or_else(|| wrong_type(path, found, "int64")),
@@ -97,7 +107,7 @@ fn nested_i64(object: &Value, path: &[String]) -> Result<Option<i64>, String> {
 }
 
 /// `NestedString` of an optional path.
-fn nested_string(object: &Value, path: &[String]) -> Result<(), String> {
+fn nested_string(object: &Value, path: &[String]) -> Result<(), FieldAccessorError> {
     match nested_field(object, path)? {
         Some(found) if !path.is_empty() && !found.is_string() => Err(wrong_type(path, found, "string")),
         _ => Ok(()),
@@ -105,7 +115,7 @@ fn nested_string(object: &Value, path: &[String]) -> Result<(), String> {
 }
 
 /// `NestedFieldNoCopy`: a null leaf is found; a null parent is not.
-fn nested_field<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
+fn nested_field<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, FieldAccessorError> {
     let mut value = object;
     for (i, field) in path.iter().enumerate() {
         let fields = match value {
@@ -121,13 +131,8 @@ fn nested_field<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Val
     Ok(Some(value))
 }
 
-fn wrong_type(path: &[String], found: &Value, expected: &str) -> String {
-    format!(
-        "{} accessor error: {} is of the type {}, expected {expected}",
-        path_text(path),
-        go_value(found),
-        go_type(found)
-    )
+fn wrong_type(path: &[String], found: &Value, expected: &'static str) -> FieldAccessorError {
+    FieldAccessorError { path: path_text(path), value: go_value(found), found: go_type(found), expected }
 }
 
 fn path_text(path: &[String]) -> String {
@@ -189,7 +194,7 @@ mod tests {
         check(json!({}), &[]);
         check(json!({"spec": null, "status": {"n": 0, "s": ""}}), &[]);
         check(json!({"spec": {"a": {"n": 2_147_483_647}}}), &[]);
-        for (value, words) in [
+        for (value, message) in [
             (json!({"n": -1}), "-1: should be a non-negative integer"),
             (json!({"n": 2_147_483_648_u32}), "2147483648: should be less than or equal to 2147483647"),
             (json!({"n": null}), "0: .spec.a.n accessor error: <nil> is of the type <nil>, expected int64"),
@@ -206,7 +211,7 @@ mod tests {
             ),
             (json!(3), "0: .spec.a.n accessor error: 3 is of the type int64, expected map[string]interface{}"),
         ] {
-            check(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {words}")]);
+            check(json!({"spec": {"a": value}}), &[&format!(".spec.a.n: Invalid value: {message}")]);
         }
         check(
             json!({"status": {"n": -2, "s": {}}}),

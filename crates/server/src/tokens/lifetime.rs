@@ -1,19 +1,19 @@
-//! How long requested tokens are valid at most: `--service-account-max-token-expiration` and
+//! Maximum lifetime of requested tokens: `--service-account-max-token-expiration` and
 //! `--service-account-extend-token-expiration`.
 
 use std::time::Duration;
 
 const HOUR: u64 = 3600;
 const YEAR: i64 = 365 * 24 * 3600;
-const MOST_SECONDS: u64 = 1 << 32;
-/// The duration that tokens request which admission mounts into Pods. They are valid for longer, for clients that never
-/// read the file again; `warnafter` says when they should have.
+const MAX_SECONDS: u64 = 1 << 32;
+/// Requested lifetime of tokens that admission mounts into Pods. Their lifetime is extended, for clients that never reload the
+/// file; `warnafter` is the time at which they should have reloaded it.
 const WARN_ONLY_SECONDS: i64 = 3607;
 
 /// The maximum lifetime of requested tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenLifetime {
-    /// In seconds; nothing for no maximum.
+    /// In seconds; `None` is no maximum.
     max: Option<i64>,
     /// Whether mounted tokens are valid for a year.
     extend: bool,
@@ -27,7 +27,7 @@ impl Default for TokenLifetime {
 }
 
 impl TokenLifetime {
-    /// A maximum, or none for zero; and whether mounted tokens are valid for a year, whatever the maximum is.
+    /// Creates the configuration. Zero is no maximum; `extend` makes mounted tokens valid for a year despite the maximum.
     ///
     /// # Errors
     /// When the maximum is less than an hour or more than 2^32 seconds: upstream's text.
@@ -35,14 +35,14 @@ impl TokenLifetime {
         if max.is_zero() {
             return Ok(Self { max: None, extend });
         }
-        // A fraction of a second counts for the bounds, too.
-        if max < Duration::from_secs(HOUR) || max > Duration::from_secs(MOST_SECONDS) {
+        // Compared with its fraction of a second.
+        if max < Duration::from_secs(HOUR) || max > Duration::from_secs(MAX_SECONDS) {
             return Err("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned());
         }
         Ok(Self { max: i64::try_from(max.as_secs()).ok(), extend })
     }
 
-    /// The seconds that are granted of the requested ones, and a warning when they are fewer.
+    /// Returns the granted seconds, and a warning when the requested ones are shortened.
     pub(super) fn grant(self, requested: i64) -> (i64, Option<String>) {
         match self.max {
             Some(max) if requested > max => {
@@ -52,7 +52,7 @@ impl TokenLifetime {
         }
     }
 
-    /// The seconds for which a token that admission mounted is valid in fact, by those that are granted.
+    /// Returns the extended lifetime of a mounted token in seconds.
     pub(super) fn extended(self, granted: i64) -> Option<i64> {
         (self.extend && granted == WARN_ONLY_SECONDS).then_some(YEAR)
     }

@@ -2,17 +2,40 @@
 //! (`runtime.DefaultUnstructuredConverter`), so its error texts differ from the decoder's, and a number without a fraction
 //! is an integer.
 
-use super::scalar;
+use super::scalar::{self, InvalidValue};
 use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use serde_json::{Map, Value};
 
 /// Error of a conversion.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ConversionError {
-    /// Error text of the converter.
-    Converter(String),
+    /// Error of the converter.
+    Converter(ConverterError),
     /// The error is that of the type's own decoder, as in JSON.
     Decoder,
+}
+
+/// Error of Go's converter.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ConverterError {
+    #[error("cannot restore struct from: {0}")]
+    NotAStruct(&'static str),
+    #[error("cannot restore {expected} from {found}")]
+    Restore { expected: &'static str, found: &'static str },
+    #[error("cannot convert {from} to {to}")]
+    Convert { from: &'static str, to: &'static str },
+    #[error("unrecognized type: {0}")]
+    Unrecognized(&'static str),
+    #[error("error decoding from json: {0}")]
+    Json(InvalidValue),
+    #[error(transparent)]
+    Value(InvalidValue),
+}
+
+impl From<ConverterError> for ConversionError {
+    fn from(error: ConverterError) -> Self {
+        Self::Converter(error)
+    }
 }
 
 /// Converts numbers to the integers of a kind's fields.
@@ -27,7 +50,7 @@ fn message(message: &Message, value: &mut Value) -> Result<(), ConversionError> 
     match value {
         Value::Object(fields) => members(message, fields),
         Value::Null => Ok(()),
-        other => Err(converter_error(format!("cannot restore struct from: {}", reflect_kind(other)))),
+        other => Err(ConverterError::NotAStruct(reflect_kind(other)).into()),
     }
 }
 
@@ -74,7 +97,7 @@ fn element(value_type: ValueType, value: &mut Value) -> Result<(), ConversionErr
         ) => decoded(value_type, value),
         (ValueType::Strings | ValueType::Bytes, other) => Err(not_a("slice", other)),
         (ValueType::String, Value::Number(number)) if !number.is_f64() => {
-            Err(converter_error("cannot convert int64 to string".to_owned()))
+            Err(ConverterError::Convert { from: "int64", to: "string" }.into())
         }
         (ValueType::String, _) => Err(unrecognized("string")),
         (ValueType::Bool, _) => Err(unrecognized("bool")),
@@ -87,20 +110,18 @@ fn element(value_type: ValueType, value: &mut Value) -> Result<(), ConversionErr
 /// Checks a value that upstream decodes from JSON even here.
 fn decoded(value_type: ValueType, value: &Value) -> Result<(), ConversionError> {
     scalar::normalize(value_type, &mut value.clone()).map_err(|error| match error {
-        scalar::ValueError::Value(why) if value_type == ValueType::Bytes => {
-            converter_error(format!("error decoding from json: {why}"))
-        }
-        scalar::ValueError::Value(why) => converter_error(why),
+        scalar::ValueError::Value(error) if value_type == ValueType::Bytes => ConverterError::Json(error).into(),
+        scalar::ValueError::Value(error) => ConverterError::Value(error).into(),
         scalar::ValueError::Type | scalar::ValueError::Number => ConversionError::Decoder,
     })
 }
 
 /// Converts to an integer type. Upstream truncates an integer that is too large; here the decoder rejects it.
-fn integer(to: &str, value: &mut Value) -> Result<(), ConversionError> {
+fn integer(to: &'static str, value: &mut Value) -> Result<(), ConversionError> {
     let Value::Number(number) = &*value else { return Err(unrecognized(to)) };
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return Ok(()) };
     if float.fract() != 0.0 {
-        return Err(converter_error(format!("cannot convert float64 to {to}")));
+        return Err(ConverterError::Convert { from: "float64", to }.into());
     }
     // Converted as text: a conversion of numbers would truncate.
     let whole: i64 = format!("{float:.0}").parse().map_err(|_| ConversionError::Decoder)?;
@@ -108,16 +129,12 @@ fn integer(to: &str, value: &mut Value) -> Result<(), ConversionError> {
     Ok(())
 }
 
-fn not_a(what: &str, value: &Value) -> ConversionError {
-    converter_error(format!("cannot restore {what} from {}", reflect_kind(value)))
+fn not_a(expected: &'static str, value: &Value) -> ConversionError {
+    ConverterError::Restore { expected, found: reflect_kind(value) }.into()
 }
 
-fn unrecognized(wanted: &str) -> ConversionError {
-    converter_error(format!("unrecognized type: {wanted}"))
-}
-
-fn converter_error(message: String) -> ConversionError {
-    ConversionError::Converter(message)
+fn unrecognized(expected: &'static str) -> ConversionError {
+    ConverterError::Unrecognized(expected).into()
 }
 
 /// Go's `reflect.Kind` of a value.
@@ -142,7 +159,7 @@ mod tests {
     fn check(object: &Value, expected: &str) {
         let got = match convert("v1", "Pod", &mut object.clone()) {
             Ok(()) => String::new(),
-            Err(ConversionError::Converter(message)) => message,
+            Err(ConversionError::Converter(error)) => error.to_string(),
             Err(ConversionError::Decoder) => "decoder".to_owned(),
         };
         assert_eq!(got, expected, "{object}");
@@ -181,7 +198,7 @@ mod tests {
     #[test]
     fn numbers_without_a_fraction_become_integers() {
         let mut pod = json!({"spec": {"activeDeadlineSeconds": 400.0, "priority": -7e1}});
-        assert_eq!(convert("v1", "Pod", &mut pod), Ok(()));
+        convert("v1", "Pod", &mut pod).unwrap();
         assert_eq!(pod, json!({"spec": {"activeDeadlineSeconds": 400, "priority": -70}}));
         check(&json!({"spec": {"activeDeadlineSeconds": 1e300}}), "decoder");
     }

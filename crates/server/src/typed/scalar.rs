@@ -1,8 +1,8 @@
 //! Decoding of scalar values, normalized to Go's encoding.
 
 use crate::protobuf::message_table::ValueType;
-use api::quantity::{normalize_quantity, round_up_to_milli};
-use api::rfc3339::{self, Precision};
+use api::quantity::{QuantityError, normalize_quantity, round_up_to_milli};
+use api::rfc3339::{self, ParseTimeError, Precision};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
@@ -12,8 +12,19 @@ pub(super) enum ValueError {
     Type,
     /// A number is out of the type's range.
     Number,
-    /// Upstream's error text.
-    Value(String),
+    /// The value is invalid.
+    Value(InvalidValue),
+}
+
+/// Invalid value of the right type, with Go's message.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InvalidValue {
+    #[error("illegal base64 data at input byte {0}")]
+    Base64(usize),
+    #[error(transparent)]
+    Time(#[from] ParseTimeError),
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
 }
 
 /// Normalizes a value to Go's encoding. Null is the zero value of its type.
@@ -74,7 +85,7 @@ fn bytes(value: &Value) -> Result<Value, ValueError> {
                 }
                 base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
             };
-            Err(ValueError::Value(format!("illegal base64 data at input byte {at}")))
+            Err(ValueError::Value(InvalidValue::Base64(at)))
         }
     }
 }
@@ -86,7 +97,7 @@ fn time(value_type: ValueType, value: &Value) -> Result<Value, ValueError> {
         _ => return Err(ValueError::Type),
     };
     let precision = if value_type == ValueType::Time { Precision::Seconds } else { Precision::Microseconds };
-    let stamp = rfc3339::parse(text, precision).map_err(ValueError::Value)?;
+    let stamp = rfc3339::parse(text, precision).map_err(|error| ValueError::Value(error.into()))?;
     let stamp = if value_type == ValueType::Time { format!("{stamp:.0}") } else { format!("{stamp:.6}") };
     Ok(Value::from(stamp))
 }
@@ -98,7 +109,7 @@ fn quantity(value: &Value) -> Result<Value, ValueError> {
         Value::Null => "0".to_owned(),
         _ => return Err(ValueError::Type),
     };
-    normalize_quantity(&text).map(Value::from).map_err(|e| ValueError::Value(e.to_string()))
+    normalize_quantity(&text).map(Value::from).map_err(|error| ValueError::Value(error.into()))
 }
 
 /// Rounds a quantity of a `ResourceList` up to a thousandth (upstream's `SetDefaults_ResourceList`).

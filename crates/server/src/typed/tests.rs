@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 
 /// Decodes an object; returns it and its unknown fields.
-fn decode(api_version: &str, kind: &str, given: &Value) -> Result<(Value, Vec<String>), String> {
+fn decode(api_version: &str, kind: &str, given: &Value) -> Result<(Value, Vec<String>), DecodeFieldError> {
     let mut decoded = given.clone();
     decode_object(api_version, kind, &mut decoded).map(|unknown| (decoded, unknown))
 }
@@ -63,7 +63,7 @@ fn unknown_fields_are_reported_with_their_path() {
 #[test]
 fn values_of_wrong_type_have_errors_of_go_decoder() {
     let pod = |spec: Value, message: &str| {
-        let error = decode("v1", "Pod", &json!({"spec": spec})).unwrap_err();
+        let error = decode("v1", "Pod", &json!({"spec": spec})).unwrap_err().to_string();
         assert_eq!(error, format!("json: cannot unmarshal {message}"), "{spec}");
     };
     pod(json!({"hostNetwork": "yes"}), "string into Go struct field PodSpec.spec.hostNetwork of type bool");
@@ -80,7 +80,7 @@ fn values_of_wrong_type_have_errors_of_go_decoder() {
         "number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
     );
     pod(json!("all"), "string into Go struct field Pod.spec of type v1.PodSpec");
-    let error = decode("v1", "Secret", &json!({"data": {"a": "YQ==", "b": "a!b="}})).unwrap_err();
+    let error = decode("v1", "Secret", &json!({"data": {"a": "YQ==", "b": "a!b="}})).unwrap_err().to_string();
     assert_eq!(error, "data[b]: illegal base64 data at input byte 1");
 }
 

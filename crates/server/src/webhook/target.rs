@@ -1,12 +1,12 @@
-//! Target of a webhook: `clientConfig`.
+//! WebhookTarget of a webhook: `clientConfig`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use serde_json::Value;
 
-/// Target of a webhook.
+/// WebhookTarget of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct WebhookTarget {
     url: String,
     peer: Peer,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     /// Certificates in PEM; empty for the system's roots.
-    pub(super) authorities: Vec<u8>,
+    pub(super) ca_bundle: Vec<u8>,
     pub(super) service: Option<Service>,
 }
 
@@ -27,20 +27,20 @@ pub(super) struct Service {
     pub(super) port: u16,
 }
 
-impl Target {
+impl WebhookTarget {
     /// Reads `clientConfig`.
     ///
     /// # Errors
     /// When the configuration is invalid.
-    pub(crate) fn read(config: &Value) -> Result<Self, String> {
-        let authorities = STANDARD.decode(config["caBundle"].as_str().unwrap_or("")).map_err(|e| e.to_string())?;
+    pub(crate) fn parse(config: &Value) -> Result<Self, String> {
+        let ca_bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or("")).map_err(|e| e.to_string())?;
         let service = &config["service"];
         if service.is_null() {
             let url = config["url"].as_str().unwrap_or("");
             let parsed: Uri = url.parse().map_err(|e| format!("Unparsable URL: {e}"))?;
             let authority = parsed.authority().ok_or("webhook configuration must have either service or URL")?;
             let url = format!("https://{authority}{}", parsed.path());
-            return Ok(Self { url, peer: Peer { authorities, service: None } });
+            return Ok(Self { url, peer: Peer { ca_bundle, service: None } });
         }
         let text = |field: &str| service[field].as_str().unwrap_or("").to_owned();
         let port = u16::try_from(service["port"].as_u64().unwrap_or(443)).map_err(|e| e.to_string())?;
@@ -48,7 +48,7 @@ impl Target {
         let path = config["service"]["path"].as_str().unwrap_or("").trim_start_matches('/');
         let url = format!("https://{}.{}.svc:{port}/{path}", service.name, service.namespace);
         url.parse::<Uri>().map_err(|e| format!("Unparsable URL: {e}"))?;
-        Ok(Self { url, peer: Peer { authorities, service: Some(service) } })
+        Ok(Self { url, peer: Peer { ca_bundle, service: Some(service) } })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn webhook_target_is_a_url_or_a_service() {
-        let check = |config: Value, url: &str| assert_eq!(Target::read(&config).unwrap().url(), url);
+        let check = |config: Value, url: &str| assert_eq!(WebhookTarget::parse(&config).unwrap().url(), url);
         check(json!({"url": "https://example.com/path"}), "https://example.com/path");
         check(json!({"url": "https://127.0.0.1:9443"}), "https://127.0.0.1:9443/");
         check(json!({"service": {"name": "s", "namespace": "n"}}), "https://s.n.svc:443/");
@@ -75,8 +75,8 @@ mod tests {
             json!({"service": {"name": "s", "namespace": "n", "port": 9443, "path": "/a/b"}}),
             "https://s.n.svc:9443/a/b",
         );
-        for wrong in [json!({}), json!({"url": "https://"}), json!({"url": "https://a", "caBundle": "%"})] {
-            assert!(Target::read(&wrong).is_err(), "{wrong}");
+        for invalid in [json!({}), json!({"url": "https://"}), json!({"url": "https://a", "caBundle": "%"})] {
+            assert!(WebhookTarget::parse(&invalid).is_err(), "{invalid}");
         }
     }
 }

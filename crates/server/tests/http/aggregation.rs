@@ -64,7 +64,7 @@ impl AggregatedApi {
     async fn with(self_signed: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pki = Pki::load_or_create(dir.path(), &[], &[]).unwrap();
-        let (config, authority) = server_tls(&pki.front_proxy().authority, self_signed);
+        let (config, authority) = server_tls(&pki.front_proxy().ca_pem, self_signed);
         let to = echo_server::start(Some(config)).await;
         let mut api = TestApi::new().await;
         api.server = api.server.clone().with_front_proxy(pki.front_proxy(), pki.ca_pem());

@@ -59,7 +59,7 @@ async fn start_server(bounds: ConnectionLimits, timeouts: Timeouts, peers: Optio
     api.server = api.server.with_tokens(tokens);
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let connections = Arc::new(Connections::with_bounds(bounds));
+    let connections = Arc::new(Connections::with_limits(bounds));
     let options = ListenOptions { timeouts, peers, ..ListenOptions::new(Arc::clone(&connections)) };
     let stop = CancellationToken::new();
     tokio::spawn(server::serve(api.server.clone(), listener, pki.server_tls().unwrap(), options, stop.clone()));

@@ -23,7 +23,7 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 async fn api_with_seats(total: usize) -> TestApi {
     let mut api = TestApi::new().await;
     api.server = api.server.clone().with_max_requests_inflight(total);
-    api.server.clone().bootstrap_flows().await;
+    api.server.clone().bootstrap_flow_control().await;
     let everybody = json!([{"kind": "Group", "name": "system:authenticated"}]);
     api.grant_cluster_role("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
     api
@@ -80,7 +80,7 @@ async fn bootstrap_flow_schemas_and_levels_exist() {
     assert_eq!(levels["items"].as_array().unwrap().len(), 8);
     // A restart writes nothing.
     let before = levels["metadata"]["resourceVersion"].clone();
-    api.server.clone().bootstrap_flows().await;
+    api.server.clone().bootstrap_flow_control().await;
     let after = api.send(&get(format!("{GROUP}/prioritylevelconfigurations"))).await.body;
     assert_eq!(after["metadata"]["resourceVersion"], before);
 }

@@ -1,7 +1,7 @@
 //! Combination of several metrics, and messages.
 
 use super::super::conditions::Conditions;
-use super::super::metrics::{PodMetrics, Reading, sample, selector_text};
+use super::super::metrics::{MetricsError, PodMetrics, Reading, sample, selector_text};
 use super::super::normalize::Bounds;
 use super::super::proposal::{MetricsResult, compute};
 use super::super::scale_target::group_of;
@@ -10,7 +10,7 @@ use super::*;
 use k8s_openapi::api::autoscaling::v2::MetricSpec;
 use serde_json::{from_value, to_value};
 
-type Read = Result<Reading, String>;
+type Read = Result<Reading, MetricsError>;
 
 fn cpu(percent: i32) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percent});
@@ -34,7 +34,8 @@ fn using(milli: i64) -> Read {
     Ok(Reading::Pods(samples(&[milli, milli, milli])))
 }
 
-const GONE: &str = "unable to fetch metrics from resource metrics API: gone";
+/// Text of [`MetricsError::Timeout`].
+const TIMEOUT: &str = "unable to fetch metrics: context deadline exceeded";
 
 #[track_caller]
 fn check(spec: Value, read: Read, replicas: i32, name: &str, status: Value) {
@@ -130,13 +131,13 @@ fn metric_with_most_replicas_wins() {
 
 #[test]
 fn failed_metric_prevents_scale_down() {
-    let unknown = || (cpu(50), Err(GONE.to_owned()));
-    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: gone";
+    let unknown = || (cpu(50), Err(MetricsError::Timeout));
+    let why = format!("failed to get cpu utilization: unable to get metrics for resource cpu: {TIMEOUT}");
     let error = format!("first error is: failed to get cpu resource metric value: {why}");
     let (fewer, condition) = computed(vec![unknown(), (cpu(50), using(200))]);
     assert_eq!(fewer.desired, None);
     assert_eq!(fewer.error, Some(format!("invalid metrics (1 invalid out of 2), {error}")));
-    assert_eq!(fewer.warnings, [("FailedGetResourceMetric", why.to_owned())]);
+    assert_eq!(fewer.warnings, [("FailedGetResourceMetric", why.clone())]);
     assert_eq!(to_value(&fewer.statuses[0]).unwrap(), json!({"type": ""}));
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("FailedGetResourceMetric")));
     assert_eq!(condition["message"], format!("the HPA was unable to compute the replica count: {why}"));
@@ -158,36 +159,36 @@ fn check_failure(spec: Value, read: Read, reason: &str, message: &str, error: &s
 
 #[test]
 fn failed_metric_messages_match_upstream() {
-    let gone = || Err("gone".to_owned());
+    let timeout = || Err(MetricsError::Timeout);
     let object = json!({"kind": "Service", "name": "web"});
     let of = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
     let value = json!({"type": "Value", "value": "1"});
     let average = json!({"type": "AverageValue", "averageValue": "1"});
-    let message = "unable to get metric hits: Service on x web/gone";
+    let message = &format!("unable to get metric hits: Service on x web/{TIMEOUT}");
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": value});
     let error = format!("failed to get object metric value: {message}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
+    check_failure(of("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": average});
     let error = format!("failed to get object metric value: failed to get hits object metric: {message}");
-    check_failure(of("Object", "object", source), gone(), "FailedGetObjectMetric", message, &error);
-    let message = "unable to get metric hits: gone";
+    check_failure(of("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
+    let message = &format!("unable to get metric hits: {TIMEOUT}");
     let source = json!({"metric": metric("hits"), "target": average});
     let error = format!("failed to get pods metric value: {message}");
-    check_failure(of("Pods", "pods", source), gone(), "FailedGetPodsMetric", message, &error);
-    let message = "unable to get external metric x/queue/nil: gone";
+    check_failure(of("Pods", "pods", source), timeout(), "FailedGetPodsMetric", message, &error);
+    let message = &format!("unable to get external metric x/queue/nil: {TIMEOUT}");
     let source = json!({"metric": metric("queue"), "target": value});
     let error = format!("failed to get queue external metric value: failed to get external metric queue: {message}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
+    check_failure(of("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
     let source = json!({"metric": metric("queue"), "target": average});
     let error = format!("failed to get queue external metric value: failed to get queue external metric: {message}");
-    check_failure(of("External", "external", source), gone(), "FailedGetExternalMetric", message, &error);
-    let message = "failed to get cpu usage: unable to get metrics for resource cpu: gone";
+    check_failure(of("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
+    let message = &format!("failed to get cpu usage: unable to get metrics for resource cpu: {TIMEOUT}");
     let source = json!({"name": "cpu", "container": "c", "target": average});
     let error = format!("failed to get c container metric value: {message}");
     let reason = "FailedGetContainerResourceMetric";
-    check_failure(of("ContainerResource", "containerResource", source), gone(), reason, message, &error);
+    check_failure(of("ContainerResource", "containerResource", source), timeout(), reason, message, &error);
     let message = "unknown metric source type \"What\"";
-    check_failure(json!({"type": "What"}), gone(), "InvalidMetricSourceType", message, message);
+    check_failure(json!({"type": "What"}), timeout(), "InvalidMetricSourceType", message, message);
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn invalid_metric_selector_is_reported() {
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let spec = json!({"type": "Pods", "pods": {"metric": {"name": "hits", "selector": selector}, "target": average}});
     let error = format!("failed to get pods metric value: {message}");
-    check_failure(spec, Err(String::new()), "FailedGetPodsMetric", message, &error);
+    check_failure(spec, Err(MetricsError::Timeout), "FailedGetPodsMetric", message, &error);
     let text = |selector: Value| selector_text(Some(&from_value(selector).unwrap()));
     let all = json!({"matchLabels": {"c": "d"}, "matchExpressions": [{"key": "b", "operator": "In", "values": ["x", "y"]},
         {"key": "e", "operator": "Exists"}, {"key": "a", "operator": "DoesNotExist"}, {"key": "f", "operator": "NotIn", "values": ["z"]}]});
@@ -252,5 +253,5 @@ fn target_api_version_is_parsed_as_upstream() {
         (group_of("apps/v1"), group_of("v1"), group_of("")),
         (Ok("apps".into()), Ok(String::new()), Ok(String::new()))
     );
-    assert_eq!(group_of("a/b/c"), Err("unexpected GroupVersion string: a/b/c".to_owned()));
+    assert_eq!(group_of("a/b/c").unwrap_err().to_string(), "unexpected GroupVersion string: a/b/c");
 }

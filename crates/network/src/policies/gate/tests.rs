@@ -34,15 +34,15 @@ fn deny(api: &FakeApi) {
 #[tokio::test(start_paused = true)]
 async fn pod_without_policies_does_not_wait() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
-    assert_eq!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await, Ok(()));
+    gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect("open");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_waits_until_its_policy_is_synced() {
     let (gate, api) = (PolicyGate::default(), FakeApi::new());
     deny(&api);
-    let held = gate.wait(&api.client(), new("a", "web"), ADDRESS).await;
-    assert_eq!(held, Err("timed out waiting for the rules of NetworkPolicies".to_owned()));
+    let held = gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect_err("held");
+    assert_eq!(held.to_string(), "timed out waiting for the rules of NetworkPolicies");
     // An older sync does not open the gate, even with this policy.
     let policy = api.get("apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/deny").expect("a policy");
     let policy: Arc<NetworkPolicy> = Arc::new(serde_json::from_value(policy).expect("a policy"));
@@ -53,9 +53,9 @@ async fn pod_waits_until_its_policy_is_synced() {
     assert!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await.is_err(), "the policy is not in it");
     let (_, number, _) = gate.reports().take();
     gate.publish(number + 1, &[policy]);
-    assert_eq!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await, Ok(()));
+    gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect("open");
     deny(&api);
-    assert_eq!(gate.wait(&api.client(), new("a", "web"), ADDRESS).await, Ok(()), "it has begun before");
+    gate.wait(&api.client(), new("a", "web"), ADDRESS).await.expect("it has begun before");
 }
 
 #[test]

@@ -52,7 +52,8 @@ async fn labels_that_cannot_be_read_are_enforced_as_restricted() {
 async fn unreadable_namespaces_have_no_policy() {
     let server = server(&json!("metadata")).await;
     for name in [NAMESPACE, "missing"] {
-        assert_eq!(policy(&server, name), Err(format!("failed to lookup namespace {name:?}")));
+        let error = policy(&server, name).unwrap_err();
+        assert_eq!(error.to_string(), format!("failed to lookup namespace {name:?}"));
     }
     let key = Key::new("namespaces", "", NAMESPACE);
     server.store.write(Write::put(key, Precondition::Any, "{".to_owned())).await.unwrap();

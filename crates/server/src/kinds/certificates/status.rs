@@ -57,26 +57,37 @@ pub(super) fn validate_signer_update(object: &Value, old: &Value, errors: &mut F
     if new == before {
         return;
     }
-    if let Err(why) = validate_certificates(&STANDARD.decode(new).unwrap_or_default()) {
-        errors.invalid(&path.child("certificate"), &json!("<certificate data>"), &why);
+    if let Err(error) = validate_certificates(&STANDARD.decode(new).unwrap_or_default()) {
+        errors.invalid(&path.child("certificate"), &json!("<certificate data>"), &error.to_string());
     }
     if !before.is_empty() {
         errors.forbidden(&path.child("certificate"), "updates may not modify existing certificate content");
     }
 }
 
+/// Invalid `status.certificate`, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+enum IssuedCertificateError {
+    #[error("only CERTIFICATE PEM blocks are allowed, found {0:?}")]
+    PemBlock(String),
+    #[error("x509: malformed certificate")]
+    Malformed,
+    #[error("must contain at least one CERTIFICATE PEM block")]
+    Empty,
+}
+
 /// Validates optional PEM certificates (`validateCertificate`).
-fn validate_certificates(text: &[u8]) -> Result<(), String> {
+fn validate_certificates(text: &[u8]) -> Result<(), IssuedCertificateError> {
     let mut blocks = 0;
     for block in Pem::iter_from_buffer(text).map_while(Result::ok) {
         if block.label != "CERTIFICATE" {
-            return Err(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+            return Err(IssuedCertificateError::PemBlock(block.label));
         }
-        block.parse_x509().map_err(|_| "x509: malformed certificate".to_owned())?;
+        block.parse_x509().map_err(|_| IssuedCertificateError::Malformed)?;
         blocks += 1;
     }
     if blocks == 0 && !text.is_empty() {
-        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
+        return Err(IssuedCertificateError::Empty);
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 
 use crate::{
     kinds::{FieldErrors, FieldPath},
-    object_meta, typed,
+    object_meta,
+    typed::{self, DecodeFieldError},
 };
 use schema::Schema;
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 /// Decodes the metadata of embedded resources. Returns the unknown fields.
 ///
 /// # Errors
-/// The message of Go's decoder for a value of the wrong type.
-pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
+/// If a value has the wrong type.
+pub(super) fn decode_metadata(schema: &Schema, object: &mut Value) -> Result<Vec<String>, DecodeFieldError> {
     let mut unknown = Vec::new();
     for resource_path in schema.embedded_resources(object) {
         let at = format!("{}/metadata", resource_path.pointer);

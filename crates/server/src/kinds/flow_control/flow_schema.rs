@@ -2,7 +2,7 @@
 
 use super::validate_mandatory_object;
 use crate::{
-    flowcontrol::defaults,
+    flowcontrol::bootstrap,
     kinds::{
         FieldErrors, FieldPath,
         field_validation::{items, text as text_of, validate_dns_label, validate_dns_subdomain},
@@ -36,7 +36,7 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     for (i, rule) in items(spec, "rules").enumerate() {
         self::validate_rule(rule, &path.child("rules").index(i), errors);
     }
-    validate_mandatory_object(object, &defaults::mandatory().0, errors);
+    validate_mandatory_object(object, &bootstrap::mandatory().0, errors);
 }
 
 /// Validates a rule with its subjects (`ValidateFlowSchemaPolicyRulesWithSubjects`).
@@ -171,7 +171,7 @@ fn non_resource_path_error(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flowcontrol::defaults;
+    use crate::flowcontrol::bootstrap;
 
     fn found(name: &str, spec: &Value) -> Vec<String> {
         let mut errors = FieldErrors::default();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn default_flow_schemas_are_valid() {
-        for schema in defaults::all().0 {
+        for schema in bootstrap::all().0 {
             let name = schema["metadata"]["name"].as_str().unwrap();
             assert_eq!(found(name, &schema["spec"]), Vec::<String>::new(), "{name}");
         }

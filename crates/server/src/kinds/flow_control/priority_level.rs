@@ -2,7 +2,7 @@
 
 use super::validate_mandatory_object;
 use crate::{
-    flowcontrol::defaults,
+    flowcontrol::bootstrap,
     kinds::{FieldErrors, FieldPath, field_validation::text as text_of},
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
         }
         other => errors.not_supported(&path.child("type"), &json!(other), &["Exempt", "Limited"]),
     }
-    validate_mandatory_object(object, &defaults::mandatory().1, errors);
+    validate_mandatory_object(object, &bootstrap::mandatory().1, errors);
 }
 
 fn validate_shares(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -117,7 +117,7 @@ fn required_entropy_bits(queues: i64, hand: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flowcontrol::defaults;
+    use crate::flowcontrol::bootstrap;
 
     fn validation_errors(name: &str, spec: Value) -> Vec<String> {
         let mut errors = FieldErrors::default();
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn default_priority_levels_are_valid() {
-        for level in defaults::all().1 {
+        for level in bootstrap::all().1 {
             check(level["metadata"]["name"].as_str().unwrap(), level["spec"].clone(), &[]);
         }
     }

@@ -92,7 +92,7 @@ struct Parameter {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
-    place: String,
+    location: String,
     #[prost(string, tag = "3")]
     description: String,
     #[prost(bool, tag = "4")]
@@ -266,7 +266,7 @@ fn list<T>(all: &[T], to_json: impl Fn(&T) -> Value) -> Value {
 }
 
 fn number(value: f64) -> Value {
-    #[expect(clippy::cast_possible_truncation, reason = "only what is whole is cast")]
+    #[expect(clippy::cast_possible_truncation, reason = "only whole numbers are cast")]
     if value.fract() == 0.0 { json!(value as i64) } else { json!(value) }
 }
 
@@ -335,21 +335,21 @@ fn content(types: &Option<MediaTypes>) -> Value {
 
 impl ParameterOrReference {
     fn json(&self) -> Value {
-        let held = self.parameter.as_ref().expect("a parameter");
+        let parameter = self.parameter.as_ref().expect("a parameter");
         object([
-            ("name", json!(held.name)),
-            ("in", json!(held.place)),
-            ("description", json!(held.description)),
-            ("required", json!(held.required)),
-            ("schema", json!(held.schema.as_ref().map(SchemaOrReference::json))),
+            ("name", json!(parameter.name)),
+            ("in", json!(parameter.location)),
+            ("description", json!(parameter.description)),
+            ("required", json!(parameter.required)),
+            ("schema", json!(parameter.schema.as_ref().map(SchemaOrReference::json))),
         ])
     }
 }
 
 impl ResponseOrReference {
     fn json(&self) -> Value {
-        let held = self.response.as_ref().expect("a response");
-        object([("description", json!(held.description)), ("content", content(&held.content))])
+        let response = self.response.as_ref().expect("a response");
+        object([("description", json!(response.description)), ("content", content(&response.content))])
     }
 }
 
@@ -395,9 +395,9 @@ impl Schema {
             ("format", json!(self.format)),
         ]);
         // Even a zero is meant here.
-        for (key, held) in [("additionalProperties", additional), ("default", default)] {
-            if let Some(held) = held {
-                value[key] = held;
+        for (key, schema) in [("additionalProperties", additional), ("default", default)] {
+            if let Some(schema) = schema {
+                value[key] = schema;
             }
         }
         with(value, &self.extensions)

@@ -1,8 +1,31 @@
 //! The target of a JSON patch operation: a field of an object, or an index of an array.
 
-use super::{Refusal, budget::Budget};
+use super::budget::{Budget, BudgetExceeded};
 use serde_json::{Map, Value};
 use std::num::IntErrorKind;
+
+/// Failed access to a target, with upstream's message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    #[error("value was not a proper array index: '{key}': {source}")]
+    NotAnIndex { key: String, source: ParseIndexError },
+    #[error(transparent)]
+    ParseIndex(#[from] ParseIndexError),
+    #[error("Unable to access invalid index: {0}: invalid index referenced")]
+    IndexOutOfRange(i64),
+    #[error("Unable to remove nonexistent key: {0}: missing value")]
+    MissingKey(String),
+    #[error(transparent)]
+    Budget(#[from] BudgetExceeded),
+}
+
+/// Error of Go's `strconv.Atoi`.
+#[derive(Debug, thiserror::Error)]
+#[error("strconv.Atoi: parsing {key:?}: {reason}")]
+pub(super) struct ParseIndexError {
+    key: String,
+    reason: &'static str,
+}
 
 /// A target, which may be empty; its parent exists.
 pub(super) enum Target<'a> {
@@ -40,7 +63,7 @@ impl<'a> Target<'a> {
     }
 
     /// Returns the value. An absent field is null.
-    pub(super) fn get(&self) -> Result<&Value, Refusal> {
+    pub(super) fn get(&self) -> Result<&Value, TargetError> {
         match self {
             Self::Field(fields, key) => Ok(fields.get(key).unwrap_or(&Value::Null)),
             Self::Index(items, key) => Ok(&items[index(key, items.len())?]),
@@ -48,13 +71,12 @@ impl<'a> Target<'a> {
     }
 
     /// Inserts a value; in an array, before the element at the index.
-    pub(super) fn add(self, value: Value, budget: &mut Budget) -> Result<(), Refusal> {
+    pub(super) fn add(self, value: Value, budget: &mut Budget) -> Result<(), TargetError> {
         match self {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
             Self::Index(items, key) if key == "-" => items.push(value),
             Self::Index(items, key) => {
-                let at =
-                    parse_index(&key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
+                let at = parse_index(&key).map_err(|source| TargetError::NotAnIndex { key: key.clone(), source })?;
                 // The end is a valid index, too.
                 let at = check_index(at, items.len() + 1)?;
                 budget.shift(items.len() - at)?;
@@ -65,7 +87,7 @@ impl<'a> Target<'a> {
     }
 
     /// Replaces the value.
-    pub(super) fn set(self, value: Value) -> Result<(), Refusal> {
+    pub(super) fn set(self, value: Value) -> Result<(), TargetError> {
         match self {
             Self::Field(fields, key) => drop(fields.insert(key, value)),
             Self::Index(items, key) => {
@@ -77,12 +99,9 @@ impl<'a> Target<'a> {
     }
 
     /// Removes the value.
-    pub(super) fn remove(self, budget: &mut Budget) -> Result<Value, Refusal> {
+    pub(super) fn remove(self, budget: &mut Budget) -> Result<Value, TargetError> {
         match self {
-            Self::Field(fields, key) => {
-                let missing = || format!("Unable to remove nonexistent key: {key}: missing value");
-                fields.remove(&key).ok_or_else(missing)
-            }
+            Self::Field(fields, key) => fields.remove(&key).ok_or(TargetError::MissingKey(key)),
             Self::Index(items, key) => {
                 let at = index(&key, items.len())?;
                 budget.shift(items.len() - at - 1)?;
@@ -97,25 +116,25 @@ fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-fn index(key: &str, length: usize) -> Result<usize, Refusal> {
+fn index(key: &str, length: usize) -> Result<usize, TargetError> {
     check_index(parse_index(key)?, length)
 }
 
 /// Go's `strconv.Atoi`.
-fn parse_index(key: &str) -> Result<i64, Refusal> {
+fn parse_index(key: &str) -> Result<i64, ParseIndexError> {
     key.parse().map_err(|error: std::num::ParseIntError| {
-        let what = match error.kind() {
+        let reason = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        format!("strconv.Atoi: parsing {key:?}: {what}")
+        ParseIndexError { key: key.to_owned(), reason }
     })
 }
 
 /// Checks an index against a length; a negative index counts from the end.
-fn check_index(at: i64, length: usize) -> Result<usize, Refusal> {
+fn check_index(at: i64, length: usize) -> Result<usize, TargetError> {
     let from_start =
         if at < 0 { i64::try_from(length).ok().and_then(|length| length.checked_add(at)) } else { Some(at) };
     let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|at| *at < length);
-    found.ok_or_else(|| format!("Unable to access invalid index: {at}: invalid index referenced"))
+    found.ok_or(TargetError::IndexOutOfRange(at))
 }

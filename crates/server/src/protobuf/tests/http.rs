@@ -30,8 +30,8 @@ async fn with_pod() -> ApiServer {
         "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}},
                         "livenessProbe": {"httpGet": {"path": "/", "port": "http"}}, "ports": [{"name": "http", "containerPort": 80}]}],
         "volumes": [{"name": "v", "emptyDir": {}}]}});
-    let made = post(&server, "/api/v1/namespaces/default/pods", &pod).await;
-    assert_eq!(made.code, 201, "{}", object(&made));
+    let created = post(&server, "/api/v1/namespaces/default/pods", &pod).await;
+    assert_eq!(created.code, 201, "{}", object(&created));
     server
 }
 
@@ -39,17 +39,17 @@ async fn with_pod() -> ApiServer {
 async fn kubectl_bodies_create_the_printed_objects() {
     let server = server().await;
     let paths = ["/api/v1/namespaces", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"];
-    for (path, (sent, shown)) in paths.into_iter().zip(KUBECTL_BODIES) {
-        let answer = send(&server, "POST", &format!("{path}?fieldValidation=Strict"), &PROTOBUF, &bytes(sent)).await;
-        let made = object(&answer);
-        assert_eq!(answer.code, 201, "{made}");
-        let shown: Value = serde_json::from_str(shown).unwrap();
-        let name = shown["metadata"]["name"].as_str().unwrap();
+    for (path, (body, printed)) in paths.into_iter().zip(KUBECTL_BODIES) {
+        let answer = send(&server, "POST", &format!("{path}?fieldValidation=Strict"), &PROTOBUF, &bytes(body)).await;
+        let created = object(&answer);
+        assert_eq!(answer.code, 201, "{created}");
+        let printed: Value = serde_json::from_str(printed).unwrap();
+        let name = printed["metadata"]["name"].as_str().unwrap();
         let stored = send(&server, "GET", &format!("{path}/{name}"), &[], &[]).await.json();
         // The protobuf response equals the JSON response.
-        assert_eq!(made, stored);
+        assert_eq!(created, stored);
         for field in ["kind", "data", "binaryData"] {
-            assert_eq!(stored[field], shown[field]);
+            assert_eq!(stored[field], printed[field]);
         }
     }
 }

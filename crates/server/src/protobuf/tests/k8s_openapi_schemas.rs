@@ -136,7 +136,7 @@ fn fields(message: &'static Message) -> Vec<&'static Field> {
     all
 }
 
-/// What a schema says about a field, in the words of [`described`].
+/// Returns the type of a field in a schema, in the notation of [`type_of_field`].
 fn schema_type(schema: &Value) -> String {
     let reference = schema["$ref"].as_str().or(schema["allOf"][0]["$ref"].as_str());
     if let Some(reference) = reference {
@@ -162,7 +162,7 @@ fn schema_type(schema: &Value) -> String {
     }
 }
 
-fn described(field: &Field) -> String {
+fn type_of_field(field: &Field) -> String {
     let kind = match field.value_type {
         ValueType::String => "string",
         ValueType::Bool => "boolean",
@@ -203,8 +203,8 @@ fn table_has_the_fields_of_the_k8s_openapi_schemas() {
             continue;
         };
         seen += 1;
-        let known = fields(message);
-        let names: BTreeSet<&str> = known.iter().map(|f| f.name).collect();
+        let table_fields = fields(message);
+        let names: BTreeSet<&str> = table_fields.iter().map(|f| f.name).collect();
         let expected: BTreeSet<(String, String)> = schema["properties"]
             .as_object()
             .into_iter()
@@ -213,7 +213,8 @@ fn table_has_the_fields_of_the_k8s_openapi_schemas() {
             .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind") || names.contains(name.as_str()))
             .map(|(name, schema)| (name.clone(), schema_type(schema)))
             .collect();
-        let got: BTreeSet<(String, String)> = known.iter().map(|f| (f.name.to_owned(), described(f))).collect();
+        let got: BTreeSet<(String, String)> =
+            table_fields.iter().map(|f| (f.name.to_owned(), type_of_field(f))).collect();
         assert_eq!(got, expected, "{full}");
     }
     assert!(seen > 450, "only {seen} messages were compared");

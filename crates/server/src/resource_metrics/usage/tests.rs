@@ -91,18 +91,18 @@ fn check_container(before: &str, now: &str, expected: &str) {
         Arc::new(Sample { pods: containers.into_iter().collect(), ..sample(moment) })
     };
     let pair = SamplePair { base: with(0, before), last: with(10_000, now) };
-    let told = pair.pod("n", "p").map_or_else(String::new, |all| {
+    let got = pair.pod("n", "p").map_or_else(String::new, |all| {
         let usage = all["c"];
         format!("{} {} {}", usage.window.as_millis(), usage.cpu, usage.memory)
     });
-    assert_eq!(told, expected, "{before:?} to {now:?}");
+    assert_eq!(got, expected, "{before:?} to {now:?}");
 }
 
 #[test]
 fn container_usage_is_the_growth_of_its_counter() {
     check_container("0 -5000 100 7", "10000 -5000 5100 8", "10000 500000000 8");
     check_container("0 - 100 7", "10000 - 100 8", "10000 0 8");
-    // As measured, not as asked.
+    // The window is that of the points, not of the samples.
     check_container("-2000 -5000 100 7", "8000 -5000 10100 8", "10000 1000000000 8");
     // It was not measured again.
     check_container("0 -5000 100 7", "0 -5000 100 7", "");

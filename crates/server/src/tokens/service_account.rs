@@ -1,0 +1,96 @@
+//! Authentication of service account tokens, which are valid while the account and the bound object exist (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
+
+use super::{
+    ISSUER,
+    legacy::{self, LEGACY_ISSUER},
+    token_request::get_object,
+};
+use crate::{UserInfo, authorization::go_quoted_list, service::ApiServer, user};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Tolerated clock skew, and the time for which a deleted object still counts, in seconds.
+const LEEWAY_SECONDS: i64 = 60;
+
+/// Returns the user of a service account token, and those of the audiences for which it is valid. Without audiences, the API
+/// server's own is used.
+///
+/// # Errors
+/// When the token is invalid: upstream's text, which may be empty.
+pub(super) fn authenticate(
+    server: &ApiServer,
+    token: &str,
+    audiences: &[String],
+    now: Timestamp,
+) -> Result<(UserInfo, Vec<String>), String> {
+    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).ok_or_else(String::new)?;
+    if claims["iss"] == LEGACY_ISSUER {
+        return legacy::authenticate(server, token, &claims, audiences, now);
+    }
+    if claims["iss"] != ISSUER {
+        return Err(String::new());
+    }
+    let own = [ISSUER.to_owned()];
+    let audiences = if audiences.is_empty() { &own } else { audiences };
+    let token_audiences: Vec<String> = serde_json::from_value(claims["aud"].clone()).unwrap_or_default();
+    let matching: Vec<String> = audiences.iter().filter(|a| token_audiences.contains(a)).cloned().collect();
+    if matching.is_empty() {
+        let (actual, target) = (go_quoted_list(&token_audiences), go_quoted_list(audiences));
+        return Err(format!("token audiences {actual} is invalid for the target audiences {target}"));
+    }
+    let (time, second) = (|claim: &str| claims[claim].as_i64().unwrap_or(0), now.as_second());
+    if time("exp") <= second.saturating_sub(LEEWAY_SECONDS) {
+        return Err("service account token has expired".to_owned());
+    }
+    if time("nbf") > second.saturating_add(LEEWAY_SECONDS) {
+        return Err("service account token is not valid yet".to_owned());
+    }
+    let user = validate_claims(server, &claims, second).ok_or("service account token has been invalidated")?;
+    Ok((user, matching))
+}
+
+/// Returns the user of the claims, if the account and the bound object exist.
+fn validate_claims(server: &ApiServer, claims: &Value, second: i64) -> Option<UserInfo> {
+    let private_claims = &claims["kubernetes.io"];
+    let namespace = private_claims["namespace"].as_str()?;
+    let require_object = |plural: &'static str, namespace: &str, claim: &Value| {
+        let object = get_object(server, plural, namespace, claim["name"].as_str()?)?;
+        let deleted: Option<Timestamp> = object["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());
+        let is_deleted = deleted.is_some_and(|at| at.as_second().saturating_add(LEEWAY_SECONDS) < second);
+        (object["metadata"]["uid"] == claim["uid"] && !is_deleted).then_some(())
+    };
+    let account = &private_claims["serviceaccount"];
+    require_object("serviceaccounts", namespace, account)?;
+    for (claim, plural) in [("pod", "pods"), ("secret", "secrets")] {
+        if private_claims.get(claim).is_some() {
+            require_object(plural, namespace, &private_claims[claim])?;
+        }
+    }
+    // With a bound Pod, the node is informational.
+    if private_claims.get("node").is_some() && private_claims.get("pod").is_none() {
+        require_object("nodes", "", &private_claims["node"])?;
+    }
+    let name = user::of_account(namespace, account["name"].as_str()?);
+    let uid = account["uid"].as_str()?.to_owned();
+    Some(UserInfo { name, uid, groups: user::groups_of_accounts(namespace), extra: extra(claims) })
+}
+
+/// Returns the `extra` of the user: ID of the token, and Pod and node to which it is bound.
+fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
+    let private_claims = &claims["kubernetes.io"];
+    let mut extra = BTreeMap::new();
+    let mut insert = |name: &str, value: &Value| {
+        if let Some(text) = value.as_str() {
+            extra.insert(format!("authentication.kubernetes.io/{name}"), vec![text.to_owned()]);
+        }
+    };
+    for object in ["pod", "node"] {
+        insert(&format!("{object}-name"), &private_claims[object]["name"]);
+        insert(&format!("{object}-uid"), &private_claims[object]["uid"]);
+    }
+    if let Some(id) = claims["jti"].as_str() {
+        insert("credential-id", &Value::from(format!("JTI={id}")));
+    }
+    extra
+}
