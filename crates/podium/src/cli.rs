@@ -4,7 +4,7 @@ use crate::{load_balancer_pool::LoadBalancerCidr, logging::LogFormat};
 use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
-use server::{AdmissionPlugin, TokenLifetime};
+use server::{AdmissionPlugin, TokenLifetime, TokenLifetimeError};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -126,14 +126,14 @@ impl TokenArgs {
     ///
     /// # Errors
     /// When the maximum is out of bounds.
-    pub(crate) fn lifetime(&self) -> Result<TokenLifetime, String> {
+    pub(crate) fn lifetime(&self) -> Result<TokenLifetime, TokenLifetimeError> {
         TokenLifetime::new(self.service_account_max_token_expiration, self.service_account_extend_token_expiration)
     }
 }
 
 fn parse_token_expiration(text: &str) -> Result<Duration, String> {
     let max = if text == "0" { Duration::ZERO } else { humantime::parse_duration(text).map_err(|e| e.to_string())? };
-    TokenLifetime::new(max, true).map(|_| max)
+    TokenLifetime::new(max, true).map(|_| max).map_err(|e| e.to_string())
 }
 
 /// Audit log, with the flags and defaults of kube-apiserver.
@@ -325,10 +325,11 @@ mod tests {
         let parse = |flags: &[&str]| {
             let parsed = Cli::try_parse_from([&["podium", "up"], flags].concat()).map_err(|e| e.to_string())?;
             let Command::Up(up) = parsed.command else { panic!("not `up`") };
-            up.token.lifetime()
+            up.token.lifetime().map_err(|e| e.to_string())
         };
         assert_eq!(parse(&[]), Ok(TokenLifetime::default()));
-        let lifetime = |seconds: u64, extend: bool| TokenLifetime::new(Duration::from_secs(seconds), extend);
+        let lifetime =
+            |seconds: u64, extend: bool| Ok(TokenLifetime::new(Duration::from_secs(seconds), extend).unwrap());
         let max = "--service-account-max-token-expiration";
         assert_eq!(parse(&[max, "0"]), lifetime(0, true));
         let flags = [max, "24h0m0s", "--service-account-extend-token-expiration=false"];

@@ -9,7 +9,7 @@ use crate::{
     object,
     selectors::Selection,
     status::ApiError,
-    webhook::{WebhookClient, WebhookTarget},
+    webhook::{WebhookClient, WebhookTarget, WebhookTargetError},
 };
 use bytes::Bytes;
 use schema::Schema;
@@ -26,7 +26,7 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
-    target: Result<WebhookTarget, String>,
+    target: Result<WebhookTarget, WebhookTargetError>,
     /// The first of `conversionReviewVersions` that is supported.
     review_version: Option<&'static str>,
     /// Schemas by API version.
@@ -84,10 +84,10 @@ impl Conversion {
         let gvk = review::gvk(first);
         let version = self.review_version.ok_or("no supported conversion review versions")?;
         let failed = |error: &str| format!("conversion webhook for {gvk} failed: {error}");
-        let target = self.target.as_ref().map_err(|error| failed(error))?;
+        let target = self.target.as_ref().map_err(|error| failed(&error.to_string()))?;
         let uid = uuid::Uuid::new_v4().to_string();
         let request = review::request(version, &uid, desired_version, batch);
-        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(|error| failed(&error))?;
+        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(|error| failed(&error.to_string()))?;
         let converted = review::objects(version, &uid, response).map_err(|error| failed(&error))?;
         if converted.len() != batch.len() {
             let (got, sent) = (converted.len(), batch.len());

@@ -49,8 +49,9 @@ impl ApiServer {
 }
 
 fn allowance(user: &UserInfo, purpose: Purpose) -> QuotaAllowance {
-    let is_component =
-        || COMPONENTS.contains(&&*user.name) || matches!(user::account_of(&user.name), Some(("kube-system", _)));
+    let is_component = || {
+        COMPONENTS.contains(&&*user.name) || matches!(user::account_of(&user.name), Some(("kube-system", _)))
+    };
     match purpose {
         _ if user.is_in(user::NODES) => QuotaAllowance::Reserve,
         Purpose::Update if is_component() => QuotaAllowance::Reserve,

@@ -116,9 +116,11 @@ mod tests {
     fn masters_are_identified_by_group_not_by_name() {
         let server = UserInfo::component("system:apiserver").authenticated();
         assert_eq!((server.is_master(), server.is_in(AUTHENTICATED)), (true, true));
-        for user in
-            [UserInfo::named("system:masters"), UserInfo::node("n"), UserInfo::account("kube-system", "job-controller")]
-        {
+        for user in [
+            UserInfo::named("system:masters"),
+            UserInfo::node("n"),
+            UserInfo::account("kube-system", "job-controller"),
+        ] {
             assert!(!user.authenticated().is_master());
         }
     }

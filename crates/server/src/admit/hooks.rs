@@ -3,7 +3,7 @@
 
 use crate::{
     lazy_informer::{InformerUpdate, LazyInformer},
-    webhook::WebhookTarget,
+    webhook::{WebhookTarget, WebhookTargetError},
 };
 use admission::{
     policy::{Binding, MutatingPolicy, Policy},
@@ -25,7 +25,7 @@ const RESOURCES: [&str; 6] = [MUTATING, VALIDATING, POLICIES, BINDINGS, MUTATION
 /// A webhook, and where it is.
 pub(crate) struct Hook {
     pub(crate) webhook: Webhook,
-    pub(crate) target: Result<WebhookTarget, String>,
+    pub(crate) target: Result<WebhookTarget, WebhookTargetError>,
 }
 
 /// Everybody who is asked.

@@ -201,7 +201,7 @@ async fn ask(
     let asked = review::ask(version, &uid, review.about.request(form), object, old);
     let own = Duration::from_secs(hook.webhook.timeout);
     let timeout = review.call.deadline.map_or(own, |ends| own.min(ends.saturating_duration_since(Instant::now())));
-    let answer = review.server.webhooks.call(target, timeout, &asked).await;
+    let answer = review.server.webhooks.call(target, timeout, &asked).await.map_err(|error| error.to_string());
     let answer = answer.and_then(|answer| review::check_types(&answer).map(|()| answer));
     let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
     review::read(version, &uid, mutating, &answer).map_err(|why| format!("received invalid webhook response: {why}"))
