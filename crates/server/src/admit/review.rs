@@ -226,7 +226,7 @@ impl Authorizer for Authority {
                 authorization::Attributes::for_resource(&question.verb, about)
             }
         };
-        let account = question.account.map(|(namespace, name)| user::account(&namespace, &name));
+        let account = question.account.map(|(namespace, name)| user::service_account(&namespace, &name));
         match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &wanted) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },

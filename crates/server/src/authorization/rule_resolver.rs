@@ -73,7 +73,7 @@ impl Subject {
             "ServiceAccount" => {
                 let namespace = if self.namespace.is_empty() { namespace } else { &self.namespace };
                 (!namespace.is_empty())
-                    .then(|| SubjectKey::User(user::of_account(namespace, &self.name)))
+                    .then(|| SubjectKey::User(user::service_account_user_name(namespace, &self.name)))
             }
             _ => None,
         }

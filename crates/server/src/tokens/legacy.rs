@@ -29,7 +29,7 @@ impl SigningKey {
     #[must_use]
     pub fn legacy_token(&self, namespace: &str, account: &str, uid: &str, secret: &str) -> Option<String> {
         self.sign(&json!({
-            "iss": LEGACY_ISSUER, "sub": user::of_account(namespace, account),
+            "iss": LEGACY_ISSUER, "sub": user::service_account_user_name(namespace, account),
             NAMESPACE: namespace, SECRET_NAME: secret, SERVICE_ACCOUNT_NAME: account, SERVICE_ACCOUNT_UID: uid,
         }))
     }
@@ -53,7 +53,7 @@ pub(super) fn authenticate(
 fn validate_claims(server: &ApiServer, token: &str, claims: &Value, now: Timestamp) -> Result<UserInfo, TokenError> {
     let text = |claim: &str| claims[claim].as_str().unwrap_or("");
     let (namespace, name, uid) = (text(NAMESPACE), text(SERVICE_ACCOUNT_NAME), text(SERVICE_ACCOUNT_UID));
-    if text("sub").is_empty() || text("sub") != user::of_account(namespace, name) {
+    if text("sub").is_empty() || text("sub") != user::service_account_user_name(namespace, name) {
         return Err(TokenError::InvalidSubject);
     }
     let secret = get_object(server, "secrets", namespace, text(SECRET_NAME)).ok_or(TokenError::Invalidated)?;
@@ -76,7 +76,7 @@ fn validate_claims(server: &ApiServer, token: &str, claims: &Value, now: Timesta
             service_account: name.to_owned(),
         });
     }
-    let (groups, name) = (user::groups_of_accounts(namespace), user::of_account(namespace, name));
+    let (groups, name) = (user::service_account_groups(namespace), user::service_account_user_name(namespace, name));
     Ok(UserInfo { name, uid: uid.to_owned(), groups, ..UserInfo::default() })
 }
 

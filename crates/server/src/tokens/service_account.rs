@@ -72,9 +72,9 @@ fn validate_claims(server: &ApiServer, claims: &Value, second: i64) -> Option<Us
     if private_claims.get("node").is_some() && private_claims.get("pod").is_none() {
         require_object("nodes", "", &private_claims["node"])?;
     }
-    let name = user::of_account(namespace, account["name"].as_str()?);
+    let name = user::service_account_user_name(namespace, account["name"].as_str()?);
     let uid = account["uid"].as_str()?.to_owned();
-    Some(UserInfo { name, uid, groups: user::groups_of_accounts(namespace), extra: extra(claims) })
+    Some(UserInfo { name, uid, groups: user::service_account_groups(namespace), extra: extra(claims) })
 }
 
 /// Returns the `extra` of the user: ID of the token, and Pod and node to which it is bound.
