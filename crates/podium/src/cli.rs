@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
-use server::{AdmissionPlugin, TokenLifetime};
+use server::{AdmissionPlugin, TokenLifetime, TokenLifetimeError};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -129,14 +129,15 @@ impl TokenArgs {
     /// # Errors
     /// When the maximum is out of bounds.
     pub(crate) fn lifetime(&self) -> Result<TokenLifetime> {
-        TokenLifetime::new(self.service_account_max_token_expiration, self.service_account_extend_token_expiration)
-            .map_err(anyhow::Error::msg)
+        let (max, extend) = (self.service_account_max_token_expiration, self.service_account_extend_token_expiration);
+        Ok(TokenLifetime::new(max, extend)?)
     }
 }
 
 fn parse_token_expiration(text: &str) -> Result<Duration> {
     let max = if text == "0" { Duration::ZERO } else { humantime::parse_duration(text)? };
-    TokenLifetime::new(max, true).map(|_| max).map_err(anyhow::Error::msg)
+    TokenLifetime::new(max, true)?;
+    Ok(max)
 }
 
 /// Audit log, with the flags and defaults of kube-apiserver.

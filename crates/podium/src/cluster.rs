@@ -307,7 +307,8 @@ fn legacy_token_maker(pki: &Pki) -> Result<controllers::TokenIssuer> {
 fn controller_clients(server: &ApiServer) -> controllers::Clients {
     let manager = server.local(UserInfo::named("system:kube-controller-manager"));
     let server = server.clone();
-    let account = move |name: &str| Client::new(server.local(UserInfo::account("kube-system", name)), "default");
+    let account =
+        move |name: &str| Client::new(server.local(UserInfo::service_account("kube-system", name)), "default");
     controllers::Clients::new(Client::new(manager, "default"), account)
 }
 

@@ -11,7 +11,7 @@ mod proxy;
 
 pub(crate) use proxy::proxy_request;
 
-use crate::{backend_connections, registry, service::ApiServer};
+use crate::{backend_connections, backend_tls::TlsConfigError, registry, service::ApiServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use rustls::{ClientConfig, client::ResolvesClientCert};
@@ -74,7 +74,7 @@ struct Route {
     service: String,
     port: i64,
     /// TLS configuration, or the error why there is none.
-    tls: Result<Arc<ClientConfig>, String>,
+    tls: Result<Arc<ClientConfig>, TlsConfigError>,
     available: bool,
     /// `groupPriorityMinimum` and `versionPriority`.
     priority: (i64, i64),

@@ -6,6 +6,7 @@
 mod audit_context;
 mod event;
 mod log_backend;
+mod objects;
 mod policy;
 
 pub(crate) use audit_context::{AuditContext, Peer};

@@ -1,5 +1,5 @@
-//! Authorization: members of `system:masters` may do everything, nodes what the node authorizer allows, and all users what
-//! RBAC allows.
+//! Authorization: members of `system:masters` may do everything, nodes what the node authorizer allows, and all users
+//! what RBAC allows.
 
 mod attributes;
 pub(crate) mod bootstrap_policy;
@@ -34,8 +34,8 @@ pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attrib
         return Decision::Allowed(String::new());
     }
     let denial = match authorize_node(server, user, attributes) {
-        Ok(()) => return Decision::Allowed(String::new()),
-        Err(why) => why,
+        Decision::NoOpinion(why) => why,
+        allowed @ Decision::Allowed(_) => return allowed,
     };
     match server.authorizer.with_resolver(|resolver| resolver.authorize(user, attributes)) {
         // The reasons of all authorizers, a line each.
@@ -48,10 +48,10 @@ pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attrib
 }
 
 /// Runs the node authorizer, which has no opinion about users that are not nodes.
-fn authorize_node(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Result<(), String> {
+fn authorize_node(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Decision {
     match node::node_identity(user) {
-        None => Err(String::new()),
-        Some("") => Err(format!("unknown node for user {:?}", user.name)),
+        None => Decision::NoOpinion(String::new()),
+        Some("") => Decision::NoOpinion(format!("unknown node for user {:?}", user.name)),
         Some(name) => {
             node::authorize(name, attributes, bootstrap_policy::node_rules(), &|resource, namespace, object| {
                 node::has_path_from(server, name, resource, namespace, object)
@@ -81,17 +81,19 @@ pub(crate) async fn authorize_request(
         return Ok(());
     };
     // The node authorizer does not need the default roles.
-    let decision = if authorize_node(server, user, attributes).is_ok() {
-        Decision::Allowed(String::new())
-    } else {
-        server.authorizer.wait_until_bootstrapped().await;
-        authorize(server, user, attributes)
+    let decision = match authorize_node(server, user, attributes) {
+        allowed @ Decision::Allowed(_) => allowed,
+        Decision::NoOpinion(_) => {
+            server.authorizer.wait_until_bootstrapped().await;
+            authorize(server, user, attributes)
+        }
     };
     audit.log_authorization_decision(&decision);
     if let Decision::NoOpinion(why) = decision {
         return Err(forbidden(user, attributes, &why));
     }
-    // A stream needs the verb `create`, also when it is opened with a GET (`AuthorizePodWebsocketUpgradeCreatePermission`).
+    // A stream needs the verb `create`, also when it is opened with a GET
+    // (`AuthorizePodWebsocketUpgradeCreatePermission`).
     if attributes.verb != "create" && opens_pod_stream(attributes, headers) {
         return require(server, user, &Attributes { verb: "create".to_owned(), ..attributes.clone() });
     }
@@ -99,7 +101,8 @@ pub(crate) async fn authorize_request(
 }
 
 /// Whether a request opens a stream into a Pod. A kubelet only upgrades connections to `exec`, `attach` and
-/// `portForward`, by any method, so the path behind `nodes/proxy`, which could be written in several ways, need not be read.
+/// `portForward`, by any method, so the path behind `nodes/proxy`, which could be written in several ways, need not be
+/// read.
 fn opens_pod_stream(attributes: &Attributes, headers: &HeaderMap) -> bool {
     let RequestTarget::Resource(resource) = &attributes.target else { return false };
     resource.group.is_empty()
@@ -139,8 +142,8 @@ pub(crate) fn require_create(server: &ApiServer, resource: &RequestInfo, call: &
     require(server, &call.user, &Attributes::for_resource("create", resource))
 }
 
-/// Returns a Forbidden error with upstream's text (`responsewriters.ForbiddenStatusError`), which does not depend on the
-/// object's existence.
+/// Returns a Forbidden error with upstream's text (`responsewriters.ForbiddenStatusError`), which does not depend on
+/// the object's existence.
 pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> ApiError {
     let verb = &attributes.verb;
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };

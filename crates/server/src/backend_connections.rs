@@ -1,6 +1,10 @@
 //! Connections to servers to which requests are proxied.
 
-use crate::{backend_tls, node_proxy::DialedStream, status::ApiError};
+use crate::{
+    backend_tls::{self, TlsConfigError},
+    node_proxy::DialedStream,
+    status::ApiError,
+};
 use rustls::{ClientConfig, client::ResolvesClientCert, crypto::ring, pki_types::ServerName};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
@@ -51,11 +55,9 @@ pub(crate) fn go_error_text(error: &io::Error) -> String {
 pub(crate) fn tls_config(
     ca_bundle: Option<&[u8]>,
     own: Option<&Arc<dyn ResolvesClientCert>>,
-) -> Result<Arc<ClientConfig>, String> {
-    let failed = |e: &dyn std::fmt::Display| e.to_string();
+) -> Result<Arc<ClientConfig>, TlsConfigError> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|e| failed(&e))?;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let verifier = match ca_bundle {
         Some(pem) => backend_tls::ca_verifier(pem, provider)?,
         None => backend_tls::accept_any(provider),

@@ -8,14 +8,30 @@ use rustls::{
         verify_server_name,
     },
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
-    server::ParsedCertificate,
+    pki_types::{
+        CertificateDer, ServerName, UnixTime,
+        pem::{self, PemObject},
+    },
+    server::{ParsedCertificate, VerifierBuilderError},
 };
 use std::{io, sync::Arc};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+/// Error of a TLS client configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsConfigError {
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    NoCertificates,
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    #[error(transparent)]
+    Tls(#[from] Error),
+    #[error(transparent)]
+    Verifier(#[from] VerifierBuilderError),
+}
+
 /// Builds the configuration for a webhook; an empty CA bundle (PEM) selects the machine's trusted CAs.
-pub(crate) fn webhook_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
+pub(crate) fn webhook_config(ca_bundle: &[u8]) -> Result<ClientConfig, TlsConfigError> {
     let mut roots = RootCertStore::empty();
     let mut bundle = Vec::new();
     if ca_bundle.is_empty() {
@@ -23,13 +39,13 @@ pub(crate) fn webhook_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
     } else {
         bundle = CertificateDer::pem_slice_iter(ca_bundle).filter_map(Result::ok).collect();
         if bundle.is_empty() {
-            return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
+            return Err(TlsConfigError::NoCertificates);
         }
         let (_, _) = roots.add_parsable_certificates(bundle.iter().cloned());
     }
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+    let builder = builder.with_safe_default_protocol_versions()?;
     let builder = builder.dangerous().with_custom_certificate_verifier(build_verifier(roots, bundle, provider)?);
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -40,12 +56,11 @@ pub(crate) fn webhook_config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
 pub(crate) fn ca_verifier(
     ca_bundle: &[u8],
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let bundle: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca_bundle).collect();
-    let bundle = bundle.map_err(|e| e.to_string())?;
+) -> Result<Arc<dyn ServerCertVerifier>, TlsConfigError> {
+    let bundle = CertificateDer::pem_slice_iter(ca_bundle).collect::<Result<Vec<_>, _>>()?;
     let mut roots = RootCertStore::empty();
     for certificate in &bundle {
-        roots.add(certificate.clone()).map_err(|e| e.to_string())?;
+        roots.add(certificate.clone())?;
     }
     build_verifier(roots, bundle, provider)
 }
@@ -54,12 +69,11 @@ fn build_verifier(
     roots: RootCertStore,
     bundle: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, String> {
+) -> Result<Arc<dyn ServerCertVerifier>, TlsConfigError> {
     let web_pki = if roots.is_empty() {
         None
     } else {
-        let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
-        Some(built.map_err(|e| e.to_string())?)
+        Some(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?)
     };
     Ok(Arc::new(Verifier { trust: Trust::CaBundle { web_pki, bundle }, provider }))
 }

@@ -9,7 +9,7 @@ use crate::{
     object,
     selectors::Selection,
     status::ApiError,
-    webhook::{WebhookClient, WebhookTarget},
+    webhook::{WebhookClient, WebhookError, WebhookTarget, WebhookTargetError},
 };
 use bytes::Bytes;
 use review::{ConvertedObjectError, ReviewError};
@@ -30,8 +30,10 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 enum ConversionError {
     #[error("no supported conversion review versions")]
     ReviewVersions,
-    #[error("conversion webhook for {gvk} failed: {error}")]
-    Call { gvk: String, error: String },
+    #[error("conversion webhook for {gvk} failed: {source}")]
+    Target { gvk: String, source: WebhookTargetError },
+    #[error("conversion webhook for {gvk} failed: {source}")]
+    Call { gvk: String, source: WebhookError },
     #[error("conversion webhook for {gvk} failed: {source}")]
     Review { gvk: String, source: ReviewError },
     #[error("conversion webhook for {gvk} returned {got} objects, expected {sent}")]
@@ -42,7 +44,7 @@ enum ConversionError {
 
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
-    target: Result<WebhookTarget, String>,
+    target: Result<WebhookTarget, WebhookTargetError>,
     /// The first of `conversionReviewVersions` that is supported.
     review_version: Option<&'static str>,
     /// Schemas by API version.
@@ -99,11 +101,12 @@ impl Conversion {
         let Some(first) = batch.first() else { return Ok(()) };
         let gvk = review::gvk(first);
         let version = self.review_version.ok_or(ConversionError::ReviewVersions)?;
-        let call_failed = |error| ConversionError::Call { gvk: gvk.clone(), error };
-        let target = self.target.as_ref().map_err(|error| call_failed(error.clone()))?;
+        let target = self.target.as_ref();
+        let target = target.map_err(|error| ConversionError::Target { gvk: gvk.clone(), source: error.clone() })?;
         let uid = uuid::Uuid::new_v4().to_string();
         let request = review::request(version, &uid, desired_version, batch);
-        let response = webhooks.call(target, TIMEOUT, &request).await.map_err(call_failed)?;
+        let response = webhooks.call(target, TIMEOUT, &request).await;
+        let response = response.map_err(|source| ConversionError::Call { gvk: gvk.clone(), source })?;
         let converted = review::objects(version, &uid, response)
             .map_err(|source| ConversionError::Review { gvk: gvk.clone(), source })?;
         if converted.len() != batch.len() {

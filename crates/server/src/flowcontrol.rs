@@ -1,8 +1,8 @@
 //! API priority and fairness: limits concurrent requests by priority level (`k8s.io/apiserver/pkg/util/flowcontrol`).
 //!
-//! FlowSchemas classify a request into a priority level and a flow. Each level has a share of the server's concurrency limit,
-//! and serves its flows in round-robin order. A write of a FlowSchema or a PriorityLevelConfiguration reloads the
-//! configuration.
+//! FlowSchemas classify a request into a priority level and a flow. Each level has a share of the server's concurrency
+//! limit, and serves its flows in round-robin order. A write of a FlowSchema or a PriorityLevelConfiguration reloads
+//! the configuration.
 
 pub(crate) mod bootstrap;
 mod controller;
@@ -42,8 +42,8 @@ pub(crate) struct FlowControl {
     sync_lock: tokio::sync::Mutex<()>,
     /// Whether a reconciliation is scheduled.
     sync_pending: AtomicBool,
-    /// Whether writes do not reload the configuration, during bootstrap. Priority levels without their FlowSchemas would leave
-    /// the few seats of `catch-all`, which has no queue, to all users outside `system:masters`.
+    /// Whether writes do not reload the configuration, during bootstrap. Priority levels without their FlowSchemas
+    /// would leave the few seats of `catch-all`, which has no queue, to all users outside `system:masters`.
     reload_suspended: AtomicBool,
 }
 
@@ -120,8 +120,8 @@ impl FlowControl {
         Arc::clone(&self.config.read())
     }
 
-    /// Classifies a request, and waits for a seat. `attributes` is only optional for members of `system:masters`. The classified
-    /// request is returned also with an error, for the response headers.
+    /// Classifies a request, and waits for a seat. `attributes` is only optional for members of `system:masters`. The
+    /// classified request is returned also with an error, for the response headers.
     pub(crate) async fn admit(
         &self,
         user: &UserInfo,

@@ -10,8 +10,8 @@ use http::{HeaderValue, header};
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;
 
-/// Checks of all endpoints, in upstream's order. Most of them always pass: this server does not listen before its store is
-/// open, and it has no separate components that upstream's post-start hooks start.
+/// Checks of all endpoints, in upstream's order. Most of them always pass: this server does not listen before its store
+/// is open, and it has no separate components that upstream's post-start hooks start.
 static CHECKS: [&str; 32] = [
     "ping",
     "log",

@@ -109,5 +109,5 @@ pub use service::ApiServer;
 pub use static_pod::prepare_static_pod;
 pub use status::ApiError;
 pub use system_services::{API_IP, DNS_IP, SERVICE_RANGE};
-pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime};
+pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime, TokenLifetimeError};
 pub use user::UserInfo;

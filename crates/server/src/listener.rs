@@ -1,4 +1,5 @@
-//! HTTPS listener: HTTP/1.1 and HTTP/2 by ALPN, and client certificates. Connections have a maximum number and timeouts.
+//! HTTPS listener: HTTP/1.1 and HTTP/2 by ALPN, and client certificates. Connections have a maximum number and
+//! timeouts.
 
 mod activity;
 mod connection;
@@ -35,7 +36,8 @@ const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 pub struct Timeouts {
     /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// Timeout of the head of a request, from its first byte on; for the first request, since the connection was accepted.
+    /// Timeout of the head of a request, from its first byte on; for the first request, since the connection was
+    /// accepted.
     pub header: Duration,
     /// Idle timeout between requests.
     pub idle: Duration,
@@ -124,8 +126,8 @@ async fn accept(
 ) {
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
     let protocol = Arc::new(Protocol { server, tls, acceptor, timeouts: options.timeouts });
-    // Dropping the set ends the open connections. Checking `stop` at each poll of a connection would cost as much as a small
-    // response.
+    // Dropping the set ends the open connections. Checking `stop` at each poll of a connection would cost as much as a
+    // small response.
     let mut connections = JoinSet::new();
     let mut failures = Failures::default();
     loop {

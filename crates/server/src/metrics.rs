@@ -1,4 +1,5 @@
-//! Metrics of the API server in Prometheus' text format, with upstream's names (`k8s.io/apiserver/pkg/endpoints/metrics`).
+//! Metrics of the API server in Prometheus' text format, with upstream's names
+//! (`k8s.io/apiserver/pkg/endpoints/metrics`).
 //!
 //! A request only increments counters; other values are computed when the metrics are scraped.
 

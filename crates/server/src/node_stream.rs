@@ -1,6 +1,7 @@
 //! Exec, attach and port-forward: the client's connection is spliced with the kubelet's.
 //!
-//! The server checks that Pod and container exist; client and kubelet negotiate the protocol (WebSocket channels, SPDY).
+//! The server checks that Pod and container exist; client and kubelet negotiate the protocol (WebSocket channels,
+//! SPDY).
 
 use crate::{
     admission::{connect_options, dynamic},

@@ -1,5 +1,5 @@
-//! Certificate authorities of the cluster, and their certificates: serving and client certificates in memory, which are renewed
-//! while they are used, and the administrator's in a file (docs/certificates.md).
+//! Certificate authorities of the cluster, and their certificates: serving and client certificates in memory, which are
+//! renewed while they are used, and the administrator's in a file (docs/certificates.md).
 
 mod admin_kubeconfig;
 mod ca;
@@ -67,7 +67,8 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Loads the certificate authorities from a directory, or creates them, and issues the certificates of this process.
+    /// Loads the certificate authorities from a directory, or creates them, and issues the certificates of this
+    /// process.
     ///
     /// # Errors
     /// When the directory cannot be used, or its files are not certificate authorities.
@@ -142,8 +143,8 @@ impl Pki {
         Ok(ServerTls { config: config.into(), client_verifier, clock: self.ca.clock.clone() })
     }
 
-    /// Returns the TLS configuration of a kubelet's API, with a serving certificate of the CA. Clients may present a certificate of
-    /// `client_ca`, in PEM, or else of the CA.
+    /// Returns the TLS configuration of a kubelet's API, with a serving certificate of the CA. Clients may present a
+    /// certificate of `client_ca`, in PEM, or else of the CA.
     ///
     /// # Errors
     /// When a certificate cannot be created or used.
@@ -168,8 +169,8 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
 
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
-    // Prefer AES-128 to AES-256 regardless of the client, as Go: it has fewer rounds. The sort is stable: TLS 1.3 stays before
-    // 1.2.
+    // Prefer AES-128 to AES-256 regardless of the client, as Go: it has fewer rounds. The sort is stable: TLS 1.3 stays
+    // before 1.2.
     provider.cipher_suites.sort_by_key(|suite| !matches!(suite.suite(), CipherSuite::TLS13_AES_128_GCM_SHA256));
     provider.into()
 }

@@ -191,9 +191,9 @@ fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError
 }
 
 fn read_object(server: &ApiServer, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
-    let read_object = server.store.get(&Key::new(info.storage, namespace, name));
-    let read_object = read_object.ok_or_else(|| ApiError::not_found(info, name))?;
-    serde_json::from_slice(&read_object.data).map_err(ApiError::internal)
+    let stored = server.store.get(&Key::new(info.storage, namespace, name));
+    let stored = stored.ok_or_else(|| ApiError::not_found(info, name))?;
+    serde_json::from_slice(&stored.data).map_err(ApiError::internal)
 }
 
 fn pod_target(

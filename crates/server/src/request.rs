@@ -144,7 +144,8 @@ pub(crate) fn parse_path(served: &Arc<ServedKinds>, path: &str) -> Result<Reques
     };
     let mut rest: Vec<&str> = parts.collect();
     let mut namespace = String::new();
-    // `namespaces/NAME` is the Namespace object. Further segments name resources in it, except for its own subresources.
+    // `namespaces/NAME` is the Namespace object. Further segments name resources in it, except for its own
+    // subresources.
     if rest.first() == Some(&"namespaces") && rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
         rest[1].clone_into(&mut namespace);
         rest.drain(..2);

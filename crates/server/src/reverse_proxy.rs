@@ -130,8 +130,8 @@ pub(crate) fn splice(server: OnUpgrade, client: OnUpgrade, audit: AuditContext) 
     });
 }
 
-/// Copies bytes in both directions. When the server has closed, the client's bytes are still drained: unread bytes at close
-/// reset the connection, and the client would lose what it has not read.
+/// Copies bytes in both directions. When the server has closed, the client's bytes are still drained: unread bytes at
+/// close reset the connection, and the client would lose what it has not read.
 async fn copy_bidirectional(server: impl AsyncRead + AsyncWrite, client: impl AsyncRead + AsyncWrite) {
     let ((mut from_server, mut to_server), (mut from_client, mut to_client)) = (split(server), split(client));
     let down = async {

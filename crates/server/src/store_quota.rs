@@ -49,8 +49,9 @@ impl ApiServer {
 }
 
 fn allowance(user: &UserInfo, purpose: Purpose) -> QuotaAllowance {
-    let is_component =
-        || COMPONENTS.contains(&&*user.name) || matches!(user::account_of(&user.name), Some(("kube-system", _)));
+    let is_component = || {
+        COMPONENTS.contains(&&*user.name) || matches!(user::parse_service_account(&user.name), Some(("kube-system", _)))
+    };
     match purpose {
         _ if user.is_in(user::NODES) => QuotaAllowance::Reserve,
         Purpose::Update if is_component() => QuotaAllowance::Reserve,
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn only_nodes_create_beyond_the_quota() {
         use QuotaAllowance::{Quota, Reserve};
-        let account = |namespace: &str| UserInfo::account(namespace, "replicaset-controller");
+        let account = |namespace: &str| UserInfo::service_account(namespace, "replicaset-controller");
         for (user, expected) in [
             (UserInfo::component("kubernetes-admin"), [Quota, Quota]),
             (UserInfo::named("alice"), [Quota, Quota]),

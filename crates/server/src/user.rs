@@ -46,8 +46,8 @@ impl UserInfo {
 
     /// Returns the user of a service account.
     #[must_use]
-    pub fn account(namespace: &str, name: &str) -> Self {
-        account(namespace, name)
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        service_account(namespace, name)
     }
 
     /// Returns the anonymous user.
@@ -86,23 +86,23 @@ pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
 }
 
 /// Returns the user of a service account.
-pub(crate) fn account(namespace: &str, name: &str) -> UserInfo {
-    let groups = groups_of_accounts(namespace);
-    UserInfo { name: of_account(namespace, name), groups, ..UserInfo::default() }.authenticated()
+pub(crate) fn service_account(namespace: &str, name: &str) -> UserInfo {
+    let groups = service_account_groups(namespace);
+    UserInfo { name: service_account_user_name(namespace, name), groups, ..UserInfo::default() }.authenticated()
 }
 
 /// Returns the user name of a service account.
-pub(crate) fn of_account(namespace: &str, name: &str) -> String {
+pub(crate) fn service_account_user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
 /// Returns the groups of the service accounts of a namespace.
-pub(crate) fn groups_of_accounts(namespace: &str) -> Vec<String> {
+pub(crate) fn service_account_groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// Returns namespace and name of the service account of a user name.
-pub(crate) fn account_of(user: &str) -> Option<(&str, &str)> {
+pub(crate) fn parse_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
     valid.then_some((namespace, name))
@@ -116,16 +116,18 @@ mod tests {
     fn masters_are_identified_by_group_not_by_name() {
         let server = UserInfo::component("system:apiserver").authenticated();
         assert_eq!((server.is_master(), server.is_in(AUTHENTICATED)), (true, true));
-        for user in
-            [UserInfo::named("system:masters"), UserInfo::node("n"), UserInfo::account("kube-system", "job-controller")]
-        {
+        for user in [
+            UserInfo::named("system:masters"),
+            UserInfo::node("n"),
+            UserInfo::service_account("kube-system", "job-controller"),
+        ] {
             assert!(!user.authenticated().is_master());
         }
     }
 
     #[test]
     fn service_account_user_needs_valid_namespace_and_name() {
-        assert_eq!(account_of("system:serviceaccount:n:a.b"), Some(("n", "a.b")));
+        assert_eq!(parse_service_account("system:serviceaccount:n:a.b"), Some(("n", "a.b")));
         for other in [
             "system:serviceaccount:n",
             "system:serviceaccount:n:a:b",
@@ -133,7 +135,7 @@ mod tests {
             "n:a",
             "system:serviceaccount:N:a",
         ] {
-            assert_eq!(account_of(other), None, "{other}");
+            assert_eq!(parse_service_account(other), None, "{other}");
         }
     }
 }

@@ -5,8 +5,9 @@ mod connector;
 mod response;
 mod target;
 
-pub(crate) use target::WebhookTarget;
+pub(crate) use target::{WebhookTarget, WebhookTargetError};
 
+use crate::backend_tls::TlsConfigError;
 use bytes::Bytes;
 use connector::Connector;
 use http::{Request, header};
@@ -29,6 +30,17 @@ const MAX_CLIENTS: usize = 256;
 
 type HttpClient = Client<Connector, Full<Bytes>>;
 
+/// Error of a call.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WebhookError {
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    #[error("Post {url:?}: {cause}")]
+    Post { url: String, cause: String },
+    #[error(transparent)]
+    Response(#[from] response::ResponseError),
+}
+
 /// Client of webhooks, with pooled connections.
 pub(crate) struct WebhookClient {
     store: Store,
@@ -41,35 +53,40 @@ impl WebhookClient {
         Self { store, clients: Mutex::default() }
     }
 
-    /// Sends a review and returns the response, or the error text of Go's client.
+    /// Sends a review and returns the response.
+    ///
+    /// # Errors
+    /// The errors have the texts of Go's client.
     pub(crate) async fn call(
         &self,
         target: &WebhookTarget,
         timeout: Duration,
         review: &Value,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, WebhookError> {
         // Rounded up to whole seconds, at least 1.
         let seconds = timeout.as_millis().div_ceil(1000).max(1);
         let url = format!("{}?timeout={seconds}s", target.url());
-        let failed = |why: &str| format!("Post {url:?}: {why}");
+        let failed = |cause: String| WebhookError::Post { url: url.clone(), cause };
         let client = self.client(target.peer())?;
         let request = Request::post(&url)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, */*")
             .header(header::USER_AGENT, "kube-apiserver-admission")
             .body(Full::new(Bytes::from(review.to_string())))
-            .map_err(|e| failed(&e.to_string()))?;
+            .map_err(|e| failed(e.to_string()))?;
         let work = async {
-            let response = client.request(request).await.map_err(|e| failed(&cause(&e)))?;
+            let response = client.request(request).await.map_err(|e| failed(cause(&e)))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-            let body = body.map_err(|e| failed(&cause(&*e)))?.to_bytes();
-            response::parse(status, &body)
+            let body = body.map_err(|e| failed(cause(&*e)))?.to_bytes();
+            Ok(response::parse(status, &body)?)
         };
-        tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
+        tokio::time::timeout(timeout, work)
+            .await
+            .unwrap_or_else(|_| Err(failed("context deadline exceeded".to_owned())))
     }
 
-    fn client(&self, peer: &target::Peer) -> Result<HttpClient, String> {
+    fn client(&self, peer: &target::Peer) -> Result<HttpClient, TlsConfigError> {
         let mut clients = self.clients.lock();
         if let Some(existing) = clients.get(peer) {
             return Ok(existing.clone());

@@ -67,8 +67,8 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// Moves a bearer token from a subprotocol to the `Authorization` header. There must be another subprotocol, since a client
-/// expects the server to select one.
+/// Moves a bearer token from a subprotocol to the `Authorization` header. There must be another subprotocol, since a
+/// client expects the server to select one.
 pub(crate) fn move_token(headers: &mut HeaderMap) {
     if !is_websocket(headers) || headers.contains_key(header::AUTHORIZATION) {
         return;

@@ -6,7 +6,11 @@ use super::{
     context::AdmissionContext, registrations::RegisteredWebhook, reinvocation::Reinvocation,
     webhook_annotations::WebhookAnnotator,
 };
-use crate::{patch, status::ApiError};
+use crate::{
+    patch,
+    status::ApiError,
+    webhook::{WebhookError, WebhookTargetError},
+};
 use ::admission::{
     conditions,
     review::{self, AdmissionResponse, ResponseError, UnmarshalTypeError},
@@ -202,11 +206,11 @@ async fn call(
 #[derive(Debug, thiserror::Error)]
 enum CallWebhookError {
     #[error("could not get REST client: {0}")]
-    Target(String),
+    Target(WebhookTargetError),
     #[error("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")]
     ReviewVersions,
     #[error("failed to call webhook: {0}")]
-    Call(String),
+    Call(WebhookError),
     #[error("failed to call webhook: {0}")]
     Decode(UnmarshalTypeError),
     #[error("received invalid webhook response: {0}")]

@@ -232,7 +232,7 @@ impl Authorizer for RequestAuthorizer {
                 authorization::Attributes::for_resource(&check.verb, resource)
             }
         };
-        let account = check.account.map(|(namespace, name)| user::account(&namespace, &name));
+        let account = check.account.map(|(namespace, name)| user::service_account(&namespace, &name));
         match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &attributes) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },

@@ -3,7 +3,7 @@
 
 use crate::{
     lazy_informer::{InformerUpdate, LazyInformer},
-    webhook::WebhookTarget,
+    webhook::{WebhookTarget, WebhookTargetError},
 };
 use ::admission::{
     policy::{Binding, MutatingPolicy, Policy},
@@ -32,7 +32,7 @@ const RESOURCES: [&str; 6] = [
 /// A webhook and its endpoint.
 pub(crate) struct RegisteredWebhook {
     pub(crate) webhook: Webhook,
-    pub(crate) target: Result<WebhookTarget, String>,
+    pub(crate) target: Result<WebhookTarget, WebhookTargetError>,
 }
 
 /// Registered webhooks, and policies with their bindings. Policies without a binding are omitted.

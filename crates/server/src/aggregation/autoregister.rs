@@ -1,7 +1,7 @@
 //! Autoregistration: creates an APIService for each group version that is served here. Those of built-in groups are
 //! created at the start, those of custom resources with their definitions (`autoregister_controller.go`,
-//! `crdregistration_controller.go`). The APIService of a stand-in for an extension API server is created whenever there is
-//! none; the extension API server's manifest updates or replaces it.
+//! `crdregistration_controller.go`). The APIService of a stand-in for an extension API server is created whenever there
+//! is none; the extension API server's manifest updates or replaces it.
 
 use super::{PATH, STORAGE};
 use crate::{registry, service::ApiServer};

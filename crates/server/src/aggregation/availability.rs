@@ -2,7 +2,7 @@
 
 use super::{
     Route, ServerDiscovery,
-    proxy::{resolve_endpoint, server_name, set_user_headers},
+    proxy::{ResolveError, resolve_endpoint, server_name, set_user_headers},
 };
 use crate::{
     UserInfo, backend_connections, endpoints,
@@ -45,7 +45,7 @@ pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -
                 let message = "all checks passed".to_owned();
                 return Availability { status: "True", reason: "Passed", message, discovery };
             }
-            Err(error) => last_error = error,
+            Err(error) => last_error = error.to_string(),
         }
     }
     unavailable("FailedDiscoveryCheck", last_error)
@@ -87,13 +87,22 @@ async fn find_openapi_url(server: &ApiServer, route: &Route) -> Option<String> {
     url.starts_with(&format!("/openapi/v3/{path}")).then(|| url.to_owned())
 }
 
+/// Error of a request to an extension API server.
+#[derive(Debug, thiserror::Error)]
+enum DiscoveryError {
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error("failing or missing response from {url}: {cause}")]
+    Request { url: String, cause: String },
+}
+
 /// Sends a GET, and returns the JSON body.
-async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, String> {
+async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, DiscoveryError> {
     let to = resolve_endpoint(server, route)?;
     let url = format!("https://{to}{path}");
-    let failed = |e: &dyn std::fmt::Display| format!("failing or missing response from {url}: {e}");
+    let failed = |e: &dyn std::fmt::Display| DiscoveryError::Request { url: url.clone(), cause: e.to_string() };
     let request = async {
-        let tls = route.tls.clone().map_err(|e| failed(&e))?;
+        let tls = route.tls.as_ref().map(Arc::clone).map_err(|e| failed(e))?;
         let stream =
             backend_connections::connect(to, Some((tls, server_name(route, to)))).await.map_err(|e| failed(&e))?;
         let mut headers = HeaderMap::new();
@@ -113,6 +122,6 @@ async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Str
         let body = read_body(response.into_body()).await.map_err(|e| failed(&e))?;
         Ok(serde_json::from_slice(&body).unwrap_or_default())
     };
-    let timed_out = || format!("failing or missing response from {url}: context deadline exceeded");
-    tokio::time::timeout(DISCOVERY_TIMEOUT, request).await.unwrap_or_else(|_| Err(timed_out()))
+    let response = tokio::time::timeout(DISCOVERY_TIMEOUT, request).await;
+    response.unwrap_or_else(|_| Err(failed(&"context deadline exceeded")))
 }

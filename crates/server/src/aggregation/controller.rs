@@ -1,5 +1,5 @@
-//! Controller of APIServices: checks the availability of their servers when a dependency changes, with backoff while one
-//! is unavailable, and every 30 s, as no event reports that a server has stopped to answer.
+//! Controller of APIServices: checks the availability of their servers when a dependency changes, with backoff while
+//! one is unavailable, and every 30 s, as no event reports that a server has stopped to answer.
 
 use super::{PATH, Route, autoregister, availability};
 use crate::{custom_resource_definitions::set_condition, service::ApiServer};
@@ -15,8 +15,8 @@ const MAX_INTERVAL: Duration = Duration::from_secs(30);
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 impl ApiServer {
-    /// Registers APIServices for the group versions that are served here, and checks the availability of all others. Never
-    /// returns.
+    /// Registers APIServices for the group versions that are served here, and checks the availability of all others.
+    /// Never returns.
     pub async fn aggregate(self) {
         autoregister::register_built_in(&self).await;
         let mut interval = MIN_INTERVAL;

@@ -6,20 +6,20 @@ use crate::{
     audit::Peer,
     backend_connections::{self, unavailable},
     deadline,
-    endpoints::{self, ServiceDestination},
+    endpoints::{self, ResolveEndpointError, ServiceDestination},
     response::HandlerResult,
     reverse_proxy::{self, Outgoing},
     service::ApiServer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use rustls::pki_types::ServerName;
-use std::{fmt::Write, net::SocketAddr};
+use std::{fmt::Write, net::SocketAddr, sync::Arc};
 
 /// client-go's text for a 503 without a message.
 const UNABLE_TO_HANDLE: &str = "the server is currently unable to handle the request";
 
 /// Route of a request that an extension API server serves.
-pub(crate) struct AggregatedRoute(std::sync::Arc<Route>);
+pub(crate) struct AggregatedRoute(Arc<Route>);
 
 impl ApiServer {
     /// Returns the route of a path that an extension API server serves.
@@ -51,7 +51,7 @@ pub(crate) async fn proxy_request(
     let deadline::RequestTimeout(timeout) = head.extensions.get().copied().unwrap_or_default();
     deadline::with_timeout(timeout, async {
         let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
-        let tls = route.tls.clone().map_err(|e| failed(&e))?;
+        let tls = route.tls.as_ref().map(Arc::clone).map_err(|e| failed(e))?;
         let stream =
             backend_connections::connect(to, Some((tls, server_name(&route, to)))).await.map_err(|e| failed(&e))?;
         reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))
@@ -59,12 +59,21 @@ pub(crate) async fn proxy_request(
     .await
 }
 
+/// Error of the resolution of an endpoint.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// The Service has no endpoint for the port.
+    #[error(transparent)]
+    Service(#[from] ResolveEndpointError),
+    #[error("unsupported service type \"ExternalName\"")]
+    ExternalName,
+}
+
 /// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
-pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, String> {
-    let resolved = endpoints::resolve(&server.store, &route.namespace, &route.service, route.port);
-    match resolved.map_err(|error| error.to_string())? {
+pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, ResolveError> {
+    match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
         ServiceDestination::Endpoint(to) => Ok(to),
-        ServiceDestination::ExternalName(_) => Err("unsupported service type \"ExternalName\"".to_owned()),
+        ServiceDestination::ExternalName(_) => Err(ResolveError::ExternalName),
     }
 }
 

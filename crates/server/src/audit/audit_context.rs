@@ -3,12 +3,13 @@
 use super::{
     AuditLog, Event,
     event::{ObjectRef, User},
+    objects::{decode_object, status_of, strip_managed_fields},
     policy::{Level, Stage},
 };
 use crate::{
     UserInfo,
-    authorization::{Attributes, Decision, RequestTarget},
-    deadline, request,
+    authorization::{Attributes, Decision},
+    deadline,
     response::{Body, BoxError, ProxiedResponse},
 };
 use bytes::Bytes;
@@ -37,8 +38,8 @@ const MAX_USER_AGENT_LENGTH: usize = 1024;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// The audit ID of a request, and its audit event if there is an audit log. Clones share the event. The response of a long-running
-/// request is complete when the last clone is dropped.
+/// The audit ID of a request, and its audit event if there is an audit log. Clones share the event. The response of a
+/// long-running request is complete when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct AuditContext {
     id: HeaderValue,
@@ -264,7 +265,7 @@ impl AuditedRequest {
             impersonated_user: None,
             source_ips,
             user_agent,
-            object_ref: object_ref(attributes, uri.path()),
+            object_ref: ObjectRef::of_request(attributes, uri.path()),
             verb: attributes.verb.clone(),
             response_status: None,
             request_object: None,
@@ -355,33 +356,8 @@ impl Drop for AuditedRequest {
     }
 }
 
-/// Returns the fields of a `Status` that are logged at all levels.
-fn status_of(object: &Value, code: u16) -> Value {
-    let mut status = json!({"metadata": {}, "code": code});
-    for field in ["status", "message", "reason", "details"] {
-        if !object[field].is_null() {
-            status[field] = object[field].clone();
-        }
-    }
-    status
-}
-
-fn object_ref(attributes: &Attributes, path: &str) -> Option<ObjectRef> {
-    let RequestTarget::Resource(resource) = attributes.target.clone() else { return None };
-    let parts = request::segments(path);
-    let version = parts.get(if parts.first().is_some_and(|p| p == "api") { 1 } else { 2 });
-    Some(ObjectRef {
-        resource: resource.resource,
-        namespace: resource.namespace,
-        name: resource.name,
-        api_group: resource.group,
-        api_version: version.map(ToString::to_string).unwrap_or_default(),
-        subresource: resource.subresource,
-        ..ObjectRef::default()
-    })
-}
-
-/// Returns the client addresses of the forwarding headers and of the connection. In-process clients have the loopback address.
+/// Returns the client addresses of the forwarding headers and of the connection. In-process clients have the loopback
+/// address.
 fn source_ips(headers: &HeaderMap, peer: Option<&Peer>) -> Vec<String> {
     let forwarded = ["x-forwarded-for", "x-real-ip"].into_iter().filter_map(|name| headers.get(name)?.to_str().ok());
     let forwarded = forwarded.flat_map(|list| list.split(',')).filter_map(|ip| ip.trim().parse().ok());
@@ -393,30 +369,6 @@ fn source_ips(headers: &HeaderMap, peer: Option<&Peer>) -> Vec<String> {
         }
     }
     all
-}
-
-fn decode_object(body: &Bytes, content_type: &str) -> Option<Value> {
-    if content_type.ends_with("yaml") {
-        serde_saphyr::from_str(std::str::from_utf8(body).ok()?).ok()
-    } else {
-        serde_json::from_slice(body).ok()
-    }
-}
-
-/// Removes managed fields of an object, of list items, and of the objects in table rows.
-fn strip_managed_fields(object: &mut Value) {
-    let strip = |object: &mut Value| {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
-    };
-    strip(object);
-    for list in ["items", "rows"] {
-        for item in object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            strip(item);
-            item.get_mut("object").into_iter().for_each(strip);
-        }
-    }
 }
 
 /// Body of a long-running response. The response is complete when it is dropped.

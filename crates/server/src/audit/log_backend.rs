@@ -1,7 +1,7 @@
 //! Log backend: writes audit events to a file or to standard output, in a thread of its own.
 //!
-//! Requests wait when the queue is full, so that no event is dropped (as upstream's mode `blocking`, except for queued events
-//! when the process is killed). An event that cannot be written is lost, and an error is logged.
+//! Requests wait when the queue is full, so that no event is dropped (as upstream's mode `blocking`, except for queued
+//! events when the process is killed). An event that cannot be written is lost, and an error is logged.
 
 use super::event::Event;
 use jiff::{SignedDuration, Timestamp};

@@ -60,8 +60,8 @@ impl ResourceAttributes {
 }
 
 impl Attributes {
-    /// Returns the attributes of a request. Rewrites a deprecated watch path in `uri` first, so that later filters read the
-    /// same path.
+    /// Returns the attributes of a request. Rewrites a deprecated watch path in `uri` first, so that later filters read
+    /// the same path.
     pub(crate) fn of_request(method: &Method, uri: &mut Uri) -> Self {
         request::rewrite_deprecated_watch(uri);
         Self::of(method, uri.path(), uri.query().unwrap_or_default())

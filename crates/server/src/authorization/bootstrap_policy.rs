@@ -99,8 +99,8 @@ fn aggregation_label(role: &str) -> String {
     format!("{GROUP}/aggregate-to-{role}")
 }
 
-/// Returns the aggregated roles `view`, `edit` and `admin`. Their rules are those that the ClusterRole aggregation controller
-/// computes in a new cluster, so that it has nothing to update.
+/// Returns the aggregated roles `view`, `edit` and `admin`. Their rules are those that the ClusterRole aggregation
+/// controller computes in a new cluster, so that it has nothing to update.
 fn aggregated_roles() -> Vec<BootstrapObject> {
     let rules_of = |name: &str| -> Vec<PolicyRule> {
         let parts = cluster_roles::USER_ROLES

@@ -29,8 +29,8 @@ pub(crate) fn set_csr_requestor(user: &UserInfo, resource: &RequestInfo, request
     }
 }
 
-/// Rejects CSRs for client certificates of `system:masters` (`CertificateSubjectRestriction`), and those whose subject does
-/// not identify exactly one user.
+/// Rejects CSRs for client certificates of `system:masters` (`CertificateSubjectRestriction`), and those whose subject
+/// does not identify exactly one user.
 pub(crate) fn restrict_certificate_subject(resource: &RequestInfo, request: &Value) -> Result<(), ApiError> {
     const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
     const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";

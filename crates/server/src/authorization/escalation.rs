@@ -9,8 +9,8 @@ use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Returns a Forbidden error for a role or a binding that grants permissions which the user does not hold. `old` is set for an
-/// update.
+/// Returns a Forbidden error for a role or a binding that grants permissions which the user does not hold. `old` is set
+/// for an update.
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
@@ -26,7 +26,8 @@ pub(super) fn check(
     if new.get("roleRef").is_some() { write.check_binding(new) } else { write.check_role(new, old) }
 }
 
-/// Whether an update changes only owner references and finalizers, as the garbage collector does (`IsOnlyMutatingGCFields`).
+/// Whether an update changes only owner references and finalizers, as the garbage collector does
+/// (`IsOnlyMutatingGCFields`).
 fn is_only_mutating_gc_fields(new: &Value, old: &Value) -> bool {
     let mut new = new.clone();
     if let Some(metadata) = new["metadata"].as_object_mut() {
@@ -38,6 +39,18 @@ fn is_only_mutating_gc_fields(new: &Value, old: &Value) -> bool {
         }
     }
     new == *old
+}
+
+/// Error of a user who would grant permissions that it does not hold.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "user {user:?} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{missing}{resolution_errors}"
+)]
+struct MissingPermissions {
+    user: String,
+    groups: String,
+    missing: String,
+    resolution_errors: String,
 }
 
 /// A write of a role or a binding.
@@ -56,7 +69,7 @@ impl RbacWrite<'_> {
             return Ok(());
         }
         let rules: Option<Vec<PolicyRule>> = serde_json::from_value(new["rules"].clone()).unwrap_or_default();
-        self.confirm_no_escalation(&rules.unwrap_or_default()).map_err(|why| self.forbidden(&why))?;
+        self.confirm_no_escalation(&rules.unwrap_or_default()).map_err(|error| self.forbidden(&error.to_string()))?;
         // An aggregated role can get any rule.
         let is_aggregated = |role: &Value| !role["aggregationRule"].is_null();
         if (is_aggregated(new) || old.is_some_and(is_aggregated))
@@ -84,7 +97,7 @@ impl RbacWrite<'_> {
             .authorizer
             .with_resolver(|resolver| resolver.role_reference_rules(&role, namespace).map(<[PolicyRule]>::to_vec));
         let rules = rules.map_err(|_| ApiError::not_found_in(GROUP, plural, &role.name))?;
-        self.confirm_no_escalation(&rules).map_err(|why| self.forbidden(&why))
+        self.confirm_no_escalation(&rules).map_err(|error| self.forbidden(&error.to_string()))
     }
 
     fn is_authorized(&self, verb: &str, plural: &str, name: String) -> bool {
@@ -94,7 +107,7 @@ impl RbacWrite<'_> {
     }
 
     /// Requires the user to hold all permissions of the rules (`ConfirmNoEscalation`).
-    fn confirm_no_escalation(&self, rules: &[PolicyRule]) -> Result<(), String> {
+    fn confirm_no_escalation(&self, rules: &[PolicyRule]) -> Result<(), MissingPermissions> {
         let (missing, errors) = self.server.authorizer.with_resolver(|resolver| {
             let (owner, errors) = resolver.rules_for(self.user, &self.resource.namespace);
             (policy_comparator::uncovered_rules(&owner, rules), errors)
@@ -106,13 +119,13 @@ impl RbacWrite<'_> {
             policy_comparator::compact_rules(missing).iter().map(policy_comparator::compact_string).collect();
         missing.sort();
         missing.dedup();
-        let errors = errors.map_or_else(String::new, |errors| format!("; resolution errors: [{errors}]"));
-        Err(format!(
-            "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
-            self.user.name,
-            policy_comparator::go_quoted_list(&self.user.groups),
-            missing.join("\n")
-        ))
+        let resolution_errors = errors.map_or_else(String::new, |errors| format!("; resolution errors: [{errors}]"));
+        Err(MissingPermissions {
+            user: self.user.name.clone(),
+            groups: policy_comparator::go_quoted_list(&self.user.groups),
+            missing: missing.join("\n"),
+            resolution_errors,
+        })
     }
 
     fn forbidden(&self, why: &str) -> ApiError {

@@ -82,7 +82,7 @@ impl ImpersonationRequest {
             name: name.to_owned(),
             ..ResourceAttributes::default()
         };
-        let mut all = vec![match user::account_of(&self.user) {
+        let mut all = vec![match user::parse_service_account(&self.user) {
             Some((namespace, name)) => {
                 ResourceAttributes { namespace: namespace.to_owned(), ..attributes("", "serviceaccounts", name) }
             }
@@ -102,8 +102,8 @@ impl ImpersonationRequest {
     /// Returns the impersonated user, with the groups that authentication would add.
     fn user(self) -> UserInfo {
         let mut groups = self.groups;
-        if let Some((namespace, _)) = user::account_of(&self.user).filter(|_| groups.is_empty()) {
-            groups = user::groups_of_accounts(namespace);
+        if let Some((namespace, _)) = user::parse_service_account(&self.user).filter(|_| groups.is_empty()) {
+            groups = user::service_account_groups(namespace);
         }
         let mut user = UserInfo { name: self.user, uid: self.uid, groups, ..UserInfo::default() };
         for (key, value) in self.extra {

@@ -1,4 +1,5 @@
-//! Node authorizer: a node may read what its Pods reference, and write its own objects (`plugin/pkg/auth/authorizer/node`).
+//! Node authorizer: a node may read what its Pods reference, and write its own objects
+//! (`plugin/pkg/auth/authorizer/node`).
 
 mod graph;
 mod node_restriction;
@@ -8,7 +9,7 @@ pub(crate) use graph::has_path_from;
 pub(crate) use node_restriction::{Operation, Removal, restrict, restrict_removal};
 pub(crate) use token_restriction::restrict_token;
 
-use super::{Attributes, PolicyRule, RequestTarget, ResourceAttributes};
+use super::{Attributes, Decision, PolicyRule, RequestTarget, ResourceAttributes};
 use crate::{UserInfo, user::NODES};
 
 const LEASES: &str = "kube-node-lease";
@@ -18,19 +19,15 @@ pub(crate) fn node_identity(user: &UserInfo) -> Option<&str> {
     user.name.strip_prefix("system:node:").filter(|_| user.is_in(NODES))
 }
 
-/// Authorizes a request of a node. `has_path` tells whether the graph has a path from an object (resource, namespace, name) to
-/// the node.
-///
-/// # Errors
-/// The reason of the denial, which may be empty.
+/// Authorizes a request of a node. `has_path` tells whether the graph has a path from an object (resource, namespace,
+/// name) to the node.
 pub(super) fn authorize(
     node: &str,
     attributes: &Attributes,
     rules: &[PolicyRule],
     has_path: &dyn Fn(&str, &str, &str) -> bool,
-) -> Result<(), String> {
-    let authorize_by_rules =
-        || if rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(String::new()) };
+) -> Decision {
+    let authorize_by_rules = || if rules.iter().any(|rule| rule.allows(attributes)) { allowed() } else { denied("") };
     let RequestTarget::Resource(resource) = &attributes.target else { return authorize_by_rules() };
     let request = NodeRequest { node, verb: &attributes.verb, resource, has_path };
     match (resource.group.as_str(), resource.resource.as_str()) {
@@ -57,27 +54,31 @@ struct NodeRequest<'a> {
     has_path: &'a dyn Fn(&str, &str, &str) -> bool,
 }
 
-fn denied(why: &str) -> Result<(), String> {
-    Err(why.to_owned())
+fn allowed() -> Decision {
+    Decision::Allowed(String::new())
+}
+
+fn denied(why: &str) -> Decision {
+    Decision::NoOpinion(why.to_owned())
 }
 
 impl NodeRequest<'_> {
-    fn require_path(&self) -> Result<(), String> {
+    fn require_path(&self) -> Decision {
         let resource = self.resource;
         if resource.name.is_empty() {
             return denied("No Object name found");
         }
         if (self.has_path)(&resource.resource, &resource.namespace, &resource.name) {
-            return Ok(());
+            return allowed();
         }
-        Err(format!("no relationship found between node '{}' and this object", self.node))
+        Decision::NoOpinion(format!("no relationship found between node '{}' and this object", self.node))
     }
 
     fn has_subresource(&self) -> bool {
         !self.resource.subresource.is_empty()
     }
 
-    fn authorize_get(&self) -> Result<(), String> {
+    fn authorize_get(&self) -> Decision {
         match self.verb {
             "get" if self.has_subresource() => denied("cannot get subresource"),
             "get" => self.require_path(),
@@ -85,7 +86,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn authorize_read_namespaced_object(&self) -> Result<(), String> {
+    fn authorize_read_namespaced_object(&self) -> Decision {
         match self.verb {
             "get" | "list" | "watch" if self.has_subresource() => denied("cannot read subresource"),
             "get" | "list" | "watch" if self.resource.namespace.is_empty() => {
@@ -96,14 +97,14 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn authorize_status_update(&self) -> Result<(), String> {
+    fn authorize_status_update(&self) -> Decision {
         match self.verb {
             "update" | "patch" => self.require_path(),
             _ => denied("can only get/update/patch this type"),
         }
     }
 
-    fn authorize_service_account(&self) -> Result<(), String> {
+    fn authorize_service_account(&self) -> Decision {
         match (self.verb, self.resource.subresource.as_str()) {
             ("get", "") | ("create", "token") if !self.resource.name.is_empty() => self.require_path(),
             ("create", _) if !self.resource.name.is_empty() => {
@@ -118,12 +119,12 @@ impl NodeRequest<'_> {
         self.verb == "create" || self.resource.name == self.node
     }
 
-    fn authorize_lease(&self) -> Result<(), String> {
+    fn authorize_lease(&self) -> Decision {
         match self.verb {
             "get" | "create" | "update" | "patch" | "delete" if self.resource.namespace != LEASES => {
-                Err(format!("can only access leases in the {LEASES:?} system namespace"))
+                Decision::NoOpinion(format!("can only access leases in the {LEASES:?} system namespace"))
             }
-            "get" | "create" | "update" | "patch" | "delete" if self.is_own() => Ok(()),
+            "get" | "create" | "update" | "patch" | "delete" if self.is_own() => allowed(),
             "get" | "update" | "patch" | "delete" => {
                 denied("can only access node lease with the same name as the requesting node")
             }
@@ -131,12 +132,12 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn authorize_csi_node(&self) -> Result<(), String> {
+    fn authorize_csi_node(&self) -> Decision {
         match self.verb {
             "get" | "create" | "update" | "patch" | "delete" if self.has_subresource() => {
                 denied("cannot authorize CSINode subresources")
             }
-            "get" | "create" | "update" | "patch" | "delete" if self.is_own() => Ok(()),
+            "get" | "create" | "update" | "patch" | "delete" if self.is_own() => allowed(),
             "get" | "update" | "patch" | "delete" => {
                 denied("can only access CSINode with the same name as the requesting node")
             }
@@ -144,15 +145,15 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn authorize_resource_slice(&self) -> Result<(), String> {
+    fn authorize_resource_slice(&self) -> Decision {
         match self.verb {
             _ if self.has_subresource() => denied("cannot authorize ResourceSlice subresources"),
-            "create" => Ok(()),
+            "create" => allowed(),
             "get" | "update" | "patch" | "delete" => self.require_path(),
             "watch" | "list" | "deletecollection"
                 if self.resource.has_field_requirement("spec.nodeName", self.node) =>
             {
-                Ok(())
+                allowed()
             }
             "watch" | "list" | "deletecollection" => {
                 denied("can only list/watch/deletecollection resourceslices with nodeName field selector")
@@ -163,27 +164,27 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn authorize_node(&self) -> Result<(), String> {
+    fn authorize_node(&self) -> Decision {
         let (node, name) = (self.node, self.resource.name.as_str());
         match (self.resource.subresource.as_str(), self.verb) {
-            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
-            ("", "get" | "list" | "watch") if name == node => Ok(()),
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => allowed(),
+            ("", "get" | "list" | "watch") if name == node => allowed(),
             ("", "get" | "list" | "watch") if name.is_empty() => {
-                Err(format!("node '{node}' cannot read all nodes, only its own Node object"))
+                Decision::NoOpinion(format!("node '{node}' cannot read all nodes, only its own Node object"))
             }
             ("", "get" | "list" | "watch") => {
-                Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
+                Decision::NoOpinion(format!("node '{node}' cannot read '{name}', only its own Node object"))
             }
             _ => denied(""),
         }
     }
 
-    fn authorize_pod(&self) -> Result<(), String> {
+    fn authorize_pod(&self) -> Decision {
         match (self.resource.subresource.as_str(), self.verb) {
             ("", "get") => self.require_path(),
-            ("", "list" | "watch") if self.resource.has_field_requirement("spec.nodeName", self.node) => Ok(()),
+            ("", "list" | "watch") if self.resource.has_field_requirement("spec.nodeName", self.node) => allowed(),
             ("", "list" | "watch") => denied("can only list/watch pods with spec.nodeName field selector"),
-            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => allowed(),
             _ => denied(""),
         }
     }
@@ -206,7 +207,8 @@ mod tests {
         let resource = ResourceAttributes { group, resource, subresource, namespace, name, field_requirements };
         let has_path = |_: &str, _: &str, name: &str| name == "mine";
         let got = authorize("n", &Attributes::for_resource(verb, resource), bootstrap_policy::node_rules(), &has_path);
-        assert_eq!(got, expected.map_err(str::to_owned), "{verb} {place}");
+        let expected = expected.map_or_else(denied, |()| allowed());
+        assert_eq!(got, expected, "{verb} {place}");
     }
 
     const NO_PATH: Result<(), &str> = Err("no relationship found between node 'n' and this object");
@@ -267,6 +269,6 @@ mod tests {
         check("create", "authentication.k8s.io", "tokenreviews", "", Ok(()));
         check("list", "apps", "deployments", "", Err(""));
         let path = Attributes { verb: "get".into(), target: RequestTarget::NonResource("/metrics".into()) };
-        assert_eq!(authorize("n", &path, bootstrap_policy::node_rules(), &|_, _, _| true), Err(String::new()));
+        assert_eq!(authorize("n", &path, bootstrap_policy::node_rules(), &|_, _, _| true), denied(""));
     }
 }

@@ -1,5 +1,6 @@
-//! Parameters of admission policies: a user who writes a policy or a binding must be authorized to read the parameters, which
-//! the policy could disclose (`pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`).
+//! Parameters of admission policies: a user who writes a policy or a binding must be authorized to read the parameters,
+//! which the policy could disclose
+//! (`pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`).
 
 use super::{Attributes, Decision, ResourceAttributes, authorize};
 use crate::{
@@ -31,20 +32,31 @@ pub(crate) fn check_policy_params(
         "validatingadmissionpolicies" | "mutatingadmissionpolicies"
             if spec["paramKind"].is_object() && old_spec.is_none_or(|old| old["paramKind"] != spec["paramKind"]) =>
         {
-            if let Err(why) = authorizer.check_param_kind(&spec["paramKind"]) {
-                errors.forbidden(&path.child("paramKind"), &why);
+            if let Err(error) = authorizer.check_param_kind(&spec["paramKind"]) {
+                errors.forbidden(&path.child("paramKind"), &error.to_string());
             }
         }
         // `matchResources` also determines the namespaces of the parameters.
         "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings"
             if spec["paramRef"].is_object() && old_spec != Some(spec) =>
         {
-            if let Err(why) = authorizer.check_param_ref(info.plural, spec) {
-                errors.forbidden(&path.child("paramRef"), &why);
+            if let Err(error) = authorizer.check_param_ref(info.plural, spec) {
+                errors.forbidden(&path.child("paramRef"), &error.to_string());
             }
         }
         _ => {}
     }
+}
+
+/// Error of a user who may not read the parameters.
+#[derive(Debug, thiserror::Error)]
+enum ParamAccessError {
+    #[error(
+        "user {user} must have \"get\" permission on all objects of the referenced paramKind (kind={kind}, apiVersion={api_version})"
+    )]
+    Kind { user: String, kind: String, api_version: String },
+    #[error("user {user} does not have {verb:?} permission on the object referenced by paramRef")]
+    Ref { user: String, verb: &'static str },
 }
 
 /// Authorizes a user to read parameters.
@@ -55,20 +67,16 @@ struct ParamAuthorizer<'a> {
 
 impl ParamAuthorizer<'_> {
     /// A policy may be bound to any object of its `paramKind`.
-    fn check_param_kind(&self, kind: &Value) -> Result<(), String> {
+    fn check_param_kind(&self, kind: &Value) -> Result<(), ParamAccessError> {
         if self.is_authorized("get", kind, "*", "*") {
             return Ok(());
         }
-        let text = |field: &str| kind[field].as_str().unwrap_or("");
-        Err(format!(
-            "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
-            go_format(self.user),
-            text("kind"),
-            text("apiVersion")
-        ))
+        let text = |field: &str| kind[field].as_str().unwrap_or("").to_owned();
+        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        Err(ParamAccessError::Kind { user: go_format(self.user), kind, api_version })
     }
 
-    fn check_param_ref(&self, plural: &str, spec: &Value) -> Result<(), String> {
+    fn check_param_ref(&self, plural: &str, spec: &Value) -> Result<(), ParamAccessError> {
         let policies = plural.replace("policybindings", "policies");
         let policy = Key::new(policies.as_str(), "", spec["policyName"].as_str().unwrap_or(""));
         let policy = self.server.store.get(&policy);
@@ -79,8 +87,7 @@ impl ParamAuthorizer<'_> {
         if self.is_authorized(verb, &policy["spec"]["paramKind"], text("namespace"), text("name")) {
             return Ok(());
         }
-        let user = go_format(self.user);
-        Err(format!("user {user} does not have {verb:?} permission on the object referenced by paramRef"))
+        Err(ParamAccessError::Ref { user: go_format(self.user), verb })
     }
 
     /// Whether the user may read objects of a kind; of an unknown kind, all resources.

@@ -1,5 +1,5 @@
-//! RBAC rule resolver: an index of all roles and bindings (`pkg/registry/rbac/validation/rule.go`), and the decisions of the
-//! RBAC authorizer (`plugin/pkg/auth/authorizer/rbac`). Pure.
+//! RBAC rule resolver: an index of all roles and bindings (`pkg/registry/rbac/validation/rule.go`), and the decisions
+//! of the RBAC authorizer (`plugin/pkg/auth/authorizer/rbac`). Pure.
 
 use super::{attributes::Attributes, policy_rule::PolicyRule};
 use crate::{UserInfo, user};
@@ -33,6 +33,15 @@ pub(crate) struct RoleRef {
     pub(crate) name: String,
 }
 
+/// Error of a role reference.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum RoleRefError {
+    #[error("unsupported role reference kind: {0:?}")]
+    UnsupportedKind(String),
+    #[error("{resource}.rbac.authorization.k8s.io {name:?} not found")]
+    NotFound { resource: &'static str, name: String },
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Subject {
@@ -63,7 +72,8 @@ impl Subject {
             "Group" => Some(SubjectKey::Group(self.name.clone())),
             "ServiceAccount" => {
                 let namespace = if self.namespace.is_empty() { namespace } else { &self.namespace };
-                (!namespace.is_empty()).then(|| SubjectKey::User(user::of_account(namespace, &self.name)))
+                (!namespace.is_empty())
+                    .then(|| SubjectKey::User(user::service_account_user_name(namespace, &self.name)))
             }
             _ => None,
         }
@@ -154,7 +164,7 @@ struct ApplicableBinding<'a> {
     name: &'a str,
     role: &'a RoleRef,
     subject: &'a Subject,
-    rules: Result<&'a [PolicyRule], String>,
+    rules: Result<&'a [PolicyRule], RoleRefError>,
 }
 
 impl RuleResolver {
@@ -180,14 +190,14 @@ impl RuleResolver {
     }
 
     /// Returns the rules of the role that a binding in this namespace references (`GetRoleReferenceRules`).
-    pub(crate) fn role_reference_rules(&self, role: &RoleRef, namespace: &str) -> Result<&[PolicyRule], String> {
-        let (kind, namespace) = match role.kind.as_str() {
+    pub(crate) fn role_reference_rules(&self, role: &RoleRef, namespace: &str) -> Result<&[PolicyRule], RoleRefError> {
+        let (resource, namespace) = match role.kind.as_str() {
             "Role" => ("role", namespace),
             "ClusterRole" => ("clusterrole", ""),
-            other => return Err(format!("unsupported role reference kind: {other:?}")),
+            other => return Err(RoleRefError::UnsupportedKind(other.to_owned())),
         };
         let found = self.roles.get(namespace).and_then(|roles| roles.get(role.name.as_str()));
-        found.map(|rules| &**rules).ok_or_else(|| format!("{kind}.rbac.authorization.k8s.io {:?} not found", role.name))
+        found.map(|rules| &**rules).ok_or_else(|| RoleRefError::NotFound { resource, name: role.name.clone() })
     }
 
     /// Returns the bindings that apply to a user in a namespace: ClusterRoleBindings first.
@@ -222,7 +232,7 @@ impl RuleResolver {
                     return Decision::Allowed(format!("RBAC: allowed by {}", binding.describe()));
                 }
                 Ok(_) => {}
-                Err(why) => errors.push(why.clone()),
+                Err(error) => errors.push(error.clone()),
             }
         }
         Decision::NoOpinion(aggregate(errors).map_or_else(String::new, |errors| format!("RBAC: {errors}")))
@@ -238,7 +248,7 @@ impl RuleResolver {
         for binding in self.applicable_bindings(user, namespace) {
             match binding.rules {
                 Ok(resolved) => rules.extend(resolved),
-                Err(why) => errors.push(why),
+                Err(error) => errors.push(error),
             }
         }
         (rules, aggregate(errors))
@@ -257,9 +267,9 @@ impl ApplicableBinding<'_> {
 }
 
 /// Joins distinct errors as upstream's `NewAggregate`.
-fn aggregate(errors: Vec<String>) -> Option<String> {
-    let mut seen = Vec::new();
-    for error in errors {
+fn aggregate(errors: Vec<RoleRefError>) -> Option<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for error in errors.iter().map(ToString::to_string) {
         if !seen.contains(&error) {
             seen.push(error);
         }

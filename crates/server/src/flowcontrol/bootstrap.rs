@@ -1,4 +1,5 @@
-//! Mandatory and suggested FlowSchemas and PriorityLevelConfigurations (`k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap`).
+//! Mandatory and suggested FlowSchemas and PriorityLevelConfigurations
+//! (`k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap`).
 
 use serde_json::{Value, json};
 

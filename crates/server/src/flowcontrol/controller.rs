@@ -40,8 +40,8 @@ impl ApiServer {
         }
     }
 
-    /// Restores mandatory and suggested objects, and updates the conditions of FlowSchemas. (Upstream does the former once a
-    /// minute.)
+    /// Restores mandatory and suggested objects, and updates the conditions of FlowSchemas. (Upstream does the former
+    /// once a minute.)
     async fn sync_flow_control(&self) {
         let _settling = self.flow_control.sync_lock.lock().await;
         // A later write schedules another sync.

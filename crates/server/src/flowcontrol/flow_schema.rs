@@ -126,7 +126,7 @@ impl Subject {
         match self.kind.as_str() {
             "User" => self.user.name == "*" || self.user.name == user.name,
             "Group" => self.group.name == "*" || user.is_in(&self.group.name),
-            "ServiceAccount" => user::account_of(&user.name).is_some_and(|(namespace, name)| {
+            "ServiceAccount" => user::parse_service_account(&user.name).is_some_and(|(namespace, name)| {
                 let account = &self.service_account;
                 account.namespace == namespace && (account.name == "*" || account.name == name)
             }),

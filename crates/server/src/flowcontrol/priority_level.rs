@@ -1,7 +1,8 @@
 //! Priority level: a concurrency limit, and queues for the requests above it (upstream's `queueset`).
 //!
-//! Shuffle sharding deals a hand of queues to each flow, and a request is added to the shortest of its hand. So a flow that floods
-//! the level rarely shares all queues with another one. Queues are served in round-robin order, one request each.
+//! Shuffle sharding deals a hand of queues to each flow, and a request is added to the shortest of its hand. So a flow
+//! that floods the level rarely shares all queues with another one. Queues are served in round-robin order, one request
+//! each.
 
 use parking_lot::Mutex;
 use serde::Deserialize;

@@ -118,7 +118,8 @@ impl Activity {
         InProgress { activity: Arc::clone(self), is_unlimited: deadline.is_none() }
     }
 
-    /// Returns the rank for eviction: unauthenticated peers first, then longest idle. `None` while the connection is in use.
+    /// Returns the rank for eviction: unauthenticated peers first, then longest idle. `None` while the connection is in
+    /// use.
     pub(super) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let state = self.state.lock();
         (state.active == 0).then(|| (self.authenticated.load(Relaxed), state.idle_since))
@@ -154,7 +155,8 @@ impl Activity {
         }
     }
 
-    /// Returns the time until the next check. The state is polled, because a notification for each request would cost more.
+    /// Returns the time until the next check. The state is polled, because a notification for each request would cost
+    /// more.
     fn remaining(&self, timeouts: &Timeouts, now: Instant) -> Result<Duration, Expired> {
         if self.ends.load(Relaxed) {
             return Err(Expired::Idle);

@@ -36,7 +36,8 @@ struct Refused {
 }
 
 impl Connections {
-    /// Creates an empty set with a maximum. A quarter is reserved for local clients, and a remote address gets at most 100.
+    /// Creates an empty set with a maximum. A quarter is reserved for local clients, and a remote address gets at most
+    /// 100.
     #[must_use]
     pub fn new(total: usize) -> Self {
         let remote = total - total / 4;
@@ -55,8 +56,8 @@ impl Connections {
         self.limiter.count()
     }
 
-    /// Admits a connection, or returns `None` when there are too many. If all sources together have too many, an idle connection of
-    /// the source with the most is evicted.
+    /// Admits a connection, or returns `None` when there are too many. If all sources together have too many, an idle
+    /// connection of the source with the most is evicted.
     pub(super) fn admit(&self, source: Source, activity: &Arc<Activity>) -> Option<ConnectionPermit<Arc<Activity>>> {
         match self.limiter.admit(source, Arc::clone(activity), |activity| activity.eviction_rank()) {
             Ok((permit, evicted)) => {

@@ -1,7 +1,7 @@
 //! The administrator's certificate, and the kubeconfig that contains it.
 //!
-//! The certificate is of `system:masters` and cannot be revoked, so there should be few of them. It is stored in a file with its
-//! key, and replaced only when it expires soon.
+//! The certificate is of `system:masters` and cannot be revoked, so there should be few of them. It is stored in a file
+//! with its key, and replaced only when it expires soon.
 
 use super::{
     Pki, PkiError,
@@ -56,8 +56,8 @@ impl Pki {
         files::replace_private(path, text.as_bytes()).map_err(file_error(path))
     }
 
-    /// Renews the administrator's certificate if it expires soon, and updates a kubeconfig with an older one. Returns whether it was
-    /// updated. A kubeconfig that was removed or written by others stays unchanged.
+    /// Renews the administrator's certificate if it expires soon, and updates a kubeconfig with an older one. Returns
+    /// whether it was updated. A kubeconfig that was removed or written by others stays unchanged.
     ///
     /// # Errors
     /// When a file cannot be read or written.
@@ -79,8 +79,8 @@ impl Pki {
     }
 }
 
-/// Whether a kubeconfig was written by [`Pki::write_admin_kubeconfig`] for any cluster, and has no other entries. `kubectl config`
-/// may have rewritten it in YAML.
+/// Whether a kubeconfig was written by [`Pki::write_admin_kubeconfig`] for any cluster, and has no other entries.
+/// `kubectl config` may have rewritten it in YAML.
 #[must_use]
 pub fn is_admin_kubeconfig(text: &str) -> bool {
     let Ok(config) = serde_saphyr::from_str::<Value>(text) else { return false };

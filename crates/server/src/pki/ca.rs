@@ -1,4 +1,5 @@
-//! Certificate authority of the cluster: stored key and certificate, and the certificates that it issues for this process.
+//! Certificate authority of the cluster: stored key and certificate, and the certificates that it issues for this
+//! process.
 
 use super::{Clock, PkiError, certificate_profiles, file_error, unusable, validity::Validity};
 use parking_lot::RwLock;
@@ -46,8 +47,8 @@ pub(super) struct Credential {
 }
 
 impl Ca {
-    /// Loads a CA from `NAME.crt` and `NAME.key`. Creates an absent key, and signs an absent certificate with the key, so that older
-    /// certificates of the key stay valid.
+    /// Loads a CA from `NAME.crt` and `NAME.key`. Creates an absent key, and signs an absent certificate with the key,
+    /// so that older certificates of the key stay valid.
     pub(super) fn load_or_create(dir: &Path, name: &str, subject: &str, clock: Clock) -> Result<Self, PkiError> {
         let (key_path, path) = (dir.join(format!("{name}.key")), dir.join(format!("{name}.crt")));
         let write = |path: &Path, pem: &str| files::replace_private(path, pem.as_bytes()).map_err(file_error(path));
@@ -124,8 +125,8 @@ fn certified_key(credential: &Credential) -> Result<CertifiedKey, PkiError> {
     CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(unusable)
 }
 
-/// An in-memory certificate of this process. A handshake renews it when it expires soon, so that a long-running process never
-/// presents an expired one. Open connections are not affected.
+/// An in-memory certificate of this process. A handshake renews it when it expires soon, so that a long-running process
+/// never presents an expired one. Open connections are not affected.
 pub(super) struct RenewedCertificate {
     ca: Arc<Ca>,
     params: CertificateParams,

@@ -1,5 +1,5 @@
-//! Client certificates. A handshake accepts any certificate whose key the client has. The CA is verified afterwards, so that a
-//! client with an unknown certificate gets an HTTP response (Go's `tls.RequestClientCert`).
+//! Client certificates. A handshake accepts any certificate whose key the client has. The CA is verified afterwards, so
+//! that a client with an unknown certificate gets an HTTP response (Go's `tls.RequestClientCert`).
 
 use super::Clock;
 use rustls::{

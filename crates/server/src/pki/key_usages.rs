@@ -33,6 +33,11 @@ const EXTENDED: [(&str, &[u64]); 13] = [
 
 const EMAIL: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 4];
 
+/// Error of unknown usages, with their quoted names.
+#[derive(Debug, thiserror::Error)]
+#[error("unrecognized usage values: [{0}]")]
+pub(super) struct UnknownUsages(String);
+
 /// Key usages and extended key usages of a certificate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyUsages {
@@ -44,14 +49,14 @@ impl KeyUsages {
     /// Parses the names of usages.
     ///
     /// # Errors
-    /// When a usage is unknown: upstream's text.
-    pub(super) fn parse(names: &[String]) -> Result<Self, String> {
+    /// When a usage is unknown.
+    pub(super) fn parse(names: &[String]) -> Result<Self, UnknownUsages> {
         let mut usages = Self::default();
         let is_known = |name: &&String| BITS.iter().any(|b| b.0 == **name) || EXTENDED.iter().any(|e| e.0 == **name);
         let unknown: Vec<String> =
             names.iter().filter(|name| !is_known(name)).map(|name| format!("{name:?}")).collect();
         if !unknown.is_empty() {
-            return Err(format!("unrecognized usage values: [{}]", unknown.join(" ")));
+            return Err(UnknownUsages(unknown.join(" ")));
         }
         for (_, bit) in BITS.iter().filter(|(name, _)| names.iter().any(|n| n == name)) {
             usages.key[*bit] = true;
@@ -77,7 +82,7 @@ impl KeyUsages {
 mod tests {
     use super::*;
 
-    fn parse(names: &str) -> Result<KeyUsages, String> {
+    fn parse(names: &str) -> Result<KeyUsages, UnknownUsages> {
         KeyUsages::parse(&names.split(',').map(str::to_owned).collect::<Vec<_>>())
     }
 
@@ -89,6 +94,6 @@ mod tests {
         assert_eq!(parse("decipher only").unwrap().bits(), Some((vec![0, 0x80], 9)));
         let mail = parse("s/mime,any,email protection").unwrap();
         assert_eq!((mail.bits(), mail.extended), (None, vec![EXTENDED[0].1, EMAIL]));
-        assert_eq!(parse("any,walking").unwrap_err(), "unrecognized usage values: [\"walking\"]");
+        assert_eq!(parse("any,walking").unwrap_err().to_string(), "unrecognized usage values: [\"walking\"]");
     }
 }

@@ -1,7 +1,7 @@
 //! Signs certificate signing requests (PKCS #10) with the cluster's CA (`pkg/controller/certificates/authority`).
 //!
-//! Subject and key are copied from the request byte by byte. `rcgen`, which issues the cluster's own certificates, supports each
-//! attribute of a subject only once, but a client may have several organizations: its groups.
+//! Subject and key are copied from the request byte by byte. `rcgen`, which issues the cluster's own certificates,
+//! supports each attribute of a subject only once, but a client may have several organizations: its groups.
 
 use super::{Clock, PkiError, ca::Ca, key_usages};
 use jiff::Timestamp;
@@ -71,8 +71,8 @@ impl CertificateSigner {
         Ok(Self { subject: parsed.subject().as_raw().to_vec(), key_id, not_after, clock, key, algorithm })
     }
 
-    /// Issues a certificate (PEM) for a request (PEM), with usages of `certificates.k8s.io`. Only subject, key and subject
-    /// alternative names are copied from the request.
+    /// Issues a certificate (PEM) for a request (PEM), with usages of `certificates.k8s.io`. Only subject, key and
+    /// subject alternative names are copied from the request.
     ///
     /// # Errors
     /// When the request is invalid or not signed by its key, a usage is unknown, or the CA has expired.

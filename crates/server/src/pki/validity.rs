@@ -59,8 +59,8 @@ impl Validity {
         self.not_after.duration_since(now)
     }
 
-    /// Whether a certificate should be renewed: it expires soon, or is not valid yet because the clock was set back. It is not
-    /// renewed if the new period would not be better.
+    /// Whether a certificate should be renewed: it expires soon, or is not valid yet because the clock was set back. It
+    /// is not renewed if the new period would not be better.
     pub(super) fn is_due(self, now: Timestamp, ca: Self) -> bool {
         let next = Self::of_leaf(now, ca);
         let expires_soon = self.remaining(now) < RENEWAL && next.not_after > self.not_after;

@@ -1,7 +1,12 @@
 //! SelfSubjectReview (`kubectl auth whoami`) and TokenReview (upstream's `pkg/registry/authentication`).
 
 use super::ReviewError;
-use crate::{ApiServer, UserInfo, status::ApiError, tokens, write::now};
+use crate::{
+    ApiServer, UserInfo,
+    status::ApiError,
+    tokens::{self, TokenError},
+    write::now,
+};
 use serde_json::{Value, json};
 
 /// SelfSubjectReview.
@@ -24,14 +29,8 @@ pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(),
         Ok((user, audiences)) => {
             json!({"authenticated": true, "user": user_info(&user.authenticated()), "audiences": audiences})
         }
-        Err(why) => {
-            let why = if why.is_empty() {
-                tokens::INVALID_TOKEN.to_owned()
-            } else {
-                format!("[{}, {why}]", tokens::INVALID_TOKEN)
-            };
-            json!({"user": {}, "error": why})
-        }
+        Err(TokenError::Unknown) => json!({"user": {}, "error": tokens::INVALID_TOKEN}),
+        Err(error) => json!({"user": {}, "error": format!("[{}, {error}]", tokens::INVALID_TOKEN)}),
     };
     review["status"] = status;
     Ok(())

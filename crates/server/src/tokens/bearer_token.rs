@@ -1,6 +1,6 @@
 //! Authentication of bearer tokens of all kinds: of the token file, of service accounts, and bootstrap tokens.
 
-use super::{ISSUER, bootstrap_token, service_account};
+use super::{ISSUER, TokenError, bootstrap_token, service_account};
 use crate::{UserInfo, service::ApiServer};
 use http::{HeaderMap, header};
 use jiff::Timestamp;
@@ -17,16 +17,17 @@ pub(crate) fn authenticate_request(server: &ApiServer, headers: &HeaderMap, now:
     authenticate_token(server, bearer_token(headers)?, &[], now).ok().map(|(user, _)| user)
 }
 
-/// Returns the user of a token, and those of the audiences for which it is valid. Without audiences, the API server's own is used.
+/// Returns the user of a token, and those of the audiences for which it is valid. Without audiences, the API server's
+/// own is used.
 ///
 /// # Errors
-/// When the token is invalid: upstream's text, which may be empty.
+/// When the token is invalid.
 pub(crate) fn authenticate_token(
     server: &ApiServer,
     token: &str,
     audiences: &[String],
     now: Timestamp,
-) -> Result<(UserInfo, Vec<String>), String> {
+) -> Result<(UserInfo, Vec<String>), TokenError> {
     // Tokens without audiences are valid for the API server only.
     if audiences.is_empty() || audiences.iter().any(|a| a == ISSUER) {
         let from_file = server.tokens.as_ref().and_then(|tokens| tokens.get(token)).cloned();

@@ -1,6 +1,6 @@
 //! Legacy service account tokens, which are stored in Secrets and do not expire (`pkg/serviceaccount/legacy.go`).
 
-use super::{ISSUER, SigningKey, token_request::get_object};
+use super::{ISSUER, SigningKey, TokenError, token_request::get_object};
 use crate::{UserInfo, service::ApiServer, user};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::FutureExt;
@@ -18,7 +18,7 @@ const SECRET_NAME: &str = "kubernetes.io/serviceaccount/secret.name";
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/serviceaccount/service-account.name";
 const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
 /// Label of a Secret with an unused token, which is invalid.
-const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// Label of a Secret with the date of the last use of its token.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// Date in UTC.
@@ -29,7 +29,7 @@ impl SigningKey {
     #[must_use]
     pub fn legacy_token(&self, namespace: &str, account: &str, uid: &str, secret: &str) -> Option<String> {
         self.sign(&json!({
-            "iss": LEGACY_ISSUER, "sub": user::of_account(namespace, account),
+            "iss": LEGACY_ISSUER, "sub": user::service_account_user_name(namespace, account),
             NAMESPACE: namespace, SECRET_NAME: secret, SERVICE_ACCOUNT_NAME: account, SERVICE_ACCOUNT_UID: uid,
         }))
     }
@@ -42,41 +42,41 @@ pub(super) fn authenticate(
     claims: &Value,
     audiences: &[String],
     now: Timestamp,
-) -> Result<(UserInfo, Vec<String>), String> {
+) -> Result<(UserInfo, Vec<String>), TokenError> {
     if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
         let target = crate::authorization::go_quoted_list(audiences);
-        return Err(format!("token audiences [\"{ISSUER}\"] is invalid for the target audiences {target}"));
+        return Err(TokenError::InvalidAudience { actual: format!("[\"{ISSUER}\"]"), target });
     }
     Ok((validate_claims(server, token, claims, now)?, vec![ISSUER.to_owned()]))
 }
 
-fn validate_claims(server: &ApiServer, token: &str, claims: &Value, now: Timestamp) -> Result<UserInfo, String> {
+fn validate_claims(server: &ApiServer, token: &str, claims: &Value, now: Timestamp) -> Result<UserInfo, TokenError> {
     let text = |claim: &str| claims[claim].as_str().unwrap_or("");
     let (namespace, name, uid) = (text(NAMESPACE), text(SERVICE_ACCOUNT_NAME), text(SERVICE_ACCOUNT_UID));
-    if text("sub").is_empty() || text("sub") != user::of_account(namespace, name) {
-        return Err("sub claim is invalid".to_owned());
+    if text("sub").is_empty() || text("sub") != user::service_account_user_name(namespace, name) {
+        return Err(TokenError::InvalidSubject);
     }
-    let invalidated = || "service account token has been invalidated".to_owned();
-    let secret = get_object(server, "secrets", namespace, text(SECRET_NAME)).ok_or_else(invalidated)?;
+    let secret = get_object(server, "secrets", namespace, text(SECRET_NAME)).ok_or(TokenError::Invalidated)?;
     if !secret["metadata"]["deletionTimestamp"].is_null() {
-        return Err(invalidated());
+        return Err(TokenError::Invalidated);
     }
     if secret["data"]["token"].as_str() != Some(&STANDARD.encode(token)) {
-        return Err("token does not match server's copy".to_owned());
+        return Err(TokenError::Mismatch);
     }
-    let account = get_object(server, "serviceaccounts", namespace, name).ok_or_else(invalidated)?;
+    let account = get_object(server, "serviceaccounts", namespace, name).ok_or(TokenError::Invalidated)?;
     if !account["metadata"]["deletionTimestamp"].is_null() || account["metadata"]["uid"] != *uid {
-        return Err(invalidated());
+        return Err(TokenError::Invalidated);
     }
     // Also recorded for an invalidated token, because a client still uses it.
     record_use(server, namespace, text(SECRET_NAME), &secret, now);
     if secret["metadata"]["labels"][INVALID_SINCE].as_str().is_some_and(|since| !since.is_empty()) {
-        let secret = text(SECRET_NAME);
-        return Err(format!(
-            "the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
-        ));
+        return Err(TokenError::MarkedInvalid {
+            namespace: namespace.to_owned(),
+            secret: text(SECRET_NAME).to_owned(),
+            service_account: name.to_owned(),
+        });
     }
-    let (groups, name) = (user::groups_of_accounts(namespace), user::of_account(namespace, name));
+    let (groups, name) = (user::service_account_groups(namespace), user::service_account_user_name(namespace, name));
     Ok(UserInfo { name, uid: uid.to_owned(), groups, ..UserInfo::default() })
 }
 

@@ -6,9 +6,14 @@ use std::time::Duration;
 const HOUR: u64 = 3600;
 const YEAR: i64 = 365 * 24 * 3600;
 const MAX_SECONDS: u64 = 1 << 32;
-/// Requested lifetime of tokens that admission mounts into Pods. Their lifetime is extended, for clients that never reload the
-/// file; `warnafter` is the time at which they should have reloaded it.
+/// Requested lifetime of tokens that admission mounts into Pods. Their lifetime is extended, for clients that never
+/// reload the file; `warnafter` is the time at which they should have reloaded it.
 const WARN_ONLY_SECONDS: i64 = 3607;
+
+/// Error of a maximum lifetime that is less than an hour or more than 2^32 seconds, with upstream's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")]
+pub struct TokenLifetimeError;
 
 /// The maximum lifetime of requested tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,17 +32,18 @@ impl Default for TokenLifetime {
 }
 
 impl TokenLifetime {
-    /// Creates the configuration. Zero is no maximum; `extend` makes mounted tokens valid for a year despite the maximum.
+    /// Creates the configuration. Zero is no maximum; `extend` makes mounted tokens valid for a year despite the
+    /// maximum.
     ///
     /// # Errors
-    /// When the maximum is less than an hour or more than 2^32 seconds: upstream's text.
-    pub fn new(max: Duration, extend: bool) -> Result<Self, String> {
+    /// When the maximum is less than an hour or more than 2^32 seconds.
+    pub fn new(max: Duration, extend: bool) -> Result<Self, TokenLifetimeError> {
         if max.is_zero() {
             return Ok(Self { max: None, extend });
         }
         // Compared with its fraction of a second.
         if max < Duration::from_secs(HOUR) || max > Duration::from_secs(MAX_SECONDS) {
-            return Err("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned());
+            return Err(TokenLifetimeError);
         }
         Ok(Self { max: i64::try_from(max.as_secs()).ok(), extend })
     }
@@ -69,7 +75,7 @@ mod tests {
         assert_eq!(max(3600), Ok(Some(3600)));
         assert_eq!(max(1 << 32), Ok(Some(1 << 32)));
         for wrong in [1, 3599, (1 << 32) + 1] {
-            assert!(max(wrong).unwrap_err().contains("between 1 hour and 2^32 seconds"), "{wrong}");
+            assert!(max(wrong).unwrap_err().to_string().contains("between 1 hour and 2^32 seconds"), "{wrong}");
         }
     }
 

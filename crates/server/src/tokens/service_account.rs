@@ -1,7 +1,8 @@
-//! Authentication of service account tokens, which are valid while the account and the bound object exist (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
+//! Authentication of service account tokens, which are valid while the account and the bound object exist
+//! (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
 
 use super::{
-    ISSUER,
+    ISSUER, TokenError,
     legacy::{self, LEGACY_ISSUER},
     token_request::get_object,
 };
@@ -13,23 +14,23 @@ use std::collections::BTreeMap;
 /// Tolerated clock skew, and the time for which a deleted object still counts, in seconds.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// Returns the user of a service account token, and those of the audiences for which it is valid. Without audiences, the API
-/// server's own is used.
+/// Returns the user of a service account token, and those of the audiences for which it is valid. Without audiences,
+/// the API server's own is used.
 ///
 /// # Errors
-/// When the token is invalid: upstream's text, which may be empty.
+/// When the token is invalid.
 pub(super) fn authenticate(
     server: &ApiServer,
     token: &str,
     audiences: &[String],
     now: Timestamp,
-) -> Result<(UserInfo, Vec<String>), String> {
-    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).ok_or_else(String::new)?;
+) -> Result<(UserInfo, Vec<String>), TokenError> {
+    let claims = server.signing_key.as_ref().and_then(|key| key.verify(token)).ok_or(TokenError::Unknown)?;
     if claims["iss"] == LEGACY_ISSUER {
         return legacy::authenticate(server, token, &claims, audiences, now);
     }
     if claims["iss"] != ISSUER {
-        return Err(String::new());
+        return Err(TokenError::Unknown);
     }
     let own = [ISSUER.to_owned()];
     let audiences = if audiences.is_empty() { &own } else { audiences };
@@ -37,16 +38,16 @@ pub(super) fn authenticate(
     let matching: Vec<String> = audiences.iter().filter(|a| token_audiences.contains(a)).cloned().collect();
     if matching.is_empty() {
         let (actual, target) = (go_quoted_list(&token_audiences), go_quoted_list(audiences));
-        return Err(format!("token audiences {actual} is invalid for the target audiences {target}"));
+        return Err(TokenError::InvalidAudience { actual, target });
     }
     let (time, second) = (|claim: &str| claims[claim].as_i64().unwrap_or(0), now.as_second());
     if time("exp") <= second.saturating_sub(LEEWAY_SECONDS) {
-        return Err("service account token has expired".to_owned());
+        return Err(TokenError::Expired);
     }
     if time("nbf") > second.saturating_add(LEEWAY_SECONDS) {
-        return Err("service account token is not valid yet".to_owned());
+        return Err(TokenError::NotValidYet);
     }
-    let user = validate_claims(server, &claims, second).ok_or("service account token has been invalidated")?;
+    let user = validate_claims(server, &claims, second).ok_or(TokenError::Invalidated)?;
     Ok((user, matching))
 }
 
@@ -71,9 +72,9 @@ fn validate_claims(server: &ApiServer, claims: &Value, second: i64) -> Option<Us
     if private_claims.get("node").is_some() && private_claims.get("pod").is_none() {
         require_object("nodes", "", &private_claims["node"])?;
     }
-    let name = user::of_account(namespace, account["name"].as_str()?);
+    let name = user::service_account_user_name(namespace, account["name"].as_str()?);
     let uid = account["uid"].as_str()?.to_owned();
-    Some(UserInfo { name, uid, groups: user::groups_of_accounts(namespace), extra: extra(claims) })
+    Some(UserInfo { name, uid, groups: user::service_account_groups(namespace), extra: extra(claims) })
 }
 
 /// Returns the `extra` of the user: ID of the token, and Pod and node to which it is bound.

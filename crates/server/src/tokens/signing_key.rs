@@ -50,7 +50,8 @@ impl SigningKey {
         Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Returns the public key as a JSON Web Key (RFC 7517). Its coordinates are the halves of the point after its first byte.
+    /// Returns the public key as a JSON Web Key (RFC 7517). Its coordinates are the halves of the point after its first
+    /// byte.
     pub(super) fn public(&self) -> Value {
         let point = self.pair.public_key().as_ref().get(1..).unwrap_or_default();
         let (x, y) = point.split_at(point.len() / 2);

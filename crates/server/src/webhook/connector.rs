@@ -2,7 +2,8 @@
 
 use super::target::{Peer, Service};
 use crate::{
-    backend_connections, backend_tls,
+    backend_connections,
+    backend_tls::{self, TlsConfigError},
     endpoints::{self, ServiceDestination},
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -32,7 +33,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, String> {
+    pub(super) fn new(store: Store, peer: &Peer) -> Result<Self, TlsConfigError> {
         let config: ClientConfig = backend_tls::webhook_config(&peer.ca_bundle)?;
         Ok(Self { store, service: peer.service.clone(), tls: TlsConnector::from(Arc::new(config)) })
     }

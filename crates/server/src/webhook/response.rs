@@ -5,16 +5,28 @@ use serde_json::Value;
 /// Maximum length of a server's text in an error.
 const MAX_ERROR_TEXT: usize = 2048;
 
-/// Parses the object of a response.
-pub(super) fn parse(status: u16, body: &[u8]) -> Result<Value, String> {
-    if !(200..=206).contains(&status) {
-        return Err(error_text(status, body));
-    }
-    let response: Value =
-        serde_json::from_slice(body).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
-    if response.is_object() { Ok(response) } else { Err("couldn't get version/kind; it is no JSON object".to_owned()) }
+/// Error of a webhook response.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResponseError {
+    /// Upstream's text for the status code.
+    #[error("{0}")]
+    Status(String),
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("couldn't get version/kind; it is no JSON object")]
+    NotAnObject,
 }
 
+/// Parses the object of a response.
+pub(super) fn parse(status: u16, body: &[u8]) -> Result<Value, ResponseError> {
+    if !(200..=206).contains(&status) {
+        return Err(ResponseError::Status(error_text(status, body)));
+    }
+    let response: Value = serde_json::from_slice(body)?;
+    if response.is_object() { Ok(response) } else { Err(ResponseError::NotAnObject) }
+}
+
+/// Returns the text of an error status.
 fn error_text(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_ERROR_TEXT)]);
     let text = text.trim();

@@ -1,10 +1,24 @@
-//! WebhookTarget of a webhook: `clientConfig`.
+//! Target of a webhook: `clientConfig`.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use http::Uri;
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
+use http::{Uri, uri::InvalidUri};
 use serde_json::Value;
+use std::num::TryFromIntError;
 
-/// WebhookTarget of a webhook.
+/// Error of an invalid `clientConfig`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WebhookTargetError {
+    #[error("webhook configuration must have either service or URL")]
+    NoTarget,
+    #[error("Unparsable URL: {0}")]
+    Url(#[from] InvalidUri),
+    #[error(transparent)]
+    CaBundle(#[from] DecodeError),
+    #[error(transparent)]
+    Port(#[from] TryFromIntError),
+}
+
+/// Target of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WebhookTarget {
     url: String,
@@ -32,22 +46,22 @@ impl WebhookTarget {
     ///
     /// # Errors
     /// When the configuration is invalid.
-    pub(crate) fn parse(config: &Value) -> Result<Self, String> {
-        let ca_bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or("")).map_err(|e| e.to_string())?;
+    pub(crate) fn parse(config: &Value) -> Result<Self, WebhookTargetError> {
+        let ca_bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or(""))?;
         let service = &config["service"];
         if service.is_null() {
             let url = config["url"].as_str().unwrap_or("");
-            let parsed: Uri = url.parse().map_err(|e| format!("Unparsable URL: {e}"))?;
-            let authority = parsed.authority().ok_or("webhook configuration must have either service or URL")?;
+            let parsed: Uri = url.parse()?;
+            let authority = parsed.authority().ok_or(WebhookTargetError::NoTarget)?;
             let url = format!("https://{authority}{}", parsed.path());
             return Ok(Self { url, peer: Peer { ca_bundle, service: None } });
         }
         let text = |field: &str| service[field].as_str().unwrap_or("").to_owned();
-        let port = u16::try_from(service["port"].as_u64().unwrap_or(443)).map_err(|e| e.to_string())?;
+        let port = u16::try_from(service["port"].as_u64().unwrap_or(443))?;
         let service = Service { namespace: text("namespace"), name: text("name"), port };
         let path = config["service"]["path"].as_str().unwrap_or("").trim_start_matches('/');
         let url = format!("https://{}.{}.svc:{port}/{path}", service.name, service.namespace);
-        url.parse::<Uri>().map_err(|e| format!("Unparsable URL: {e}"))?;
+        url.parse::<Uri>()?;
         Ok(Self { url, peer: Peer { ca_bundle, service: Some(service) } })
     }
 

@@ -1,5 +1,5 @@
-//! Default roles of upstream's controllers (`bootstrappolicy/controller_policy.go` of 1.35). Each is bound to the service
-//! account of the same name in `kube-system`.
+//! Default roles of upstream's controllers (`bootstrappolicy/controller_policy.go` of 1.35). Each is bound to the
+//! service account of the same name in `kube-system`.
 
 use super::{
     cluster_roles::EVENTS,

@@ -1,5 +1,5 @@
-//! Reconciliation of an existing role or binding with the default one (`component-helpers/auth/rbac/reconciliation`): missing
-//! rules and subjects are added, and none are removed. Pure.
+//! Reconciliation of an existing role or binding with the default one (`component-helpers/auth/rbac/reconciliation`):
+//! missing rules and subjects are added, and none are removed. Pure.
 
 use super::AUTOUPDATE;
 use crate::authorization::{policy_comparator, policy_rule::PolicyRule};

@@ -1,8 +1,8 @@
 //! Node authorizer graph: the objects that have a path to a node, because its Pods reference them
 //! (`plugin/pkg/auth/authorizer/node/graph.go`).
 //!
-//! There is no stored graph: a request looks its edges up among the Pods of one namespace. Objects that do not contain the
-//! name are not decoded.
+//! There is no stored graph: a request looks its edges up among the Pods of one namespace. Objects that do not contain
+//! the name are not decoded.
 
 use crate::{ApiServer, kinds::pod::mirror_pod};
 use api::pod_references;
@@ -64,7 +64,8 @@ fn is_secret_of_volume(server: &ApiServer, node: &str, namespace: &str, name: &s
     })
 }
 
-/// Whether a PersistentVolume references a Secret for nodes (`VisitPVSecretNames`). Other Secrets are for controllers only.
+/// Whether a PersistentVolume references a Secret for nodes (`VisitPVSecretNames`). Other Secrets are for controllers
+/// only.
 fn volume_references_secret(spec: &Value, namespace: &str, name: &str) -> bool {
     const NODE_SECRET_FIELDS: [&str; 4] =
         ["secretRef", "nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];

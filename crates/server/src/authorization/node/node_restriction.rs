@@ -1,10 +1,10 @@
-//! NodeRestriction: a node may write only its own Node and Lease, mirror Pods of its own static Pods, and the status of its own
-//! Pods (`plugin/pkg/admission/noderestriction`).
+//! NodeRestriction: a node may write only its own Node and Lease, mirror Pods of its own static Pods, and the status of
+//! its own Pods (`plugin/pkg/admission/noderestriction`).
 
 use super::node_identity;
 use crate::{
     ApiServer, UserInfo,
-    kinds::{certificates, pod::mirror_pod},
+    kinds::{KindInfo, certificates, pod::mirror_pod},
     object,
     request::RequestInfo,
     status::ApiError,
@@ -45,27 +45,27 @@ pub(crate) fn restrict(
     | Operation::Delete(object)
     | Operation::Evict(object)) = operation;
     let name = object["metadata"]["name"].as_str().unwrap_or("");
-    let checked = match (info.group, info.plural) {
-        _ if node.is_empty() => Err(format!("could not determine node from user {:?}", user.name)),
-        ("", "pods") => check_pod(server, node, resource.subresource.as_deref(), operation),
-        ("", "nodes") => check_node(node, name, operation),
-        ("", "persistentvolumeclaims") => check_claim_status(node, operation),
-        ("certificates.k8s.io", "certificatesigningrequests") => check_certificate_signing_request(node, operation),
+    let write = NodeWrite { server, node, info, name, operation };
+    match (info.group, info.plural) {
+        _ if node.is_empty() => write.forbid(format!("could not determine node from user {:?}", user.name)),
+        ("", "pods") => write.check_pod(resource.subresource.as_deref()),
+        ("", "nodes") => write.check_node(),
+        ("", "persistentvolumeclaims") => write.check_claim_status(),
+        ("certificates.k8s.io", "certificatesigningrequests") => write.check_certificate_signing_request(),
         ("coordination.k8s.io", "leases") if &*resource.namespace != super::LEASES => {
-            Err(format!("can only access leases in the {:?} system namespace", super::LEASES))
+            write.forbid(format!("can only access leases in the {:?} system namespace", super::LEASES))
         }
         ("coordination.k8s.io", "leases") if name != node => {
-            Err("can only access node lease with the same name as the requesting node".to_owned())
+            write.forbid("can only access node lease with the same name as the requesting node")
         }
         ("storage.k8s.io", "csinodes") if name != node => {
-            Err("can only access CSINode with the same name as the requesting node".to_owned())
+            write.forbid("can only access CSINode with the same name as the requesting node")
         }
         ("resource.k8s.io", "resourceslices") if object["spec"]["nodeName"] != node => {
-            Err("can only access ResourceSlice with the same NodeName as the requesting node".to_owned())
+            write.forbid("can only access ResourceSlice with the same NodeName as the requesting node")
         }
         _ => Ok(()),
-    };
-    checked.map_err(|why| ApiError::forbidden(info, name, &why))
+    }
 }
 
 /// Returns a Forbidden error if a node may not delete or evict the object. Allows all other users.
@@ -88,149 +88,187 @@ pub(crate) fn restrict_removal(
     restrict(server, user, resource, operation)
 }
 
-fn check_pod(
-    server: &ApiServer,
-    node: &str,
-    subresource: Option<&str>,
-    operation: Operation<'_>,
-) -> Result<(), String> {
-    let is_own = |pod: &Value| pod["spec"]["nodeName"] == node;
-    match (subresource, operation) {
-        (None, Operation::Create(pod)) => check_mirror_pod(server, node, pod),
-        (None, Operation::Delete(pod)) if is_own(pod) => Ok(()),
-        (None, Operation::Delete(_)) => {
-            Err(format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
-        }
-        (_, Operation::Evict(pod)) if is_own(pod) => Ok(()),
-        (_, Operation::Evict(_)) => Err(format!("node {node} can only evict pods with spec.nodeName set to itself")),
-        (Some("status"), Operation::Update(new, old)) => {
-            let claims = |pod: &Value| pod["status"]["resourceClaimStatuses"].clone();
-            if !is_own(old) {
-                Err(format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"))
-            } else if new["metadata"]["labels"] != old["metadata"]["labels"] {
-                Err(format!("node {node:?} cannot update labels through pod status"))
-            } else if claims(new) != claims(old) {
-                Err(format!("node {node:?} cannot update resource claim statues"))
-            } else {
-                Ok(())
-            }
-        }
-        (None, _) => {
-            Err(format!("unexpected operation \"UPDATE\", node {node:?} can only create and delete mirror pods"))
-        }
-        (Some(subresource), _) => {
-            Err(format!("unexpected pod subresource {subresource:?}, only 'status' and 'eviction' are allowed"))
-        }
-    }
-}
-
-/// Checks a new mirror Pod: owned by the node, and without references to API objects.
-fn check_mirror_pod(server: &ApiServer, node: &str, pod: &Value) -> Result<(), String> {
-    let annotation = api::static_pod::CONFIG_MIRROR;
-    if !mirror_pod::is_mirror_pod(pod) {
-        return Err(format!("pod does not have {annotation:?} annotation, node {node:?} can only create mirror pods"));
-    }
-    let can_only = |what: &str| Err(format!("node {node:?} can only create pods with {what}"));
-    if pod["spec"]["nodeName"] != node {
-        return can_only("spec.nodeName set to itself");
-    }
-    let owners = pod["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let owner = match owners {
-        [one] => one,
-        [] => return can_only("an owner reference set to itself"),
-        _ => return can_only("a single owner reference set to itself"),
-    };
-    if owner["apiVersion"] != "v1" || owner["kind"] != "Node" || owner["name"] != node {
-        return can_only("an owner reference set to itself");
-    }
-    if owner["controller"] != true {
-        return can_only("a controller owner reference set to itself");
-    }
-    if owner["blockOwnerDeletion"] == true {
-        return Err(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
-    }
-    let uid = read_object(server, "nodes", "", node)["metadata"]["uid"].clone();
-    if owner["uid"] != uid {
-        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-        return Err(format!("node {node} UID mismatch: expected {} got {}", text(&owner["uid"]), text(&uid)));
-    }
-    let check_failed = |why: String| format!("error checking mirror pod for API references: {why}");
-    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| check_failed(e.to_string()))?;
-    match api::static_pod::api_reference(&spec).map_err(|error| check_failed(error.to_string()))? {
-        Some(what) => Err(format!("node {node:?} can not create pods that reference {what}")),
-        None => Ok(()),
-    }
-}
-
 const UPDATE_CONFIG_SOURCE: &str = "update configSource to a new non-nil configSource";
 
-fn check_node(node: &str, name: &str, operation: Operation<'_>) -> Result<(), String> {
-    if name != node {
-        return Err(format!("node {node:?} is not allowed to modify node {name:?}"));
-    }
-    let null = Value::Null;
-    let (new, old) = match operation {
-        Operation::Create(new) => (new, &null),
-        Operation::Update(new, old) => (new, old),
-        Operation::Delete(_) | Operation::Evict(_) => return Ok(()),
-    };
-    let source = |node: &Value| node["spec"]["configSource"].clone();
-    if !source(new).is_null() && source(new) != source(old) {
-        let what = if old.is_null() { "create pods with a non-nil configSource" } else { UPDATE_CONFIG_SOURCE };
-        return Err(format!("node {node:?} is not allowed to {what}"));
-    }
-    let changed = |[parent, field]: [&str; 2]| !old.is_null() && new[parent][field] != old[parent][field];
-    if changed(["spec", "taints"]) {
-        return Err(format!("node {node:?} is not allowed to modify taints"));
-    }
-    // The garbage collector would delete a Node with an absent owner; the kubelet would recreate it without its taints.
-    if changed(["metadata", "ownerReferences"]) {
-        return Err(format!("node {node:?} is not allowed to modify ownerReferences"));
-    }
-    let forbidden = forbidden_labels(&new["metadata"]["labels"], &old["metadata"]["labels"]);
-    if forbidden.is_empty() {
-        return Ok(());
-    }
-    let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
-    Err(match operation {
-        Operation::Create(_) => format!("node {node:?} is not allowed to set the following labels: {forbidden}"),
-        _ => format!("is not allowed to modify labels: {forbidden}"),
-    })
+/// A write of a node.
+struct NodeWrite<'a> {
+    server: &'a ApiServer,
+    node: &'a str,
+    /// Kind of the object.
+    info: &'a KindInfo,
+    /// Name of the object.
+    name: &'a str,
+    operation: Operation<'a>,
 }
 
-/// Checks a new CSR for a kubelet certificate: its subject is the node itself.
-fn check_certificate_signing_request(node: &str, operation: Operation<'_>) -> Result<(), String> {
-    const KUBELET_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
-    let Operation::Create(request) = operation else { return Ok(()) };
-    if !KUBELET_SIGNERS.iter().any(|signer| request["spec"]["signerName"] == *signer) {
-        return Ok(());
+impl NodeWrite<'_> {
+    fn forbidden(&self, why: impl AsRef<str>) -> ApiError {
+        ApiError::forbidden(self.info, self.name, why.as_ref())
     }
-    let user = certificates::requested_user(request["spec"]["request"].as_str().unwrap_or(""));
-    let user = user.map_err(|why| format!("unable to parse csr: {why}"))?;
-    if user.name == format!("system:node:{node}") {
-        return Ok(());
-    }
-    Err(format!("can only create a node CSR with CN=system:node:{node}"))
-}
 
-/// Checks an update of a PersistentVolumeClaim: a node may change its capacity and conditions only.
-fn check_claim_status(node: &str, operation: Operation<'_>) -> Result<(), String> {
-    let rest = |claim: &Value| {
-        let mut rest = claim.clone();
-        if let Some(metadata) = rest["metadata"].as_object_mut() {
-            ["resourceVersion", "managedFields"].iter().for_each(|field| drop(metadata.remove(*field)));
+    /// Denies the write.
+    fn forbid(&self, why: impl AsRef<str>) -> Result<(), ApiError> {
+        Err(self.forbidden(why))
+    }
+
+    /// Checks a write of a Pod, its status, or its eviction.
+    fn check_pod(&self, subresource: Option<&str>) -> Result<(), ApiError> {
+        let node = self.node;
+        let is_own = |pod: &Value| pod["spec"]["nodeName"] == node;
+        match (subresource, self.operation) {
+            (None, Operation::Create(pod)) => self.check_mirror_pod(pod),
+            (None, Operation::Delete(pod)) if is_own(pod) => Ok(()),
+            (None, Operation::Delete(_)) => {
+                self.forbid(format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
+            }
+            (_, Operation::Evict(pod)) if is_own(pod) => Ok(()),
+            (_, Operation::Evict(_)) => {
+                self.forbid(format!("node {node} can only evict pods with spec.nodeName set to itself"))
+            }
+            (Some("status"), Operation::Update(new, old)) => {
+                let claims = |pod: &Value| pod["status"]["resourceClaimStatuses"].clone();
+                if !is_own(old) {
+                    self.forbid(format!(
+                        "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
+                    ))
+                } else if new["metadata"]["labels"] != old["metadata"]["labels"] {
+                    self.forbid(format!("node {node:?} cannot update labels through pod status"))
+                } else if claims(new) != claims(old) {
+                    self.forbid(format!("node {node:?} cannot update resource claim statues"))
+                } else {
+                    Ok(())
+                }
+            }
+            (None, _) => self.forbid(format!(
+                "unexpected operation \"UPDATE\", node {node:?} can only create and delete mirror pods"
+            )),
+            (Some(subresource), _) => self.forbid(format!(
+                "unexpected pod subresource {subresource:?}, only 'status' and 'eviction' are allowed"
+            )),
         }
-        if let Some(status) = rest["status"].as_object_mut() {
-            let allowed = ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
-            allowed.iter().for_each(|field| drop(status.remove(*field)));
+    }
+
+    /// Checks a new mirror Pod: owned by the node, and without references to API objects.
+    fn check_mirror_pod(&self, pod: &Value) -> Result<(), ApiError> {
+        let node = self.node;
+        let annotation = api::static_pod::CONFIG_MIRROR;
+        if !mirror_pod::is_mirror_pod(pod) {
+            return self.forbid(format!(
+                "pod does not have {annotation:?} annotation, node {node:?} can only create mirror pods"
+            ));
         }
-        rest
-    };
-    match operation {
-        Operation::Update(new, old) if rest(new) != rest(old) => Err(format!(
-            "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
-        )),
-        _ => Ok(()),
+        let can_only = |what: &str| self.forbid(format!("node {node:?} can only create pods with {what}"));
+        if pod["spec"]["nodeName"] != node {
+            return can_only("spec.nodeName set to itself");
+        }
+        let owners = pod["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let owner = match owners {
+            [one] => one,
+            [] => return can_only("an owner reference set to itself"),
+            _ => return can_only("a single owner reference set to itself"),
+        };
+        if owner["apiVersion"] != "v1" || owner["kind"] != "Node" || owner["name"] != node {
+            return can_only("an owner reference set to itself");
+        }
+        if owner["controller"] != true {
+            return can_only("a controller owner reference set to itself");
+        }
+        if owner["blockOwnerDeletion"] == true {
+            return self.forbid(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+        }
+        let uid = read_object(self.server, "nodes", "", node)["metadata"]["uid"].clone();
+        if owner["uid"] != uid {
+            let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+            return self.forbid(format!(
+                "node {node} UID mismatch: expected {} got {}",
+                text(&owner["uid"]),
+                text(&uid)
+            ));
+        }
+        let check_failed = |cause: &dyn std::fmt::Display| {
+            self.forbidden(format!("error checking mirror pod for API references: {cause}"))
+        };
+        let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| check_failed(&e))?;
+        match api::static_pod::api_reference(&spec).map_err(|e| check_failed(&e))? {
+            Some(what) => self.forbid(format!("node {node:?} can not create pods that reference {what}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a write of a Node: its own one, without changed taints, owners, or labels of other kubelets.
+    fn check_node(&self) -> Result<(), ApiError> {
+        let (node, name) = (self.node, self.name);
+        if name != node {
+            return self.forbid(format!("node {node:?} is not allowed to modify node {name:?}"));
+        }
+        let null = Value::Null;
+        let (new, old) = match self.operation {
+            Operation::Create(new) => (new, &null),
+            Operation::Update(new, old) => (new, old),
+            Operation::Delete(_) | Operation::Evict(_) => return Ok(()),
+        };
+        let source = |node: &Value| node["spec"]["configSource"].clone();
+        if !source(new).is_null() && source(new) != source(old) {
+            let what = if old.is_null() { "create pods with a non-nil configSource" } else { UPDATE_CONFIG_SOURCE };
+            return self.forbid(format!("node {node:?} is not allowed to {what}"));
+        }
+        let changed = |[parent, field]: [&str; 2]| !old.is_null() && new[parent][field] != old[parent][field];
+        if changed(["spec", "taints"]) {
+            return self.forbid(format!("node {node:?} is not allowed to modify taints"));
+        }
+        // The garbage collector would delete a Node with an absent owner; the kubelet would recreate it without its
+        // taints.
+        if changed(["metadata", "ownerReferences"]) {
+            return self.forbid(format!("node {node:?} is not allowed to modify ownerReferences"));
+        }
+        let forbidden = forbidden_labels(&new["metadata"]["labels"], &old["metadata"]["labels"]);
+        if forbidden.is_empty() {
+            return Ok(());
+        }
+        let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
+        self.forbid(match self.operation {
+            Operation::Create(_) => format!("node {node:?} is not allowed to set the following labels: {forbidden}"),
+            _ => format!("is not allowed to modify labels: {forbidden}"),
+        })
+    }
+
+    /// Checks a new CSR for a kubelet certificate: its subject is the node itself.
+    fn check_certificate_signing_request(&self) -> Result<(), ApiError> {
+        const KUBELET_SIGNERS: [&str; 2] =
+            ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+        let node = self.node;
+        let Operation::Create(request) = self.operation else { return Ok(()) };
+        if !KUBELET_SIGNERS.iter().any(|signer| request["spec"]["signerName"] == *signer) {
+            return Ok(());
+        }
+        let user = certificates::requested_user(request["spec"]["request"].as_str().unwrap_or(""));
+        let user = user.map_err(|e| self.forbidden(format!("unable to parse csr: {e}")))?;
+        if user.name == format!("system:node:{node}") {
+            return Ok(());
+        }
+        self.forbid(format!("can only create a node CSR with CN=system:node:{node}"))
+    }
+
+    /// Checks an update of a PersistentVolumeClaim: a node may change its capacity and conditions only.
+    fn check_claim_status(&self) -> Result<(), ApiError> {
+        let node = self.node;
+        let rest = |claim: &Value| {
+            let mut rest = claim.clone();
+            if let Some(metadata) = rest["metadata"].as_object_mut() {
+                ["resourceVersion", "managedFields"].iter().for_each(|field| drop(metadata.remove(*field)));
+            }
+            if let Some(status) = rest["status"].as_object_mut() {
+                let allowed = ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
+                allowed.iter().for_each(|field| drop(status.remove(*field)));
+            }
+            rest
+        };
+        match self.operation {
+            Operation::Update(new, old) if rest(new) != rest(old) => self.forbid(format!(
+                "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

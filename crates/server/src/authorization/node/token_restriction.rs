@@ -1,5 +1,5 @@
-//! NodeRestriction for service account tokens: a node may request tokens bound to its own Pods, for audiences that these
-//! reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
+//! NodeRestriction for service account tokens: a node may request tokens bound to its own Pods, for audiences that
+//! these reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
 
 use super::{node_identity, node_restriction::read_object};
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
 use api::feature_gates::Gate;
 use serde_json::Value;
 
-/// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod references.
-/// Allows all other users.
+/// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod
+/// references. Allows all other users.
 pub(crate) fn restrict_token(
     server: &ApiServer,
     user: &UserInfo,
