@@ -15,7 +15,7 @@ use bytes::Bytes;
 use review::{ConvertedObjectError, ReviewError};
 use schema::Schema;
 use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::Object;
 
 /// Timeout of a conversion webhook, as upstream's.
@@ -31,7 +31,7 @@ enum ConversionError {
     #[error("no supported conversion review versions")]
     ReviewVersions,
     #[error("conversion webhook for {gvk} failed: {source}")]
-    Target { gvk: String, source: WebhookTargetError },
+    Target { gvk: String, source: Arc<WebhookTargetError> },
     #[error("conversion webhook for {gvk} failed: {source}")]
     Call { gvk: String, source: WebhookError },
     #[error("conversion webhook for {gvk} failed: {source}")]
@@ -44,7 +44,7 @@ enum ConversionError {
 
 /// Conversion webhook of a custom resource.
 pub struct Conversion {
-    target: Result<WebhookTarget, WebhookTargetError>,
+    target: Result<WebhookTarget, Arc<WebhookTargetError>>,
     /// The first of `conversionReviewVersions` that is supported.
     review_version: Option<&'static str>,
     /// Schemas by API version.
@@ -69,7 +69,7 @@ impl Conversion {
         };
         let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
         Some(Self {
-            target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]),
+            target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]).map_err(Arc::new),
             review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|supported| v == supported)).next(),
             schemas: versions().map(|v| (name(v), schema(v))).collect(),
             storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
@@ -102,7 +102,7 @@ impl Conversion {
         let gvk = review::gvk(first);
         let version = self.review_version.ok_or(ConversionError::ReviewVersions)?;
         let target = self.target.as_ref();
-        let target = target.map_err(|error| ConversionError::Target { gvk: gvk.clone(), source: error.clone() })?;
+        let target = target.map_err(|error| ConversionError::Target { gvk: gvk.clone(), source: Arc::clone(error) })?;
         let uid = uuid::Uuid::new_v4().to_string();
         let request = review::request(version, &uid, desired_version, batch);
         let response = webhooks.call(target, TIMEOUT, &request).await;

@@ -17,7 +17,7 @@ use ::admission::{
 };
 use futures::future;
 use serde_json::Value;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Runs the mutating admission plugins again after a change by webhooks or policies.
@@ -206,7 +206,7 @@ async fn call(
 #[derive(Debug, thiserror::Error)]
 enum CallWebhookError {
     #[error("could not get REST client: {0}")]
-    Target(WebhookTargetError),
+    Target(Arc<WebhookTargetError>),
     #[error("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")]
     ReviewVersions,
     #[error("failed to call webhook: {0}")]
@@ -226,7 +226,7 @@ async fn send(
     old: &Value,
     mutating: bool,
 ) -> Result<AdmissionResponse, CallWebhookError> {
-    let target = registered.target.as_ref().map_err(|error| CallWebhookError::Target(error.clone()))?;
+    let target = registered.target.as_ref().map_err(|error| CallWebhookError::Target(Arc::clone(error)))?;
     let version = registered.webhook.review_version.ok_or(CallWebhookError::ReviewVersions)?;
     let uid = uuid::Uuid::new_v4().to_string();
     let request = context.attributes.admission_request(equivalent);

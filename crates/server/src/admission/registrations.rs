@@ -32,7 +32,7 @@ const RESOURCES: [&str; 6] = [
 /// A webhook and its endpoint.
 pub(crate) struct RegisteredWebhook {
     pub(crate) webhook: Webhook,
-    pub(crate) target: Result<WebhookTarget, WebhookTargetError>,
+    pub(crate) target: Result<WebhookTarget, Arc<WebhookTargetError>>,
 }
 
 /// Registered webhooks, and policies with their bindings. Policies without a binding are omitted.
@@ -114,6 +114,6 @@ impl RegistrationInformer {
 
 impl RegisteredWebhook {
     fn new(webhook: Webhook) -> Self {
-        Self { target: WebhookTarget::parse(&webhook.client), webhook }
+        Self { target: WebhookTarget::parse(&webhook.client).map_err(Arc::new), webhook }
     }
 }
