@@ -212,8 +212,8 @@ fn hold(item: &LimitRangeItem, asked: &Asked, errors: &mut Vec<LimitError>) {
         match (of(&asked.requests), of(&asked.limits)) {
             (None, _) => errors.push(LimitError::UndefinedRatio { limit, field: "request" }),
             (_, None) => errors.push(LimitError::UndefinedRatio { limit, field: "limit" }),
-            (Some(request), Some(most)) => {
-                errors.extend(excess(request, most, amount).map(|ratio| LimitError::Ratio { limit, ratio }));
+            (Some(requested), Some(limited)) => {
+                errors.extend(excess(requested, limited, amount).map(|ratio| LimitError::Ratio { limit, ratio }));
             }
         }
     }
