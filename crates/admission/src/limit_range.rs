@@ -213,8 +213,8 @@ fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut 
         match (of(&compute.requests), of(&compute.limits)) {
             (None, _) => errors.push(LimitError::UndefinedRatio { limit, field: "request" }),
             (_, None) => errors.push(LimitError::UndefinedRatio { limit, field: "limit" }),
-            (Some(request), Some(most)) => {
-                errors.extend(excess(request, most, amount).map(|ratio| LimitError::Ratio { limit, ratio }));
+            (Some(requested), Some(limited)) => {
+                errors.extend(excess(requested, limited, amount).map(|ratio| LimitError::Ratio { limit, ratio }));
             }
         }
     }
