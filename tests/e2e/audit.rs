@@ -1,8 +1,7 @@
 //! The audit log of a cluster.
 
 use serde_json::{Value, json};
-use std::path::Path;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 use tests::{ClusterBuilder, PodBuilder, e2e_test, wait_for};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
@@ -65,6 +64,9 @@ fn audit_log_records_every_request() {
     std::fs::write(policy, POLICY.replace("level: Request,", "level: Everything,")).unwrap();
     let address = ["up", "--bind", "127.0.0.1:0", "--audit-policy-file", policy, "--audit-log-path", path];
     let refused = cluster.podium(&address).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("rules[1].level: Unsupported value: \"Everything\""), "{said}");
+    let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && reported.contains("rules[1].level: Unsupported value: \"Everything\""),
+        "{reported}"
+    );
 }

@@ -35,8 +35,8 @@ fn autoscaler_keeps_bounds_and_reports_missing_metrics(cluster: &Cluster) {
     kubectl.run("autoscale deployment web --cpu-percent=50 --min=2 --max=3").ok();
     eventually("minReplicas replicas", || replicas(&kubectl) == 2);
     eventually("the Events", || {
-        let said = "New size: 2; reason: Current number of replicas below Spec.MinReplicas";
-        kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), said.to_owned()))
+        let output = "New size: 2; reason: Current number of replicas below Spec.MinReplicas";
+        kubectl.events("web").contains(&("SuccessfulRescale".to_owned(), output.to_owned()))
     });
     eventually("the missing metrics to be reported", || {
         kubectl.condition("hpa/web", "ScalingActive")["reason"] == "FailedGetResourceMetric"
@@ -102,8 +102,8 @@ fn cpu_load_scales_deployment_up_and_down(cluster: &Cluster) {
     kubectl.args(&["patch", "hpa", "web", "--type=merge", "-p", &at_once], "").ok();
     wait_for_replicas(&kubectl, "more, for what it uses", 3);
     eventually("the Events", || {
-        let said = "reason: cpu resource utilization (percentage of request) above target";
-        kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(said))
+        let output = "reason: cpu resource utilization (percentage of request) above target";
+        kubectl.events("web").iter().any(|(reason, text)| reason == "SuccessfulRescale" && text.ends_with(output))
     });
     assert_eq!(kubectl.condition("hpa/web", "ScalingActive")["reason"], "ValidMetricFound");
     kubectl.run("rollout status deployment web --timeout=120s").ok();

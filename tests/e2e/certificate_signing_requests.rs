@@ -32,8 +32,8 @@ fn approved_csr_authenticates_its_client(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, key) = request("jane", "devs");
     let signer = "kubernetes.io/kube-apiserver-client";
-    let (asked, name) = manifest(&kubectl, "jane", &pem, signer, json!(["client auth"]));
-    kubectl.apply(&asked);
+    let (requested, name) = manifest(&kubectl, "jane", &pem, signer, json!(["client auth"]));
+    kubectl.apply(&requested);
     assert_eq!(shown(&kubectl, &name), "Pending");
     kubectl.run(&format!("certificate approve {name}")).ok();
     eventually("the CSR to be issued", || shown(&kubectl, &name) == "Approved,Issued");
@@ -57,12 +57,12 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let (pem, _) = request("jane", "devs");
     let signer = "kubernetes.io/kube-apiserver-client";
-    let (asked, name) = manifest(&kubectl, "denied", &pem, signer, json!(["client auth"]));
-    kubectl.apply(&asked);
+    let (requested, name) = manifest(&kubectl, "denied", &pem, signer, json!(["client auth"]));
+    kubectl.apply(&requested);
     kubectl.run(&format!("certificate deny {name}")).ok();
     assert_eq!(shown(&kubectl, &name), "Denied");
-    let (asked, other) = manifest(&kubectl, "serves", &pem, signer, json!(["server auth"]));
-    kubectl.apply(&asked);
+    let (requested, other) = manifest(&kubectl, "serves", &pem, signer, json!(["server auth"]));
+    kubectl.apply(&requested);
     kubectl.run(&format!("certificate approve {other}")).ok();
     eventually("the CSR to fail", || shown(&kubectl, &other) == "Approved,Failed");
     let failed = kubectl.condition(&format!("csr/{other}"), "Failed");
@@ -70,8 +70,8 @@ fn denied_and_invalid_csrs_are_not_signed(cluster: &Cluster) {
     assert_eq!(failed["message"], "invalid usage for client certificate: server auth");
     assert_eq!(kubectl.value(&format!("csr/{name}"), "/status/certificate"), Value::Null);
     let (pem, _) = request("root", "system:masters");
-    let (asked, _) = manifest(&kubectl, "masters", &pem, signer, json!(["client auth"]));
-    let output = kubectl.args(&["apply", "-f", "-"], &asked).failed();
+    let (requested, _) = manifest(&kubectl, "masters", &pem, signer, json!(["client auth"]));
+    let output = kubectl.args(&["apply", "-f", "-"], &requested).failed();
     assert!(output.contains(&format!("use of {signer} signer with system:masters group is not allowed")), "{output}");
 }
 
@@ -82,12 +82,12 @@ fn authorized_kubelet_csr_is_auto_approved(cluster: &Cluster) {
         (format!("system:node:{}", kubectl.namespace()), "kubernetes.io/kube-apiserver-client-kubelet");
     let (pem, _) = request(&node, "system:nodes");
     let uses = json!(["digital signature", "client auth"]);
-    let (asked, name) = manifest(&kubectl, "node", &pem, signer, uses);
+    let (requested, name) = manifest(&kubectl, "node", &pem, signer, uses);
     let role = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient";
     let binding = format!("renewal-{}", kubectl.namespace());
     kubectl.run(&format!("create clusterrolebinding {binding} --clusterrole={role} --user={node}")).ok();
     let renewal = ["create", "-f", "-", "--as", &node, "--as-group", "system:nodes"];
-    kubectl.args(&renewal, &asked).ok();
+    kubectl.args(&renewal, &requested).ok();
     eventually("the CSR to be approved and issued", || shown(&kubectl, &name) == "Approved,Issued");
     let approved = kubectl.condition(&format!("csr/{name}"), "Approved");
     assert_eq!(approved["reason"], "AutoApproved");

@@ -148,9 +148,9 @@ fn image_change_restarts_container(cluster: &Cluster) {
             "{place}"
         );
     }
-    let said = kubectl.events("p");
+    let output = kubectl.events("p");
     for message in ["Container c definition changed, will be restarted", "Init container side definition changed"] {
-        assert!(said.contains(&("Killing".to_owned(), message.to_owned())), "{message}: {said:?}");
+        assert!(output.contains(&("Killing".to_owned(), message.to_owned())), "{message}: {output:?}");
     }
     let after = kubectl.value("pod/p", "/status");
     assert_eq!((&after["phase"], &after["podIP"]), (&json!("Running"), &before["podIP"]));

@@ -2,13 +2,18 @@
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{
-    await_condition,
-    conditions::{is_crd_established, is_deleted},
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    runtime::{
+        WatchStreamExt,
+        wait::{
+            await_condition,
+            conditions::{is_crd_established, is_deleted},
+        },
+        watcher,
+    },
 };
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
 use serde_json::{Value, json};
 use tests::{Cluster, e2e_test, eventually};
 

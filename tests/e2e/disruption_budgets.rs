@@ -49,13 +49,13 @@ fn disruption_budget_refuses_violating_eviction(cluster: &Cluster) {
     let condition = kubectl.value("pdb/web", "/status/conditions/0");
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("DisruptionAllowed"), &json!("SufficientPods")));
     kubectl.run("create pdb zzz --selector=app=web --min-available=1").ok();
-    let (one, said) =
+    let (one, output) =
         (kubectl.pod_names("app=web")[0].clone(), "matches multiple PodDisruptionBudgets.  Chose \"web\" arbitrarily.");
     eventually("the Event about several budgets", || {
         kubectl
             .events(&one)
             .iter()
-            .any(|(reason, message)| reason == "MultiplePodDisruptionBudgets" && message.ends_with(said))
+            .any(|(reason, message)| reason == "MultiplePodDisruptionBudgets" && message.ends_with(output))
     });
     assert!(evict(&kubectl, &one).failed().contains("more than one PodDisruptionBudget"));
     kubectl.run("delete pdb zzz").ok();

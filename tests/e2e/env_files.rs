@@ -35,8 +35,8 @@ fn file_key_ref_reads_variable(cluster: &Cluster) {
             "/status/containerStatuses/0/state/waiting/reason",
             &json!("CreateContainerConfigError"),
         );
-        let said = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting/message");
-        assert!(said.as_str().unwrap().contains(words), "{name}: {said}");
+        let output = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting/message");
+        assert!(output.as_str().unwrap().contains(words), "{name}: {output}");
         kubectl.run(&format!("delete pod {name} --wait=false")).ok();
     }
 }

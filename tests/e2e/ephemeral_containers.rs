@@ -61,9 +61,9 @@ fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     // The input must stay open: without `stdinOnce` its end detaches the client.
     let mut input = client.stdin.take().unwrap();
     input.write_all(b"word\n").unwrap();
-    let mut said = String::new();
-    client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("got word"), "{said}");
+    let mut reported = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut reported).unwrap();
+    assert!(reported.contains("got word"), "{reported}");
     drop(input);
     client.wait().unwrap();
     eventually("the debugger to end", || state(&kubectl, "terminated/reason") == json!("Completed"));
@@ -123,9 +123,9 @@ fn kubectl_debug_opens_node(cluster: &Cluster) {
     kubectl.args(&["debug", node.trim(), &image, "--", "sh", "-c", &script], "").ok();
     let name = kubectl.run("get pods -o name").ok();
     kubectl.wait_value(name.trim(), "/status/phase", &json!("Succeeded"));
-    let said = kubectl.run(&format!("logs {}", name.trim())).ok();
+    let reported = kubectl.run(&format!("logs {}", name.trim())).ok();
     let own = |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
     for expected in ["of the node".to_owned(), own("pid"), own("ipc"), own("net")] {
-        assert!(said.contains(&expected), "{expected}: {said}");
+        assert!(reported.contains(&expected), "{expected}: {reported}");
     }
 }

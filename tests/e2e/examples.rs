@@ -43,8 +43,8 @@ fn rollout_rolls_out_behind_its_service(cluster: &Cluster) {
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         let endpoints = list["items"][0]["endpoints"].as_array().cloned().unwrap_or_default();
         let name = |e: &serde_json::Value| e["targetRef"]["name"].as_str().unwrap_or("").to_owned();
-        let said = |e: &serde_json::Value| kubectl.run(&format!("exec {} -- wget -qO- localhost:8080", name(e)));
-        endpoints.len() == 2 && endpoints.iter().all(|e| said(e).stdout.trim() == word)
+        let output = |e: &serde_json::Value| kubectl.run(&format!("exec {} -- wget -qO- localhost:8080", name(e)));
+        endpoints.len() == 2 && endpoints.iter().all(|e| output(e).stdout.trim() == word)
     };
     eventually("both Pods to print bye", || says("bye"));
     kubectl.run("rollout undo deployment/rollout").ok();
@@ -59,9 +59,9 @@ fn parts_runs_each_container(cluster: &Cluster) {
     kubectl.run("wait --for=condition=Complete --timeout=120s job/parts").ok();
     assert_eq!(kubectl.value("job/parts", "/status/completedIndexes"), json!("0-3"));
     let logs = kubectl.run("logs -l job-name=parts").ok();
-    let mut said: Vec<&str> = logs.lines().collect();
-    said.sort_unstable();
-    assert_eq!(said, ["part 0 of 4", "part 1 of 4", "part 2 of 4", "part 3 of 4"]);
+    let mut output: Vec<&str> = logs.lines().collect();
+    output.sort_unstable();
+    assert_eq!(output, ["part 0 of 4", "part 1 of 4", "part 2 of 4", "part 3 of 4"]);
 }
 
 #[e2e_test("examples/retry.yaml succeeds at the third attempt")]
@@ -79,8 +79,8 @@ fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     let mut command = kubectl.command(&["logs", "--follow", "graceful"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod graceful --timeout=30s").ok();
-    let said = logs.wait_with_output().unwrap().stdout;
-    assert_eq!(String::from_utf8_lossy(&said), "serving\nfinishing\ndone\n");
+    let output = logs.wait_with_output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&output), "serving\nfinishing\ndone\n");
 }
 
 #[e2e_test("examples/config.yaml reads its ConfigMap")]

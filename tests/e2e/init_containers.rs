@@ -108,13 +108,13 @@ fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
 #[e2e_test("the larger requests of init containers count")]
 fn larger_init_container_requests_count(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let asks = |name: &str, cpu: &str, script: &str| {
+    let requires = |name: &str, cpu: &str, script: &str| {
         let mut c = container(name, script);
         c["resources"] = json!({"requests": {"cpu": cpu}});
         c
     };
-    apply(&kubectl, "large", "Always", &[asks("i", "1000", "true")], &asks("c", "1m", "true"));
-    apply(&kubectl, "p", "Always", &[asks("i", "250m", "true")], &asks("c", "50m", "sleep 100000"));
+    apply(&kubectl, "large", "Always", &[requires("i", "1000", "true")], &requires("c", "1m", "true"));
+    apply(&kubectl, "p", "Always", &[requires("i", "250m", "true")], &requires("c", "50m", "sleep 100000"));
     wait_for("the Pod to be unschedulable", Duration::from_secs(60), || {
         let words = condition(&kubectl, "large", "PodScheduled")[2].to_string();
         if words.contains("Insufficient cpu") { Ok(()) } else { Err(words) }

@@ -70,12 +70,12 @@ fn indexed_job_gives_pods_their_index(cluster: &Cluster) {
     );
     ended(&kubectl, "Complete");
     assert_eq!((&status(&kubectl)["completedIndexes"], &status(&kubectl)["succeeded"]), (&json!("0-2"), &json!(3)));
-    let mut said: Vec<String> = pods(&kubectl)
+    let mut reported: Vec<String> = pods(&kubectl)
         .iter()
         .map(|pod| kubectl.run(&format!("logs {}", pod["metadata"]["name"].as_str().unwrap())).ok().trim().to_owned())
         .collect();
-    said.sort();
-    assert_eq!(said, ["0 work-0", "1 work-1", "2 work-2"]);
+    reported.sort();
+    assert_eq!(reported, ["0 work-0", "1 work-1", "2 work-2"]);
     delete_and_wait(&kubectl);
 }
 

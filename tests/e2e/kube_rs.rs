@@ -1,19 +1,23 @@
 //! A typical kube-rs controller: leader election, a reflector from a streaming list, a finalizer, owned objects.
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::{
-    coordination::v1::{Lease, LeaseSpec},
-    core::v1::{ConfigMap, Secret},
+use k8s_openapi::{
+    api::{
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::{ConfigMap, Secret},
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::{
-    Controller,
-    controller::Action,
-    finalizer::{Error as FinalizerError, Event, finalizer},
-    watcher,
+use kube::{
+    Api, Client, Error, Resource, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    runtime::{
+        Controller,
+        controller::Action,
+        finalizer::{Error as FinalizerError, Event, finalizer},
+        watcher,
+    },
 };
-use kube::{Api, Client, Error, Resource, ResourceExt};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use tests::{Cluster, e2e_test, eventually, wait_for};

@@ -48,7 +48,7 @@ fn delete(kubectl: &Kubectl, flags: &str) -> Duration {
 
 #[e2e_test("a container is Running only after its postStart hook")]
 fn container_runs_after_post_start_hook(cluster: &Cluster) {
-    for (hook, said) in
+    for (hook, output) in
         [(sh("sleep 2; echo hook >> /out/log"), "started\nhook\n"), (json!({"sleep": {"seconds": 2}}), "started\n")]
     {
         let (kubectl, out) = (cluster.kubectl(), tempfile::tempdir().unwrap());
@@ -59,7 +59,7 @@ fn container_runs_after_post_start_hook(cluster: &Cluster) {
         let began = Instant::now();
         kubectl.wait_ready("p");
         assert!(began.elapsed() > Duration::from_secs(1), "{hook}: {:?}", began.elapsed());
-        assert_eq!(log(out.path()), said, "{hook}");
+        assert_eq!(log(out.path()), output, "{hook}");
     }
 }
 
@@ -76,7 +76,7 @@ fn failed_post_start_kills_container(cluster: &Cluster) {
 
 #[e2e_test("a preStop hook runs before the stop signal")]
 fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
-    for (hook, said) in [
+    for (hook, output) in [
         (sh("sleep 2; echo hook >> /out/log"), "started\nhook\nstopped\n"),
         (json!({"sleep": {"seconds": 2}}), "started\nstopped\n"),
     ] {
@@ -85,7 +85,7 @@ fn pre_stop_runs_before_stop_signal(cluster: &Cluster) {
         kubectl.wait_ready("p");
         let took = delete(&kubectl, "");
         assert!((Duration::from_secs(2)..Duration::from_secs(25)).contains(&took), "{hook}: {took:?}");
-        assert_eq!(log(out.path()), said, "{hook}");
+        assert_eq!(log(out.path()), output, "{hook}");
     }
 }
 

@@ -223,16 +223,16 @@ fn policies_are_enforced_before_pod_starts() {
 
 /// Lists all nftables tables of a data directory's network.
 fn own_tables(bridge: &str) -> Vec<String> {
-    let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    said.lines().filter(|line| line.contains(bridge)).map(str::to_owned).collect()
+    let reported = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+    reported.lines().filter(|line| line.contains(bridge)).map(str::to_owned).collect()
 }
 
 /// Lists the nftables tables of a data directory's NetworkPolicies.
 fn tables(bridge: &str) -> Vec<String> {
-    let said = Command::new("nft").args(["list", "tables"]).output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    said.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
+    let reported = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+    reported.lines().filter(|line| line.ends_with(&format!(" {bridge}-policies"))).map(str::to_owned).collect()
 }
 
 #[e2e_test("NetworkPolicies act while Podium is down and are removed with the cluster")]
@@ -247,8 +247,9 @@ fn policies_act_while_podium_is_down() {
     policy(&kubectl, "deny", &json!({"podSelector": {"matchLabels": {"app": "web"}}}));
     check("denied", &[(&kubectl, "client", &web, false)]);
     let forwarded = || {
-        let said = Command::new("nft").args(["list", "table", "ip", &format!("{bridge}-policies")]).output().unwrap();
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let reported =
+            Command::new("nft").args(["list", "table", "ip", &format!("{bridge}-policies")]).output().unwrap();
+        String::from_utf8_lossy(&reported.stdout).into_owned()
     };
     let before = forwarded();
     assert!(before.contains("drop"), "{before}");

@@ -119,8 +119,8 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     let sample = |page: &str, metric: &str| -> Vec<f64> {
         let text = raw(page);
         let line = text.lines().find(|l| l.starts_with(metric)).unwrap_or_else(|| panic!("no {metric} in {text}"));
-        let (_, said) = line.rsplit_once('}').or(line.split_once(' ')).unwrap();
-        said.split_whitespace().map(|number| number.parse().unwrap()).collect()
+        let (_, response) = line.rsplit_once('}').or(line.split_once(' ')).unwrap();
+        response.split_whitespace().map(|number| number.parse().unwrap()).collect()
     };
     let value = |page: &str, metric: &str| sample(page, metric)[0];
     let of_container = format!("{{container=\"c\",pod=\"p\",namespace=\"{namespace}\"}} ");

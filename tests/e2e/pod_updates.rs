@@ -19,8 +19,8 @@ fn check(kubectl: &Kubectl, patch: &Value, expected: Result<(), &str>) {
     match expected {
         Ok(()) => drop(outcome.ok()),
         Err(words) => {
-            let said = outcome.failed();
-            assert!(said.contains(words), "{said}");
+            let output = outcome.failed();
+            assert!(output.contains(words), "{output}");
         }
     }
 }

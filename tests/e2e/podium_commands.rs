@@ -28,8 +28,8 @@ fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
     let names = ["docker.io/library/twice:1", "example.com/team/twice:v2", "docker.io/library/oci:3"];
     test_images::busybox(&docker, &names[..2], &ImageConfig::default()).unwrap();
     test_images::busybox_oci(&oci, names[2], &ImageConfig::default()).unwrap();
-    let (done, said) = podium(cluster, &["image", "import", docker.to_str().unwrap(), oci.to_str().unwrap()]);
-    assert!(done && names.iter().all(|n| said.contains(n)), "{said}");
+    let (done, reported) = podium(cluster, &["image", "import", docker.to_str().unwrap(), oci.to_str().unwrap()]);
+    assert!(done && names.iter().all(|n| reported.contains(n)), "{reported}");
     let (_, list) = podium(cluster, &["image", "ls"]);
     assert!(list.starts_with("IMAGE") && list.contains("podium.local/pause"), "{list}");
     assert!(names.iter().all(|name| list.lines().any(|line| line.starts_with(name))), "{list}");
@@ -43,10 +43,10 @@ fn image_import_reads_docker_and_oci_archives(cluster: &Cluster) {
 fn import_refuses_invalid_archive(cluster: &Cluster) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "no archive").unwrap();
-    let (done, said) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
-    assert!(!done && said.contains("the archive is corrupt") && !said.contains("is Podium up"), "{said}");
-    let (done, said) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
-    assert!(!done && said.contains("failed to read /no/such/file.tar"), "{said}");
+    let (done, reported) = podium(cluster, &["image", "import", file.path().to_str().unwrap()]);
+    assert!(!done && reported.contains("the archive is corrupt") && !reported.contains("is Podium up"), "{reported}");
+    let (done, reported) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
+    assert!(!done && reported.contains("failed to read /no/such/file.tar"), "{reported}");
 }
 
 #[e2e_test("podium explain shows reason, next step and deadline")]
@@ -62,8 +62,8 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     let check = |pod: &str, expected: &[&str]| {
         let pod = format!("pod/{pod}");
         wait_for(&format!("{pod} to be explained by {expected:?}"), Duration::from_secs(60), || {
-            let (_, said) = podium(cluster, &["explain", &pod, "-n", kubectl.namespace()]);
-            if expected.iter().all(|e| said.contains(e)) { Ok(()) } else { Err(said) }
+            let (_, reported) = podium(cluster, &["explain", &pod, "-n", kubectl.namespace()]);
+            if expected.iter().all(|e| reported.contains(e)) { Ok(()) } else { Err(reported) }
         });
     };
     check(
@@ -74,14 +74,17 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
     check("imageless", &["is Pending", "container c is waiting: ErrImageNeverPull"]);
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
     check("others", &["not scheduled", "its schedulerName is \"others\""]);
-    let (done, said) = podium(cluster, &["explain", "deploy/web"]);
-    assert_eq!((done, said.as_str()), (false, "podium: only Pods can be explained, not \"deploy\": use pod/NAME\n"));
-    let (done, said) = podium(cluster, &["explain", "runs/log"]);
-    assert!(!done && said.contains("only Pods can be explained"), "{said}");
-    let (done, said) = podium(cluster, &["explain", "pod/runs?x=1"]);
-    assert!(!done && said.contains("invalid Pod name \"runs?x=1\""), "{said}");
-    let (done, said) = podium(cluster, &["explain", "pod/nobody"]);
-    assert_eq!((done, said.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
+    let (done, reported) = podium(cluster, &["explain", "deploy/web"]);
+    assert_eq!(
+        (done, reported.as_str()),
+        (false, "podium: only Pods can be explained, not \"deploy\": use pod/NAME\n")
+    );
+    let (done, reported) = podium(cluster, &["explain", "runs/log"]);
+    assert!(!done && reported.contains("only Pods can be explained"), "{reported}");
+    let (done, reported) = podium(cluster, &["explain", "pod/runs?x=1"]);
+    assert!(!done && reported.contains("invalid Pod name \"runs?x=1\""), "{reported}");
+    let (done, reported) = podium(cluster, &["explain", "pod/nobody"]);
+    assert_eq!((done, reported.as_str()), (false, "podium: Error from server (NotFound): pods \"nobody\" not found\n"));
 }
 
 #[e2e_test("the history of a Pod can be replayed")]
@@ -119,17 +122,17 @@ fn broken_archive_leaves_nothing() {
     let at = nameless.windows(tags.len()).position(|w| w == tags).expect("the archive has the name");
     let none = format!("{:<width$}", r#""RepoTags":[]"#, width = tags.len());
     nameless[at..at + tags.len()].copy_from_slice(none.as_bytes());
-    let (done, said) = import(&nameless);
-    assert!(!done && said.contains("no image in the archive has a name"), "{said}");
+    let (done, reported) = import(&nameless);
+    assert!(!done && reported.contains("no image in the archive has a name"), "{reported}");
     let mut damaged = archive("docker.io/library/damaged:1");
     let middle = damaged.len() / 2;
     damaged[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
-    let (done, said) = import(&damaged);
-    assert!(!done && said.contains("wrong diff id") && !said.contains("level=info"), "{said}");
+    let (done, reported) = import(&damaged);
+    assert!(!done && reported.contains("wrong diff id") && !reported.contains("level=info"), "{reported}");
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, &archive("docker.io/library/zipped:1")).unwrap();
-    let (done, said) = import(&gzip.finish().unwrap());
-    assert!(done && said.contains("docker.io/library/zipped:1"), "{said}");
+    let (done, reported) = import(&gzip.finish().unwrap());
+    assert!(done && reported.contains("docker.io/library/zipped:1"), "{reported}");
     let (_, list) = podium(&cluster, &["image", "ls"]);
     assert!(list.contains("library/zipped:1") && !list.contains("nameless") && !list.contains("damaged"), "{list}");
 }

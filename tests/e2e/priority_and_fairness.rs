@@ -26,9 +26,9 @@ fn default_flow_schemas_classify_requests(cluster: &Cluster) {
     ];
     assert_eq!(names, expected);
     let uid = kubectl.value("flowschema/global-default", "/metadata/uid");
-    let said = kubectl.run("get pods --as=somebody -v=8");
-    let said = format!("{}{}", said.stdout, said.stderr).to_lowercase();
-    assert!(said.contains("x-kubernetes-pf-flowschema-uid") && said.contains(uid.as_str().unwrap()), "{said}");
+    let output = kubectl.run("get pods --as=somebody -v=8");
+    let output = format!("{}{}", output.stdout, output.stderr).to_lowercase();
+    assert!(output.contains("x-kubernetes-pf-flowschema-uid") && output.contains(uid.as_str().unwrap()), "{output}");
     let refused =
         kubectl.run("patch flowschema catch-all --type=merge -p {\"spec\":{\"matchingPrecedence\":5}}").failed();
     assert!(refused.contains("must equal the fixed value"), "{refused}");

@@ -83,8 +83,8 @@ fn down_refuses_foreign_directory() {
         |dir: &std::path::Path| Command::new(podium_binary()).args(["down", "--data-dir"]).arg(dir).output().unwrap();
     let refused = down(dir.path());
     assert!(!refused.status.success() && precious.is_file());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("is not a data directory of Podium: nothing was removed"), "{said}");
+    let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(reported.contains("is not a data directory of Podium: nothing was removed"), "{reported}");
 
     let cluster = Cluster::start(&[]);
     let own = cluster.data_dir().join("notes.txt");

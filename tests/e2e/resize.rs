@@ -190,13 +190,13 @@ fn invalid_resize_is_refused(cluster: &Cluster) {
         ),
         (json!({"limits": {"ephemeral-storage": "1Gi"}}), "spec: Forbidden: only cpu and memory resources are mutable"),
     ] {
-        let said =
+        let reported =
             kubectl.args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&resources)], "").failed();
-        assert!(said.contains(expected), "{resources}: {said}");
+        assert!(reported.contains(expected), "{resources}: {reported}");
     }
     // An update without the resize subresource cannot change resources.
-    let said = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();
-    assert!(said.contains("spec: Forbidden: pod updates may not change fields other than"), "{said}");
+    let reported = kubectl.args(&["patch", "pod", "p", "-p", &patch(&json!({"limits": {"cpu": "60m"}}))], "").failed();
+    assert!(reported.contains("spec: Forbidden: pod updates may not change fields other than"), "{reported}");
     kubectl.run("delete pod p --now").ok();
 }
 
@@ -209,13 +209,13 @@ fn pod_level_resources_are_shared(cluster: &Cluster) {
     assert_eq!(kubectl.value("pod/p", "/spec/resources/requests"), amounts("10m", "64Mi"));
     assert_eq!(kubectl.value("pod/p", "/status/qosClass"), "Burstable");
     assert_eq!((limits(&kubectl, true), limits(&kubectl, false)), ((20_000, 64 << 20), (20_000, 64 << 20)));
-    let said = kubectl
+    let reported = kubectl
         .args(&["patch", "pod", "p", "--subresource", "resize", "-p", &patch(&json!({"requests": {"cpu": "20m"}}))], "")
         .failed();
-    assert!(said.contains("pods with pod-level resources cannot be resized"), "{said}");
+    assert!(reported.contains("pods with pod-level resources cannot be resized"), "{reported}");
     let large =
         pod.metadata(&json!({"name": "q"})).resources(&json!({"limits": {"cpu": "300m"}, "requests": {"cpu": "300m"}}));
-    let said = kubectl.args(&["create", "-f", "-"], &large.to_string()).failed();
-    assert!(said.contains("spec.resources.containers[0][cpu].limits: Invalid value: \"300m\": must be less than or equal to pod limits of 200m"), "{said}");
+    let reported = kubectl.args(&["create", "-f", "-"], &large.to_string()).failed();
+    assert!(reported.contains("spec.resources.containers[0][cpu].limits: Invalid value: \"300m\": must be less than or equal to pod limits of 200m"), "{reported}");
     kubectl.run("delete pod p --now").ok();
 }

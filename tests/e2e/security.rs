@@ -150,8 +150,8 @@ fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     let on = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|on| on.starts_with('Y'));
     if on {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
-        let said = kubectl.run("logs p").ok();
-        assert!(said.contains("cri-containerd.apparmor.d"), "{said}");
+        let reported = kubectl.run("logs p").ok();
+        assert!(reported.contains("cri-containerd.apparmor.d"), "{reported}");
     } else {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
         let status = kubectl.value("pod/p", "/status");

@@ -54,8 +54,8 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     assert!(output.contains(&forbidden), "{output}");
     kubectl.run("delete pod p --wait --timeout=30s").ok();
     eventually("the token to be refused", || show(cluster, &token, &authority).contains("You must be logged in"));
-    let asked = kubectl.run("create token default --duration=10m").ok();
-    let output = show(cluster, asked.trim(), &authority);
+    let requested = kubectl.run("create token default --duration=10m").ok();
+    let output = show(cluster, requested.trim(), &authority);
     assert!(output.contains(&forbidden), "{output}");
     let short = kubectl.run("create token default --duration=5m").failed();
     assert!(short.contains("may not specify a duration less than 10 minutes"), "{short}");

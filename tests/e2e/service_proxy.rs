@@ -45,16 +45,16 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
 
 /// Returns the response that a Pod gets from a URL, or an empty text on failure.
 fn get(kubectl: &Kubectl, from: &str, url: &str) -> String {
-    let said = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
-    if said.code == 0 { said.stdout.trim().to_owned() } else { String::new() }
+    let reported = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
+    if reported.code == 0 { reported.stdout.trim().to_owned() } else { String::new() }
 }
 
 /// Waits until exactly these Pods respond at a URL.
 fn wait_for_responders(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
     eventually(&format!("{url} to be answered by {expected:?}"), || {
-        let said: BTreeSet<String> = (0..8).map(|_| get(kubectl, from, url)).collect();
-        said == expected
+        let reported: BTreeSet<String> = (0..8).map(|_| get(kubectl, from, url)).collect();
+        reported == expected
     });
 }
 
@@ -64,8 +64,8 @@ fn get_from_node(address: &str) -> String {
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(5)) else { return String::new() };
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut answer = String::new();
-    let asked = stream.write_all(b"GET / HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut answer));
-    asked.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
+    let requested = stream.write_all(b"GET / HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut answer));
+    requested.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
 }
 
 #[e2e_test("a Service balances over its ready Pods, by address and by name")]
@@ -83,18 +83,18 @@ fn service_balances_over_ready_pods(cluster: &Cluster) {
     // A port that the Service does not have is refused, from the node and from Pods.
     let refused = || {
         let unserved = format!("{ip}:81").parse().unwrap();
-        let asked = TcpStream::connect_timeout(&unserved, Duration::from_secs(5));
-        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+        let requested = TcpStream::connect_timeout(&unserved, Duration::from_secs(5));
+        requested.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
     };
     eventually("the node to be refused at once", refused);
-    let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}:81")], "");
-    assert!(said.stderr.contains("Connection refused"), "{}", said.stderr);
+    let reported = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}:81")], "");
+    assert!(reported.stderr.contains("Connection refused"), "{}", reported.stderr);
     kubectl.run("exec a -- rm /tmp/ready").ok();
     wait_for_responders(&kubectl, "a", &format!("http://{ip}"), &["b"]);
     kubectl.run("exec b -- rm /tmp/ready").ok();
     eventually("clients to be refused at once", || {
-        let said = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}")], "");
-        said.stderr.contains("Connection refused")
+        let reported = kubectl.args(&["exec", "a", "--", "wget", "-O", "-", &format!("http://{ip}")], "");
+        reported.stderr.contains("Connection refused")
     });
 }
 
@@ -157,8 +157,8 @@ fn udp_moves_to_another_pod(cluster: &Cluster) {
         eventually(&format!("{name} answers"), || {
             let mut answer = [0; 100];
             // Packets are refused while there is no endpoint.
-            let said = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
-            said.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
+            let reported = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
+            reported.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
         });
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
     }
@@ -166,8 +166,8 @@ fn udp_moves_to_another_pod(cluster: &Cluster) {
 
 /// Resolves a name in a Pod.
 fn resolve(kubectl: &Kubectl, from: &str, kind: &str, name: &str) -> String {
-    let said = kubectl.args(&["exec", from, "--", "nslookup", &format!("-type={kind}"), name], "");
-    format!("{}{}", said.stdout, said.stderr)
+    let reported = kubectl.args(&["exec", from, "--", "nslookup", &format!("-type={kind}"), name], "");
+    format!("{}{}", reported.stdout, reported.stderr)
 }
 
 #[e2e_test("a LoadBalancer Service gets an address that Pods and node reach")]
@@ -185,8 +185,8 @@ fn load_balancer_address_is_reachable(cluster: &Cluster) {
     kubectl.wait_value("service/web", "/status/loadBalancer", &json!({}));
     // No packet for the address leaves the node.
     eventually("clients to be refused", || {
-        let asked = TcpStream::connect_timeout(&format!("{ip}:80").parse().unwrap(), Duration::from_secs(5));
-        asked.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+        let requested = TcpStream::connect_timeout(&format!("{ip}:80").parse().unwrap(), Duration::from_secs(5));
+        requested.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
     });
 }
 
@@ -203,8 +203,8 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
     let (first, second) = (ip("web-0"), ip("web-1"));
     let domain = format!("web.{}.svc.cluster.local", kubectl.namespace());
     eventually("the Service's name to have both addresses", || {
-        let said = resolve(&kubectl, "web-0", "a", &domain);
-        said.contains(&first) && said.contains(&second)
+        let reported = resolve(&kubectl, "web-0", "a", &domain);
+        reported.contains(&first) && reported.contains(&second)
     });
     wait_for_responders(&kubectl, "web-0", "http://web-1.web:8080", &["web-1"]);
     let places = resolve(&kubectl, "web-0", "srv", &format!("_http._tcp.{domain}"));
@@ -274,9 +274,9 @@ fn pod_reaches_api_with_its_token(cluster: &Cluster) {
 
 /// Lists the nftables tables of Services.
 fn tables() -> BTreeSet<String> {
-    let said = std::process::Command::new("nft").args(["list", "tables"]).output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    said.lines().filter(|line| line.ends_with("-services")).map(str::to_owned).collect()
+    let reported = std::process::Command::new("nft").args(["list", "tables"]).output().unwrap();
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+    reported.lines().filter(|line| line.ends_with("-services")).map(str::to_owned).collect()
 }
 
 /// Returns the network name of a data directory, which distinguishes it from other clusters.

@@ -64,8 +64,8 @@ fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "one"]);
     let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     kubectl.run("delete pod p --timeout=60s").ok();
-    let said = String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout).into_owned();
-    assert_eq!(said, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
+    let output = String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout).into_owned();
+    assert_eq!(output, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
 }
 
 #[e2e_test("sidecars get their stop signal when the grace period is over")]

@@ -108,8 +108,8 @@ fn gives_a_terminal_its_size(kubectl: &Kubectl) {
 fn exec_names_missing_target(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let check = |line: &str, expected: &str| {
-        let said = kubectl.run(line).failed();
-        assert!(said.contains(expected), "{line}: {said}");
+        let reported = kubectl.run(line).failed();
+        assert!(reported.contains(expected), "{line}: {reported}");
     };
     check("exec nobody -- true", "pods \"nobody\" not found");
     check("exec p -c other -- true", "container other is not valid for pod p");
@@ -124,8 +124,12 @@ fn exec_names_missing_target(cluster: &Cluster) {
     let ended = "wait --for=jsonpath={.status.containerStatuses[0].state.terminated.reason}=Completed pod/half";
     kubectl.run(&format!("{ended} --timeout=60s")).ok();
     for kubectl in [kubectl.without_websockets(), kubectl] {
-        let said = kubectl.run("exec half -c ended -- true").failed();
-        assert_eq!(said.trim(), "error: unable to upgrade connection: container not found (\"ended\")", "{kubectl:?}");
+        let reported = kubectl.run("exec half -c ended -- true").failed();
+        assert_eq!(
+            reported.trim(),
+            "error: unable to upgrade connection: container not found (\"ended\")",
+            "{kubectl:?}"
+        );
     }
 }
 
@@ -218,9 +222,9 @@ fn port_forward_reports_closed_port(cluster: &Cluster) {
     let kubectl = ready(cluster);
     let (mut child, port) = start_port_forward(&kubectl, 9999);
     assert_eq!(get(port), "");
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("an error occurred forwarding") && said.contains("connection refused"), "{said}");
+    let mut reported = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut reported).unwrap();
+    assert!(reported.contains("an error occurred forwarding") && reported.contains("connection refused"), "{reported}");
     child.wait().unwrap();
 }
 

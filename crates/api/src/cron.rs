@@ -3,9 +3,7 @@
 //!
 //! No maintained crate has this grammar: they reject `@every`, accept 7 for Sunday, or expect a field for seconds.
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 
 /// Minimum, maximum and names of the values of each field.
 const FIELDS: [Bounds; 5] = [

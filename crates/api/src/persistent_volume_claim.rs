@@ -1,11 +1,11 @@
 //! PersistentVolumeClaims and their PersistentVolumes: matching and binding, shared by scheduler, controllers and kubelet
 //! (`k8s.io/component-helpers/storage/volume`, `k8s.io/component-helpers/storage/ephemeral`).
 
-use crate::affinity::matches_selector;
-use crate::quantity::Amount;
-use crate::selector::LabelRequirements;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use crate::{affinity::matches_selector, quantity::Amount, selector::LabelRequirements};
+use k8s_openapi::{
+    api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
 /// Annotation of a claim whose binding is complete; its volume is not chosen again (`AnnBindCompleted`).
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

@@ -3,8 +3,10 @@
 
 use crate::pod::{ContainerKind, containers};
 pub use crate::quantity::Amount;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, PodSpec, ResourceRequirements},
+    apimachinery::pkg::api::resource::Quantity,
+};
 use std::collections::BTreeMap;
 
 /// Amounts by resource name (`ResourceList`).

@@ -2,8 +2,7 @@
 //! resets after a period without one.
 
 use crate::clock::saturating_add;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);

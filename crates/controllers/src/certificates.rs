@@ -15,9 +15,7 @@ pub(crate) use signer::run as signer;
 use crate::informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
-use std::error::Error;
-use std::fmt;
-use std::sync::Arc;
+use std::{error::Error, fmt, sync::Arc};
 
 /// A certificate to issue.
 #[derive(Debug)]

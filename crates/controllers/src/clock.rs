@@ -1,10 +1,7 @@
 //! Clock and time zone of the controllers, replaceable in tests.
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use jiff::{Timestamp, tz::TimeZone};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Source of the current time and of the default time zone.

@@ -1,17 +1,20 @@
 //! Cluster role aggregation: aggregated ClusterRoles get the rules of those that their selectors match
 //! (`pkg/controller/clusterroleaggregation`).
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use api::selector::LabelRequirements;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::Api;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher::Config;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    runtime::watcher::Config,
+};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -1,15 +1,16 @@
 //! Revision history of a workload's template, which `kubectl rollout undo` uses (`pkg/controller/history`,
 //! `constructHistory`).
 
-use crate::deployment::hash;
-use crate::pod_control::{ControllerObject, new_controller_ref};
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use crate::{
+    deployment::hash,
+    pod_control::{ControllerObject, new_controller_ref},
+};
+use k8s_openapi::{
+    api::{apps::v1::ControllerRevision, core::v1::PodTemplateSpec},
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, runtime::RawExtension},
+};
 use serde_json::{Value, json};
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// Label of Pods: the revision of their template.
 pub(crate) const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";

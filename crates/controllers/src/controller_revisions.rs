@@ -1,19 +1,20 @@
 //! ControllerRevisions of DaemonSets and StatefulSets: claims, writes and pruning.
 
-use crate::controller_history::RevisionHistory;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{Cached, SharedInformer};
-use crate::pod_control::{ControllerObject, affected_owners, claim_objects, is_namespace_terminating};
-use crate::pod_summary::controller_of;
-use crate::worker::{ignore_not_found_or_conflict, is_code};
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use crate::{
+    controller_history::RevisionHistory,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{Cached, SharedInformer},
+    pod_control::{ControllerObject, affected_owners, claim_objects, is_namespace_terminating},
+    pod_summary::controller_of,
+    worker::{ignore_not_found_or_conflict, is_code},
+};
+use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// The ControllerRevisions of one kind of owner.

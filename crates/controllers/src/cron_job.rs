@@ -9,24 +9,30 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use crate::clients::Clients;
-use crate::clock::Clock;
-use crate::event_recorder::EventRecorder;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::{affected_owners, error_message, is_namespace_terminating};
-use crate::pod_summary::controller_of;
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    clock::Clock,
+    event_recorder::EventRecorder,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::{affected_owners, error_message, is_namespace_terminating},
+    pod_summary::controller_of,
+    worker::{self, Controller, is_code},
+};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client, Resource, ResourceExt};
+use k8s_openapi::{
+    api::{
+        batch::v1::{CronJob, CronJobStatus, Job},
+        core::v1::ObjectReference,
+    },
+    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
 use plan::{CronJobSnapshot, JobStart, delete_from_active_list, jobs_beyond_history_limits};
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

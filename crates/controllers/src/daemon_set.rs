@@ -8,28 +8,28 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::backoff::Backoff;
-use crate::clients::Clients;
-use crate::controller_history::{
-    CONTROLLER_REVISION_HASH, RevisionHistory, RevisionSource, construct_history, revision_hash,
+use crate::{
+    backoff::Backoff,
+    clients::Clients,
+    controller_history::{CONTROLLER_REVISION_HASH, RevisionHistory, RevisionSource, construct_history, revision_hash},
+    controller_revisions::{RevisionSync, Revisions, affected_by_revision},
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::{PodControl, affected_owners, pod_from_template, selects},
+    pod_summary::PodSummary,
+    worker::{self, Controller, ignore_not_found_or_conflict},
 };
-use crate::controller_revisions::{RevisionSync, Revisions, affected_by_revision};
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::{PodControl, affected_owners, pod_from_template, selects};
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
-use kube::{Api, Client, Resource};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus},
+    core::v1::Pod,
+};
+use kube::{Api, Client, Resource, api::PostParams};
 use node::NodeSummary;
 pub(crate) use node::target_node_name;
 use plan::{DaemonSetSnapshot, Plan};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

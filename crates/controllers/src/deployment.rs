@@ -13,23 +13,26 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects};
-use crate::pod_summary::{PodSummary, controller_of};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects},
+    pod_summary::{PodSummary, controller_of},
+    worker::{self, Controller, ignore_not_found_or_conflict, is_code},
+};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
 use plan::{create_error_status, plan};
 use replica_set::{PlannedReplicaSet, REVISION};
 use serde_json::json;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 pub(crate) use template::hash;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

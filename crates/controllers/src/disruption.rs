@@ -2,28 +2,38 @@
 
 mod budget;
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::int_or_string::saturating_sum;
-use crate::pod_control::matches;
-use crate::pod_summary::{PodSummary, controller_of};
-use crate::selector_format::format_selector;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    informer::{CacheEvent, SharedInformer, key},
+    int_or_string::saturating_sum,
+    pod_control::matches,
+    pod_summary::{PodSummary, controller_of},
+    selector_format::format_selector,
+    worker::{self, Controller, ignore_not_found_or_conflict, is_code},
+};
 use budget::{failed_status, needs_scale, sync_budget};
 use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, ReplicationController};
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use kube::discovery::{ApiCapabilities, pinned_kind};
-use kube::{Api, Client, Resource};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, ReplicaSet, StatefulSet},
+        core::v1::{ObjectReference, Pod, ReplicationController},
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
+    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    discovery::{ApiCapabilities, pinned_kind},
+};
 use serde_json::json;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -8,22 +8,27 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::{error_message, is_namespace_terminating};
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::{error_message, is_namespace_terminating},
+    pod_summary::PodSummary,
+    worker::{self, Controller, ignore_not_found_or_conflict, is_code},
+};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::{Endpoints, Service, ServiceSpec};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{DeleteParams, PostParams};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource};
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Service, ServiceSpec},
+    discovery::v1::EndpointSlice,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, PostParams},
+    runtime::watcher::Config,
+};
 use service::{has_selector, selects};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -1,17 +1,20 @@
 //! Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their Pods
 //! (`pkg/controller/volume/ephemeral`, KEP-1698).
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::error_message;
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::error_message,
+    pod_summary::PodSummary,
+    worker::{self, Controller, is_code},
+};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::PostParams;
-use kube::{Api, Client, Resource, ResourceExt};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, Pod, Volume},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -5,8 +5,7 @@
 
 use crate::clock::saturating_add;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 /// Time after which an expectation is dropped although the informer has not observed it.

@@ -7,24 +7,31 @@ mod graph;
 mod metadata;
 mod monitors;
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::watch::WatchEvent;
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    watch::WatchEvent,
+    worker::{self, Controller, is_code},
+};
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::PartialObjectMeta;
-use kube::discovery::{ApiResource, Discovery};
-use kube::{Api, Client, Resource};
+use k8s_openapi::{
+    api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::PartialObjectMeta,
+    discovery::{ApiResource, Discovery},
+};
 use metadata::ObjectMetadata;
 use monitors::{Event, INITIAL_SYNC_TIMEOUT};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -19,38 +19,46 @@ mod tests;
 
 pub(crate) use pod_metric_inputs::PodMetricInputs;
 
-use crate::clients::Clients;
-use crate::clock::{Clock, truncate_to_seconds};
-use crate::event_recorder::EventRecorder;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::error_message;
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, is_code};
-use api::feature_gates::{FeatureGates, Gate};
-use api::selector::{LabelRequirements, SelectorError};
+use crate::{
+    clients::Clients,
+    clock::{Clock, truncate_to_seconds},
+    event_recorder::EventRecorder,
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::error_message,
+    pod_summary::PodSummary,
+    worker::{self, Controller, is_code},
+};
+use api::{
+    feature_gates::{FeatureGates, Gate},
+    selector::{LabelRequirements, SelectorError},
+};
 use behavior::{Behavior, tolerances};
 use calculator::{Calculator, Tolerances};
 use conditions::Conditions;
-use futures::future::join_all;
-use futures::stream::{self, BoxStream, StreamExt};
-use history::History;
-use k8s_openapi::api::autoscaling::v1::Scale;
-use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSpec,
+use futures::{
+    future::join_all,
+    stream::{self, BoxStream, StreamExt},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PostParams;
-use kube::discovery::ApiResource;
-use kube::{Api, Client, Resource};
+use history::History;
+use k8s_openapi::{
+    api::autoscaling::{
+        v1::Scale,
+        v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Api, Client, Resource, api::PostParams, discovery::ApiResource};
 use normalize::Bounds;
 use parking_lot::Mutex;
 use proposal::{MetricsResult, compute};
 use scale_target::ScaleClient;
 use status::{ScaleObservation, ScalingMode, status};
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

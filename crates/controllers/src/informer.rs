@@ -6,15 +6,15 @@
 use crate::watch::{WatchEvent, watch_lean};
 use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::Metadata;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::watcher::Config;
-use kube::{Api, Resource};
+use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Resource, runtime::watcher::Config};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt::Debug,
+    sync::Arc,
+};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 

@@ -13,23 +13,26 @@ mod template;
 mod tests;
 mod tracking;
 
-use crate::clients::Clients;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::{Failure, PodControl, affected_owners, matches};
-use crate::pod_summary::{JOB_TRACKING_FINALIZER, PodSummary};
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::{Failure, PodControl, affected_owners, matches},
+    pod_summary::{JOB_TRACKING_FINALIZER, PodSummary},
+    worker::{self, Controller, is_code},
+};
 use backoff::BackoffRecord;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
-use kube::api::PostParams;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, api::PostParams};
 use plan::{Plan, PodAction, plan};
 use snapshot::{JobSnapshot, is_finished, job_summary};
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracking::{Outcome, finalize_status, track_job_status};

@@ -1,17 +1,20 @@
 //! Legacy token cleaner: marks auto-generated token Secrets as invalid after a year without use, and deletes them
 //! after another year (`pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`).
 
-use crate::clients::Clients;
-use crate::clock::Clock;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    clock::Clock,
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+};
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

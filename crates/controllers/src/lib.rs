@@ -64,10 +64,12 @@ use api::feature_gates::{FeatureGates, Gate};
 use futures::{FutureExt, future::BoxFuture};
 use informer::SharedInformer;
 use ipnet::Ipv4Net;
-use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ReplicationController, Service};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, ReplicaSet},
+    batch::v1::Job,
+    certificates::v1::CertificateSigningRequest,
+    core::v1::{PersistentVolumeClaim, ReplicationController, Service},
+};
 use kube::Api;
 use pod_summary::PodSummary;
 use tokio::task::JoinSet;

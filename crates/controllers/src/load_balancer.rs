@@ -4,19 +4,22 @@
 //! Other controllers, such as MetalLB, are not disturbed: existing addresses are kept, and Services with a
 //! `loadBalancerClass` are ignored.
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_control::error_message;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    informer::{CacheEvent, SharedInformer, key},
+    pod_control::error_message,
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::StreamExt;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
-use kube::api::PostParams;
-use kube::{Api, Client, Resource, ResourceExt};
-use std::collections::{BTreeSet, HashMap};
-use std::net::Ipv4Addr;
-use std::time::Duration;
+use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::Ipv4Addr,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -179,9 +182,9 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn service(asked: &str, has: &Value) -> Service {
+    fn service(request: &str, has: &Value) -> Service {
         serde_json::from_value(
-            json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "loadBalancerIP": asked},
+            json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "loadBalancerIP": request},
             "status": {"loadBalancer": {"ingress": has}}}),
         )
         .unwrap()
@@ -189,11 +192,11 @@ mod tests {
 
     #[test]
     fn service_gets_the_first_free_or_requested_address() {
-        let check = |asked: &str, has: Value, taken: &[&str], expected: Result<Option<&str>, &str>| {
+        let check = |request: &str, has: Value, taken: &[&str], expected: Result<Option<&str>, &str>| {
             let taken = taken.iter().map(|ip| ip.parse().unwrap()).collect();
-            let chosen = allocate(&service(asked, &has), "10.9.8.0/30".parse().unwrap(), &taken);
+            let chosen = allocate(&service(request, &has), "10.9.8.0/30".parse().unwrap(), &taken);
             let expected = expected.map(|ip| ip.map(|ip| ip.parse().unwrap())).map_err(str::to_owned);
-            assert_eq!(chosen.map_err(|error| error.to_string()), expected, "{asked:?}, has {has}, {taken:?} taken");
+            assert_eq!(chosen.map_err(|error| error.to_string()), expected, "{request:?}, has {has}, {taken:?} taken");
         };
         check("", json!([]), &[], Ok(Some("10.9.8.1")));
         check("", json!([]), &["10.9.8.1"], Ok(Some("10.9.8.2")));

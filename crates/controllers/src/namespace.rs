@@ -3,22 +3,30 @@
 
 mod discovery_cache;
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, is_code},
+};
 use discovery_cache::DiscoveryCache;
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::discovery::ApiResource;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    api::core::v1::{Namespace, NamespaceCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    discovery::ApiResource,
+    runtime::watcher::Config,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

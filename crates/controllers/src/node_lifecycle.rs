@@ -4,22 +4,32 @@
 //! A heartbeat is a change of the node's Lease or `Ready` condition, timed when it is observed: clocks of different
 //! machines are never compared.
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::node_condition_taints::{condition, desired_taints};
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, is_code};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    node_condition_taints::{condition, desired_taints},
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, is_code},
+};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource};
+use k8s_openapi::{
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Node, NodeCondition, ObjectReference, Pod},
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, Patch, PatchParams},
+    runtime::watcher::Config,
+};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -3,10 +3,11 @@
 //! The answer to an immediate deletion carries no `resourceVersion` that expectations could wait for. Until the
 //! informer shows the deletion, such a Pod counts as terminating.
 
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::pod_summary::PodSummary;
-use std::collections::HashSet;
-use std::sync::Arc;
+use crate::{
+    informer::{CacheEvent, SharedInformer},
+    pod_summary::PodSummary,
+};
+use std::{collections::HashSet, sync::Arc};
 
 /// UIDs of the Pods.
 #[derive(Debug, Default)]

@@ -1,19 +1,19 @@
 //! Controllers that keep one object of a fixed name in every namespace.
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{Controller, is_code};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, object_key, watch},
+    worker::{Controller, is_code},
+};
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::PostParams;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::collections::{HashMap, HashSet};
-use std::fmt::Debug;
-use std::time::Duration;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use kube::{Api, Client, Resource, api::PostParams, runtime::watcher::Config};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Debug,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// The object to keep in each namespace.

@@ -16,18 +16,21 @@ mod volume;
 
 pub use provisioner::{Provisioner, VolumeDirectories};
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    informer::{CacheEvent, SharedInformer, key},
+    pod_summary::PodSummary,
+    worker::{self, Controller},
+};
 use api::persistent_volume_claim::{BIND_COMPLETED, annotation, claim_ref, claim_storage_class, volume_name};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
 use kube::{Api, Client, ResourceExt};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -1,21 +1,25 @@
 //! Pod control: creates, deletes, adopts and releases the Pods of a workload, and records Events.
 
-use crate::event_recorder::EventRecorder;
-use crate::expectations::ExpectedVersion;
-use crate::informer::{Cached, SharedInformer, key};
-use crate::pod_summary::{PodSummary, controller_of};
-use crate::worker::is_code;
+use crate::{
+    event_recorder::EventRecorder,
+    expectations::ExpectedVersion,
+    informer::{Cached, SharedInformer, key},
+    pod_summary::{PodSummary, controller_of},
+    worker::is_code,
+};
 use futures::future::join_all;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ObjectReference, Pod, PodTemplateSpec},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 /// A failed creation or deletion: the reason and the error.
 pub(crate) type Failure = (&'static str, kube::Error);

@@ -3,20 +3,26 @@
 //!
 //! Upstream runs every 20 s; here each rule is enqueued by the changes that it depends on.
 
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::pod_summary::PodSummary;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer},
+    pod_summary::PodSummary,
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    runtime::watcher::Config,
+};
 use serde_json::json;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

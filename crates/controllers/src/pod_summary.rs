@@ -1,15 +1,16 @@
 //! Pod summary: the part of a Pod that controllers of workloads, endpoints, disruption budgets and autoscalers use.
 
-use crate::daemon_set::target_node_name;
-use crate::horizontal_pod_autoscaler::PodMetricInputs;
-use crate::informer::Cached;
-use crate::int_or_string::saturating_sum;
+use crate::{
+    daemon_set::target_node_name, horizontal_pod_autoscaler::PodMetricInputs, informer::Cached,
+    int_or_string::saturating_sum,
+};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Annotation: the cost of deleting the Pod compared to others of its ReplicaSet.
 const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

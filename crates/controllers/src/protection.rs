@@ -11,16 +11,14 @@ pub(crate) use pv::run as pv_protection;
 pub(crate) use pvc::run as pvc_protection;
 pub(crate) use vac::run as vac_protection;
 
-use crate::watch::{WatchEvent, object_key};
-use crate::worker::{Controller, ignore_not_found_or_conflict};
+use crate::{
+    watch::{WatchEvent, object_key},
+    worker::{Controller, ignore_not_found_or_conflict},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::collections::HashSet;
-use std::fmt::Debug;
-use std::time::Duration;
+use kube::{Api, Client, Resource, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::HashSet, fmt::Debug, time::Duration};
 use tokio::time::Instant;
 
 /// A protected kind.

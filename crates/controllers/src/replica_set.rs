@@ -4,23 +4,23 @@ mod conversion;
 mod deletion_order;
 mod status;
 
-use crate::clients::Clients;
-use crate::expectations::{Expectations, ExpectedVersion};
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pending_deletions::PendingDeletions;
-use crate::pod_control::{Failure, PodControl, affected_owners, error_message, pod_from_template, selects};
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    expectations::{Expectations, ExpectedVersion},
+    informer::{CacheEvent, SharedInformer, key},
+    pending_deletions::PendingDeletions,
+    pod_control::{Failure, PodControl, affected_owners, error_message, pod_from_template, selects},
+    pod_summary::PodSummary,
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use conversion::ReplicaSetLike;
 pub(crate) use deletion_order::pods_to_delete;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSetSpec;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, api::PostParams};
 use status::calculate_status;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -3,23 +3,31 @@
 //! The API server enforces quotas with its own counts. Only kinds that a quota of the namespace counts are watched,
 //! by metadata only.
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, watch, watch_while_served};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, watch, watch_while_served},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, PostParams};
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client, discovery};
+use k8s_openapi::{
+    api::core::v1::{ResourceQuota, ResourceQuotaStatus},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+    core::{ApiResource, DynamicObject, PartialObjectMeta},
+    discovery,
+    runtime::watcher::Config,
+};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Minimum interval of counts in a namespace.

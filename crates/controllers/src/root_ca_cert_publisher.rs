@@ -1,11 +1,12 @@
 //! Root CA publisher: keeps the ConfigMap `kube-root-ca.crt` in every namespace, by which Pods verify the API server
 //! (`pkg/controller/certificates/rootcacertpublisher`).
 
-use crate::clients::Clients;
-use crate::per_namespace::{NamespacedObject, PerNamespace};
-use crate::worker;
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use crate::{
+    clients::Clients,
+    per_namespace::{NamespacedObject, PerNamespace},
+    worker,
+};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 

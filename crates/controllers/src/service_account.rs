@@ -1,11 +1,12 @@
 //! Service account controller: keeps the service account `default` in every namespace
 //! (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
 
-use crate::clients::Clients;
-use crate::per_namespace::{NamespacedObject, PerNamespace};
-use crate::worker;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use crate::{
+    clients::Clients,
+    per_namespace::{NamespacedObject, PerNamespace},
+    worker,
+};
+use k8s_openapi::{api::core::v1::ServiceAccount, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use tokio_util::sync::CancellationToken;
 
 struct DefaultServiceAccount;

@@ -1,20 +1,24 @@
 //! ServiceCIDR controller: sets the condition `Ready`, and keeps ranges while an allocated address is in no other
 //! range (`pkg/controller/servicecidrs`).
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, object_key, watch, watch_lean};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, object_key, watch, watch_lean},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::{self, StreamExt};
 use ipnet::IpNet;
-use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, PostParams};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::time::Duration;
+use k8s_openapi::{
+    api::networking::v1::{IPAddress, ServiceCIDR},
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+    runtime::watcher::Config,
+};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -12,27 +12,30 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::backoff::Backoff;
-use crate::clients::Clients;
-use crate::controller_history::{RevisionHistory, RevisionSource, construct_history, revision_name};
-use crate::controller_revisions::{RevisionSync, Revisions, affected_by_revision};
-use crate::expectations::Expectations;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::pending_deletions::PendingDeletions;
-use crate::pod_control::{PodControl, affected_owners, new_controller_ref, selects};
-use crate::pod_summary::PodSummary;
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    backoff::Backoff,
+    clients::Clients,
+    controller_history::{RevisionHistory, RevisionSource, construct_history, revision_name},
+    controller_revisions::{RevisionSync, Revisions, affected_by_revision},
+    expectations::Expectations,
+    informer::{CacheEvent, SharedInformer, key},
+    pending_deletions::PendingDeletions,
+    pod_control::{PodControl, affected_owners, new_controller_ref, selects},
+    pod_summary::PodSummary,
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::{self, StreamExt};
 use identity::{claim_name, ordinal};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, api::PostParams};
 use plan::{StatefulSetSnapshot, revision};
 use retention::ClaimSummary;
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -125,12 +128,12 @@ impl Controller for StatefulSetController {
         let history = construct_history(&templated, self.revisions.claim(set.as_ref(), &spec.selector).await?);
         // The history of a set that is being deleted must not be recreated.
         let is_deleting = set.metadata.deletion_timestamp.is_some();
-        let noted = if is_deleting {
+        let recorded = if is_deleting {
             RevisionSync::Synced
         } else {
             self.revisions.sync_current(key, set.as_ref(), &history, now).await?
         };
-        match noted {
+        match recorded {
             RevisionSync::Synced => Box::pin(self.sync_stateful_set(key, &set, spec, &history, now)).await,
             RevisionSync::NotObserved | RevisionSync::NamespaceTerminating => Ok(None),
             RevisionSync::Collision => {

@@ -3,21 +3,27 @@
 //!
 //! As upstream, the toleration time starts when this controller observes the Pod and the taint.
 
-use crate::clients::Clients;
-use crate::event_recorder::EventRecorder;
-use crate::informer::{self, CacheEvent, SharedInformer};
-use crate::pod_summary::PodSummary;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    event_recorder::EventRecorder,
+    informer::{self, CacheEvent, SharedInformer},
+    pod_summary::PodSummary,
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use api::taint;
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    runtime::watcher::Config,
+};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

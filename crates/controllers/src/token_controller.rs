@@ -3,19 +3,22 @@
 //!
 //! The controller has no access to the signing key; it uses a [`TokenIssuer`].
 
-use crate::clients::Clients;
-use crate::watch::{WatchEvent, object_key, watch};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    watch::{WatchEvent, object_key, watch},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Secret, ServiceAccount},
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, PostParams, Preconditions},
+    runtime::watcher::Config,
+};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

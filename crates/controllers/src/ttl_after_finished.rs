@@ -1,13 +1,17 @@
 //! TTL controller: deletes finished Jobs after `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
 
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer, key};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer, key},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use futures::stream::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Preconditions},
+};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

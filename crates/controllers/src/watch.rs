@@ -4,15 +4,16 @@ pub(crate) use api::object_key::object_key;
 
 use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use k8s_openapi::Metadata;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Resource};
+use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Resource,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Config, Event, watcher},
+    },
+};
 use serde::de::DeserializeOwned;
-use std::collections::HashSet;
-use std::fmt::Debug;
-use std::time::Duration;
+use std::{collections::HashSet, fmt::Debug, time::Duration};
 
 /// Interval of relists, which repair missed events.
 const RELIST_INTERVAL: Duration = Duration::from_secs(600);

@@ -1,11 +1,15 @@
 //! Controller loop: watch events enqueue keys, which are reconciled one after the other.
 
 use crate::clock::saturating_add;
-use futures::FutureExt;
-use futures::stream::{BoxStream, StreamExt};
-use std::collections::{BTreeSet, HashMap};
-use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use futures::{
+    FutureExt,
+    stream::{BoxStream, StreamExt},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::AssertUnwindSafe,
+    time::Duration,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;

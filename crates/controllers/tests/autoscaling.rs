@@ -184,8 +184,8 @@ async fn unchanged_autoscaler_status_is_not_written() {
     autoscaler(&api, "a", &json!({}));
     api.wait_until("condition", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
     let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
-    let said = format!("the HPA was unable to compute the replica count: {why}");
-    assert_eq!(condition(&api, "a", "ScalingActive").1, said);
+    let output = format!("the HPA was unable to compute the replica count: {why}");
+    assert_eq!(condition(&api, "a", "ScalingActive").1, output);
     assert_eq!(reason(&api, "a", "AbleToScale"), "True SucceededGetScale");
     sleep(Duration::from_secs(590)).await;
     assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), [why], "the same again counts up");

@@ -4,11 +4,15 @@
 use controllers::{Options, Provisioner, VolumeDirectories};
 use fake_api::FakeApi;
 use serde_json::{Value, json};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 const CLAIM: &str = "api/v1/namespaces/x/persistentvolumeclaims/c";

@@ -1,10 +1,16 @@
 //! Ciphers (`k8s.io/apiserver/pkg/storage/value/encrypt`), with upstream's formats and errors.
 
-use aes::cipher::block_padding::{NoPadding, Pkcs7};
-use aes::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
-use aes::{Aes128, Aes192, Aes256};
-use aes_gcm::aead::{Aead, KeyInit, Nonce, Payload, consts::U12};
-use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm};
+use aes::{
+    Aes128, Aes192, Aes256,
+    cipher::{
+        BlockDecryptMut, BlockEncryptMut, KeyIvInit,
+        block_padding::{NoPadding, Pkcs7},
+    },
+};
+use aes_gcm::{
+    Aes128Gcm, Aes256Gcm, AesGcm,
+    aead::{Aead, KeyInit, Nonce, Payload, consts::U12},
+};
 use crypto_secretbox::XSalsa20Poly1305;
 use ring::rand::{SecureRandom, SystemRandom};
 use store::TransformError;

@@ -1,10 +1,9 @@
 //! Strict decoding. Errors of a derived serde decoder would contain values, which may be keys.
 
+use crate::config::{ConfigError, Configuration, KeyConfiguration, ProviderConfiguration, ResourceConfiguration};
 use serde_json::{Map, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use zeroize::{Zeroize, Zeroizing};
-
-use crate::config::{ConfigError, Configuration, KeyConfiguration, ProviderConfiguration, ResourceConfiguration};
 
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";

@@ -1,13 +1,13 @@
 //! Providers (`prefixTransformers`): the prefix of encrypted data names the provider and the key.
 
-use std::sync::Arc;
-
+use crate::{
+    cipher::{Algorithm, Cipher},
+    config::{KeyConfiguration, ProviderConfiguration},
+    validate::key_bytes,
+};
 use serde::de::IgnoredAny;
+use std::sync::Arc;
 use store::{StoredForm, TransformError};
-
-use crate::cipher::{Algorithm, Cipher};
-use crate::config::{KeyConfiguration, ProviderConfiguration};
-use crate::validate::key_bytes;
 
 /// Prefix of all encrypted data.
 const ENCRYPTED: &[u8] = b"k8s:enc:";

@@ -1,15 +1,13 @@
 //! Lookup of the providers of a resource.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
-
+use crate::{
+    config::{ConfigError, Configuration},
+    decode::decode,
+    provider::{Provider, decrypt, display_prefix, read_unencrypted},
+    validate::validate,
+};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 use store::{Key, StoredForm, TransformError, Transformer};
-
-use crate::config::{ConfigError, Configuration};
-use crate::decode::decode;
-use crate::provider::{Provider, decrypt, display_prefix, read_unencrypted};
-use crate::validate::validate;
 
 /// Resource and API group, each of which may be the wildcard `*`.
 #[derive(Clone, Copy, PartialEq, Eq)]

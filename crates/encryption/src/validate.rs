@@ -1,5 +1,9 @@
 //! Validation (`ValidateEncryptionConfiguration`).
 
+use crate::{
+    config::{ConfigError, Configuration, KeyConfiguration, ProviderConfiguration},
+    resources::GroupResource,
+};
 use api::field::{FieldErrors, FieldPath};
 use base64::{
     Engine as _, alphabet,
@@ -7,9 +11,6 @@ use base64::{
 };
 use serde_json::json;
 use zeroize::Zeroizing;
-
-use crate::config::{ConfigError, Configuration, KeyConfiguration, ProviderConfiguration};
-use crate::resources::GroupResource;
 
 const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
 const SECRETBOX_KEY_SIZES: &[usize] = &[32];

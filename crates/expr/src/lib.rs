@@ -24,8 +24,10 @@ pub use type_check::TypeError;
 pub use types::Type;
 pub use value::{Key, Value};
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
-use cel::parser::PrattParser;
+use cel::{
+    common::ast::{EntryExpr, Expr, IdedExpr},
+    parser::PrattParser,
+};
 use eval::{Evaluator, Scope};
 use std::sync::Arc;
 

@@ -11,12 +11,11 @@ mod serving;
 mod shutdown;
 
 pub(crate) use access::AccessSettings;
+use api::feature_gates::{FeatureGates, Gate};
 pub use error::ConfigError;
 use error::InvalidValueError;
 pub use eviction::EvictionSettings;
 use eviction::EvictionSettingsError;
-
-use api::feature_gates::{FeatureGates, Gate};
 pub use images::ImagesConfiguration;
 use k8s_openapi::api::core::v1::Taint;
 use lifecycle::eviction::EvictionPolicy;

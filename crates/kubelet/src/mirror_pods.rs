@@ -352,7 +352,7 @@ mod tests {
         check(&state, "write u1 Running");
         state.written = Some(("u1".to_owned(), running()));
         check(&state, "nothing");
-        // Somebody deletes it, and it is made again.
+        // Another client deletes it, and it is created again.
         state.observed = Some(mirror("h1", "u1", true));
         check(&state, "delete u1");
         state.observed = None;

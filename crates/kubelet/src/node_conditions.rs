@@ -88,7 +88,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(pressures: &[NodePressure], not_ready: Option<&str>, expected: [(&str, &str, &str); 4], told: &[&str]) {
+    fn check(
+        pressures: &[NodePressure],
+        not_ready: Option<&str>,
+        expected: [(&str, &str, &str); 4],
+        reported: &[&str],
+    ) {
         let all = conditions(pressures, not_ready);
         let shown: Vec<_> = all
             .iter()
@@ -98,7 +103,7 @@ mod tests {
             })
             .collect();
         assert_eq!(shown, expected);
-        assert_eq!(events(&all, &known(&conditions(&[], None))), told);
+        assert_eq!(events(&all, &known(&conditions(&[], None))), reported);
     }
 
     #[test]

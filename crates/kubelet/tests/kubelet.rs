@@ -265,11 +265,11 @@ async fn pods_beyond_max_pods_are_rejected() {
     node.until_running("a").await;
     node.pod("b", &json!({}));
     let write = format!("PATCH {}/status", path("b"));
-    let told = || node.api.writes().iter().filter(|w| **w == write).count();
+    let reported = || node.api.writes().iter().filter(|w| **w == write).count();
     node.until_status("b", "was told of", |s| !s.is_null()).await;
     // The first status is already Failed (upstream's `rejectPod`).
     assert_eq!((&node.status("b")["phase"], &node.status("b")["reason"]), (&json!("Failed"), &json!("OutOfpods")));
-    assert_eq!(told(), 1);
+    assert_eq!(reported(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,7 +430,7 @@ async fn exec_probes_control_readiness_and_restarts() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_hook_ends_with_its_container() {
-    for heard in [true, false] {
+    for received in [true, false] {
         let node = Node::started("");
         node.runtime.command("bye", Command::Hangs);
         let hooks = json!({"preStop": {"exec": {"command": ["bye"]}}});
@@ -442,9 +442,9 @@ async fn hanging_hook_ends_with_its_container() {
         node.api.put(&path("p"), pod);
         node.api.wait_until("the hook runs", |_| node.runtime.commands().len() == 1).await;
         let began = Instant::now();
-        node.runtime.exit("p", 0, heard);
+        node.runtime.exit("p", 0, received);
         node.api.wait_until("it is gone", |api| api.get(&path("p")).is_none()).await;
-        let limit = if heard { 5 } else { 70 };
-        assert!(began.elapsed() < Duration::from_secs(limit), "heard: {heard}, {:?}", began.elapsed());
+        let limit = if received { 5 } else { 70 };
+        assert!(began.elapsed() < Duration::from_secs(limit), "heard: {received}, {:?}", began.elapsed());
     }
 }

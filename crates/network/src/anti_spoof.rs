@@ -7,13 +7,17 @@
 //!
 //! libcni's cache maps ports to Pods. The port of a sandbox is added before its first container starts.
 
-use crate::Error;
-use crate::cni_cache::{Port, port, ports};
-use crate::command::run;
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::{
+    Error,
+    cni_cache::{Port, port, ports},
+    command::run,
+};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::sync::Mutex;
 
 /// Number of additions after which the table is rebuilt without removed ports.

@@ -2,9 +2,11 @@
 
 use ipnet::Ipv4Net;
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
 
 /// File of libcni's cache; there is one for every interface that it added.
 #[derive(Debug, Deserialize)]

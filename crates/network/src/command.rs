@@ -1,11 +1,8 @@
 //! Runs nft, iptables, conntrack and modprobe: they have no other stable interface.
 
 use crate::Error;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use std::{path::PathBuf, process::Stdio, time::Duration};
+use tokio::{io::AsyncWriteExt, process::Command};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 

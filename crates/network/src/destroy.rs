@@ -1,13 +1,17 @@
 //! Removal of a data directory's network.
 
-use crate::cni_cache::{read_network, stale_rules};
-use crate::command::{find, run};
-use crate::links::Netlink;
-use crate::{Error, Names, firewall};
+use crate::{
+    Error, Names,
+    cni_cache::{read_network, stale_rules},
+    command::{find, run},
+    firewall,
+    links::Netlink,
+};
 use nix::mount::{MntFlags, umount2};
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 /// Paths of CNI state outside the data directory; tests use their own.
 pub(crate) struct CniPaths {

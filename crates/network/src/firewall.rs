@@ -3,8 +3,11 @@
 //! Both are rules for the whole Pod CIDR. Masquerading prefers nftables: a table of its own is replaced and removed as
 //! a whole, and is not affected by `iptables -F`.
 
-use crate::command::{find, run};
-use crate::{Error, Names, anti_spoof, policies, services};
+use crate::{
+    Error, Names, anti_spoof,
+    command::{find, run},
+    policies, services,
+};
 use ipnet::Ipv4Net;
 
 /// Masquerades traffic that leaves the Pod CIDR. Without nft and iptables, Pods reach only this node and each other;

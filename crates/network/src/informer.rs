@@ -2,19 +2,24 @@
 //! for DNS.
 
 use api::without_managed_fields::WithoutManagedFields;
-use futures::TryStreamExt;
-use futures::stream::{self, Stream, StreamExt};
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::reflector::{Lookup, Store, reflector, store};
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
+use futures::{
+    TryStreamExt,
+    stream::{self, Stream, StreamExt},
+};
+use k8s_openapi::{
+    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client,
+    runtime::{
+        WatchStreamExt,
+        reflector::{Lookup, Store, reflector, store},
+        watcher,
+    },
+};
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

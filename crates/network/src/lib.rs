@@ -38,6 +38,11 @@ mod table_sync;
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use names::Names;
+use std::{
+    io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
 use tokio_util::sync::CancellationToken;
 
 pub use ipnet::Ipv4Net;
@@ -45,10 +50,6 @@ pub use names::DEFAULT_DATA_DIR;
 pub use peers::NodePeers;
 pub use pod_cidr::PodCidrError;
 pub use pod_gate::{PodGate, PodGateError};
-
-use std::io;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 
 /// Configuration of a Pod network.
 #[derive(Debug, Clone)]

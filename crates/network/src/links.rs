@@ -1,13 +1,16 @@
 //! Links, addresses and routes of the kernel, over netlink.
 
-use crate::pod_cidr::UsedCidr;
-use crate::{Error, Names};
+use crate::{Error, Names, pod_cidr::UsedCidr};
 use futures::TryStreamExt;
 use ipnet::Ipv4Net;
-use rtnetlink::packet_route::address::AddressAttribute;
-use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};
-use rtnetlink::{Handle, LinkBridge, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{
+    Handle, LinkBridge, LinkUnspec, RouteMessageBuilder,
+    packet_route::{
+        address::AddressAttribute,
+        link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
+        route::{RouteAddress, RouteAttribute},
+    },
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Netlink socket of the calling thread's network namespace.

@@ -1,8 +1,7 @@
 //! nftables table as data, and the transaction between two states: pure.
 
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Contents of a table by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

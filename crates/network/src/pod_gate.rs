@@ -1,13 +1,9 @@
 //! Gate that delays containers of a Pod until its anti-spoofing and NetworkPolicy rules are installed.
 
-use crate::anti_spoof::AntiSpoof;
-use crate::destroy::CniPaths;
-use crate::policies::PolicyGate;
-use crate::{Error, Network};
+use crate::{Error, Network, anti_spoof::AntiSpoof, destroy::CniPaths, policies::PolicyGate};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 /// Why a container must not start.
 #[derive(Debug, thiserror::Error)]

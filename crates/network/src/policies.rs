@@ -11,17 +11,18 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use crate::bridge;
-use crate::command::run;
-use crate::informer::{ChangeNotifier, start_reflector};
-use crate::node_event;
-use crate::table_sync::TableSync;
+use crate::{
+    bridge,
+    command::run,
+    informer::{ChangeNotifier, start_reflector},
+    node_event,
+    table_sync::TableSync,
+};
 use futures::stream;
 pub(crate) use gate::PolicyGate;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::runtime::reflector::Store;
-use kube::{Api, Client};
+use kube::{Api, Client, runtime::reflector::Store};
 use tokio_util::sync::CancellationToken;
 
 const UNENFORCED: &str =

@@ -1,15 +1,19 @@
 //! Setup of a data directory's network.
 
-use crate::conflist::{BridgeParameters, conflist};
-use crate::destroy::CniPaths;
-use crate::links::{Link, Machine, Netlink};
-use crate::pod_cidr::{CidrRequest, allocate, gateway};
-use crate::state::{self, Lock};
-use crate::{Error, Names, Network, Options, anti_spoof, bridge, command, firewall};
+use crate::{
+    Error, Names, Network, Options, anti_spoof, bridge, command,
+    conflist::{BridgeParameters, conflist},
+    destroy::CniPaths,
+    firewall,
+    links::{Link, Machine, Netlink},
+    pod_cidr::{CidrRequest, allocate, gateway},
+    state::{self, Lock},
+};
 use ipnet::Ipv4Net;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 /// Lock file of the CIDR allocation, shared by all instances on the machine.
 pub(crate) const LOCK: &str = "/run/podium/network.lock";

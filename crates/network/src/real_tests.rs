@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::{Network, Options};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
-use std::process::Stdio;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use std::{net::Ipv4Addr, process::Stdio};
+use tokio::{io::AsyncWriteExt, process::Command};
 
 /// Runs `test` on a thread with its own network and mount namespaces, or prints why this is not possible.
 pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {

@@ -10,10 +10,7 @@ pub(crate) mod service_ports;
 #[cfg(test)]
 mod tests;
 
-use crate::bridge;
-use crate::informer::ServiceInformer;
-use crate::links::Netlink;
-use crate::table_sync::TableSync;
+use crate::{bridge, informer::ServiceInformer, links::Netlink, table_sync::TableSync};
 use reserved_ips::ReservedIps;
 pub(crate) use rules::ProxyConfig;
 use std::net::Ipv4Addr;

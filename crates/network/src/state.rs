@@ -1,14 +1,15 @@
 //! Saved Pod CIDR of a data directory, and the machine-wide lock of its allocation.
 
-use crate::Error;
-use crate::names::Names;
+use crate::{Error, names::Names};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Timeout of the lock, which is held for a few netlink calls only.
 const LOCK_DEADLINE: Duration = Duration::from_secs(15);

@@ -1,8 +1,6 @@
 //! Synchronization of an nftables table with its desired state.
 
-use crate::Error;
-use crate::command::run;
-use crate::nft_table::Table;
+use crate::{Error, command::run, nft_table::Table};
 use std::time::Duration;
 use tokio::time::Instant;
 

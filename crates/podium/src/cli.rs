@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use api::feature_gates::FeatureGates;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
-use server::{AdmissionPlugin, TokenLifetime, TokenLifetimeError};
+use server::{AdmissionPlugin, TokenLifetime};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -1,8 +1,10 @@
 //! The `image` subcommand.
 
-use crate::cli::{ImageCommand, RuntimeArgs};
-use crate::data_dir::DataDir;
-use crate::print::print_line;
+use crate::{
+    cli::{ImageCommand, RuntimeArgs},
+    data_dir::DataDir,
+    print::print_line,
+};
 use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use runtime::{CriRuntime, ImportError, Runtime};

@@ -14,6 +14,7 @@ mod unread_stdin;
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use proto::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -36,8 +37,6 @@ pub(crate) mod proto {
         tonic::include_proto!("containerd.services.tasks.v1");
     }
 }
-
-use proto::{image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient};
 
 /// Default of the kubelet's `runtimeRequestTimeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);

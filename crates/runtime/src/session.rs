@@ -2,8 +2,10 @@
 
 use crate::RuntimeError;
 use futures::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 
 /// Bidirectional byte stream.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}

@@ -1,10 +1,11 @@
 //! Parsed terms of inter-Pod affinity: pure (`AffinityTerm` of `pkg/scheduler/framework`).
 
-use crate::namespace_labels::NamespaceLabels;
-use crate::pod_index::PodInfo;
+use crate::{namespace_labels::NamespaceLabels, pod_index::PodInfo};
 use api::selector::LabelRequirements;
-use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
 
 /// Weight of required affinity terms of assigned Pods in the score (`hardPodAffinityWeight`).
 const HARD_POD_AFFINITY_WEIGHT: i64 = 1;

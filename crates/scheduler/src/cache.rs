@@ -1,18 +1,28 @@
 //! Scheduler cache: nodes and assigned Pods, reduced to the fields that scheduling depends on.
 
-use crate::namespace_labels::NamespaceLabels;
-use crate::nominator::Nominator;
-use crate::pod_index::{PodIndex, PodInfo};
-use crate::volume_binding::{self, VolumeCache};
-use api::host_port::{HostPort, host_ports};
-use api::quantity::Amount;
-use api::resources::{self, Amounts, ResourceField};
+use crate::{
+    namespace_labels::NamespaceLabels,
+    nominator::Nominator,
+    pod_index::{PodIndex, PodInfo},
+    volume_binding::{self, VolumeCache},
+};
+use api::{
+    host_port::{HostPort, host_ports},
+    quantity::Amount,
+    resources::{self, Amounts, ResourceField},
+};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod, PodSpec};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, NodeSpec, Pod, PodSpec},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// `metadata.uid` of a Pod.
 pub type Uid = String;

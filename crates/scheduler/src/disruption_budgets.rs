@@ -1,14 +1,13 @@
 //! PodDisruptionBudgets in preemption (`filterPodsWithPDBViolation`), and their watch.
 
-use crate::cache::AssignedPod;
-use crate::reflector::relisting_watch;
-use crate::victims::Pods;
-use api::selector::LabelRequirements;
-use api::without_managed_fields::WithoutManagedFields;
+use crate::{cache::AssignedPod, reflector::relisting_watch, victims::Pods};
+use api::{selector::LabelRequirements, without_managed_fields::WithoutManagedFields};
 use futures::stream::BoxStream;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::watcher::{Error, Event};
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    runtime::watcher::{Error, Event},
+};
 use std::collections::BTreeMap;
 
 pub(crate) fn watch(

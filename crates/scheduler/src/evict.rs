@@ -1,16 +1,22 @@
 //! Execution of a preemption (`prepareCandidate`): nominates the preemptor, and sets conditions on, deletes and
 //! reports the victims.
 
-use crate::cache::Uid;
-use crate::nominator::PodRef;
-use crate::preemption::Preemption;
-use crate::writer::{WriteError, WriteOutcome, Writer, reference, with_timeout};
+use crate::{
+    cache::Uid,
+    nominator::PodRef,
+    preemption::Preemption,
+    writer::{WriteError, WriteOutcome, Writer, reference, with_timeout},
+};
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
 use serde_json::json;
 use std::sync::Arc;
 

@@ -3,15 +3,19 @@
 //! The filters and their messages are those of upstream's default plugins, in their order; the first one that rejects
 //! a node gives the reason.
 
-use crate::cache::{AssignedPod, NodeInfo, NodeUsage};
-use crate::fit_error;
-use crate::pod_constraints::PodConstraints;
-use crate::volume_binding::{PodClaims, PodVolumes};
-use api::affinity::{matches_node, matches_term};
-use api::host_port::{HostPort, host_ports};
-use api::quantity::Amount;
-use api::resources::{self, Amounts, ResourceField};
-use api::taint;
+use crate::{
+    cache::{AssignedPod, NodeInfo, NodeUsage},
+    fit_error,
+    pod_constraints::PodConstraints,
+    volume_binding::{PodClaims, PodVolumes},
+};
+use api::{
+    affinity::{matches_node, matches_term},
+    host_port::{HostPort, host_ports},
+    quantity::Amount,
+    resources::{self, Amounts, ResourceField},
+    taint,
+};
 use k8s_openapi::api::core::v1::{PodSpec, Taint, Toleration};
 use std::collections::BTreeSet;
 

@@ -1,11 +1,13 @@
 //! Inter-Pod affinity and anti-affinity, required and preferred, of the Pod and of assigned Pods (plugin
 //! `InterPodAffinity`): pure.
 
-use crate::affinity_term::AffinityTerm;
-use crate::cache::Cache;
-use crate::filter_and_score::FilterStatus;
-use crate::fit_error;
-use crate::pod_index::{PodInfo, PodsPerNode};
+use crate::{
+    affinity_term::AffinityTerm,
+    cache::Cache,
+    filter_and_score::FilterStatus,
+    fit_error,
+    pod_index::{PodInfo, PodsPerNode},
+};
 use k8s_openapi::api::core::v1::Node;
 use std::collections::HashMap;
 

@@ -2,12 +2,13 @@
 //!
 //! A Pod of lower or equal priority is not scheduled where a nominated Pod would no longer fit.
 
-use crate::cache::{AssignedPod, Cache, Uid};
-use crate::pod_index::PodInfo;
+use crate::{
+    cache::{AssignedPod, Cache, Uid},
+    pod_index::PodInfo,
+};
 use api::resources::{self, ResourceField};
 use k8s_openapi::api::core::v1::Pod;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// Nominations by Pod.
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
 //! Constraints that depend on assigned Pods: inter-Pod affinity and topology spread. Pure.
 
-use crate::cache::Cache;
-use crate::filter_and_score::FilterStatus;
-use crate::inter_pod_affinity::InterPodAffinity;
-use crate::pod_index::{PodInfo, PodsPerNode};
-use crate::pod_topology_spread::{PodTopologySpread, is_required};
+use crate::{
+    cache::Cache,
+    filter_and_score::FilterStatus,
+    inter_pod_affinity::InterPodAffinity,
+    pod_index::{PodInfo, PodsPerNode},
+    pod_topology_spread::{PodTopologySpread, is_required},
+};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use std::cmp::Reverse;
 

@@ -4,9 +4,11 @@
 use crate::affinity_term::AffinityTerms;
 use api::selector::LabelRequirements;
 use k8s_openapi::api::core::v1::Pod;
-use std::collections::{HashMap, HashSet};
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 /// Fields of a Pod that affinity terms and selectors match, and its own affinity terms.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Topology spread constraints (plugin `PodTopologySpread`): pure.
 
-use crate::affinity_term::{label_key_requirements, selector_with_requirements};
-use crate::cache::{Cache, NodeInfo};
-use crate::filter_and_score::FilterStatus;
-use crate::fit_error;
-use crate::pod_index::{PodInfo, PodsPerNode};
-use api::affinity::matches_node;
-use api::selector::LabelRequirements;
-use api::taint;
+use crate::{
+    affinity_term::{label_key_requirements, selector_with_requirements},
+    cache::{Cache, NodeInfo},
+    filter_and_score::FilterStatus,
+    fit_error,
+    pod_index::{PodInfo, PodsPerNode},
+};
+use api::{affinity::matches_node, selector::LabelRequirements, taint};
 use k8s_openapi::api::core::v1::{Node, PodSpec, TopologySpreadConstraint};
 use std::collections::HashMap;
 

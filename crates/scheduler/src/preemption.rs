@@ -1,15 +1,19 @@
 //! Preemption for an unschedulable Pod: pure (plugin `DefaultPreemption`).
 
-use crate::cache::{AssignedPod, Cache, NodeInfo, NodeUsage, Termination};
-use crate::dynamic_resources::never_preempts;
-use crate::filter_and_score::{CycleState, FilterStatus};
-use crate::fit_error;
-use crate::nominator::PodRef;
-use crate::pod_index::PodInfo;
-use crate::victims::{Candidate, NodeSimulation, Pods, pick_one_node, select_victims_on_node};
+use crate::{
+    cache::{AssignedPod, Cache, NodeInfo, NodeUsage, Termination},
+    dynamic_resources::never_preempts,
+    filter_and_score::{CycleState, FilterStatus},
+    fit_error,
+    nominator::PodRef,
+    pod_index::PodInfo,
+    victims::{Candidate, NodeSimulation, Pods, pick_one_node, select_victims_on_node},
+};
 use k8s_openapi::api::core::v1::Pod;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// Number of candidate nodes after which the search ends; a tenth of all nodes if that is more
 /// (`minCandidateNodesAbsolute`, `minCandidateNodesPercentage`).

@@ -5,10 +5,12 @@
 
 use crate::cache::Uid;
 use k8s_openapi::api::core::v1::Pod;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);

@@ -1,16 +1,20 @@
 //! Reflector: a watch that relists periodically, and the state of its list.
 
-use api::object_key::object_key;
-use api::without_managed_fields::WithoutManagedFields;
+use api::{object_key::object_key, without_managed_fields::WithoutManagedFields};
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::Metadata;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Error, Event, watcher};
-use kube::{Api, Resource};
+use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Resource,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Error, Event, watcher},
+    },
+};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 /// Interval between two lists: a new list repairs lost events.
 const RELIST_INTERVAL: Duration = Duration::from_secs(600);

@@ -1,11 +1,14 @@
 //! Scheduling of one Pod (`schedulePod` in `pkg/scheduler/schedule_one.go`): pure.
 
-use crate::cache::Cache;
-use crate::filter_and_score::{CycleState, NodeScore};
-use crate::pod_constraints::PodConstraints;
-use crate::preemption::{Preemption, PreemptionFailure, preempt};
-use crate::volume_binding::PodVolumes;
-use crate::{dynamic_resources, fit_error};
+use crate::{
+    cache::Cache,
+    dynamic_resources,
+    filter_and_score::{CycleState, NodeScore},
+    fit_error,
+    pod_constraints::PodConstraints,
+    preemption::{Preemption, PreemptionFailure, preempt},
+    volume_binding::PodVolumes,
+};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 /// Result of a scheduling cycle.

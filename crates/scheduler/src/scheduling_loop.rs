@@ -1,26 +1,32 @@
 //! Scheduling loop: applies watch events to the cache and the queue, and schedules Pods.
 
-use crate::cache::{Cache, Uid};
-use crate::disruption_budgets;
-use crate::fit_error;
-use crate::pod_constraints::depends_on_other_pods;
-use crate::preemption::Preemption;
-use crate::queue::SchedulingQueue;
-use crate::reflector::{ListState, relisting_watch};
-use crate::schedule_one::{Decision, schedule_pod};
-use crate::volume_reflector::{self, VolumeEvent, VolumeListStates};
-use crate::writer::{WriteOutcome, Writer};
-use crate::{DEFAULT_SCHEDULER, Options};
-use api::pod::{is_terminal, node_name};
-use api::without_managed_fields::WithoutManagedFields;
+use crate::{
+    DEFAULT_SCHEDULER, Options,
+    cache::{Cache, Uid},
+    disruption_budgets, fit_error,
+    pod_constraints::depends_on_other_pods,
+    preemption::Preemption,
+    queue::SchedulingQueue,
+    reflector::{ListState, relisting_watch},
+    schedule_one::{Decision, schedule_pod},
+    volume_reflector::{self, VolumeEvent, VolumeListStates},
+    writer::{WriteOutcome, Writer},
+};
+use api::{
+    pod::{is_terminal, node_name},
+    without_managed_fields::WithoutManagedFields,
+};
 use futures::stream::StreamExt;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::runtime::watcher::{Error, Event};
-use kube::{Api, Client};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Node, Pod},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Api, Client,
+    runtime::watcher::{Error, Event},
+};
 use std::sync::Arc;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct SchedulingLoop {

@@ -1,8 +1,10 @@
 //! Helpers for table tests of Pod constraints: a cache with two zones, and decisions in short form.
 
-use crate::cache::Cache;
-use crate::reflector::ListState;
-use crate::schedule_one::{Decision, schedule_pod};
+use crate::{
+    cache::Cache,
+    reflector::ListState,
+    schedule_one::{Decision, schedule_pod},
+};
 use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::runtime::watcher::Event;

@@ -1,12 +1,9 @@
 //! Selection of preemption victims: pure (`SelectVictimsOnNode`, `pickOneNodeForPreemption`).
 
-use crate::cache::AssignedPod;
-use crate::disruption_budgets;
-use crate::filter_and_score::FilterStatus;
+use crate::{cache::AssignedPod, disruption_budgets, filter_and_score::FilterStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Assigned Pods, each with its `metadata.uid`.
 pub(crate) type Pods<'a> = Vec<(&'a str, &'a AssignedPod)>;

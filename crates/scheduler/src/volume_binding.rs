@@ -1,16 +1,21 @@
 //! PersistentVolumes and claims in scheduling: pure (plugins `VolumeBinding` and `VolumeRestrictions`).
 
-use crate::filter_and_score::FilterStatus;
-use crate::fit_error;
-use api::object_key::object_key;
-use api::persistent_volume_claim::{
-    ClaimOwnerError, NO_PROVISIONER, SELECTED_NODE, annotation, bind_volume_to_claim, check_owned_by_pod, claim_name,
-    claim_ref, claim_storage_class, find_matching_volume, is_bound, is_volume_bound_to_claim, node_affinity_matches,
-    requested_storage, volume_name,
+use crate::{filter_and_score::FilterStatus, fit_error};
+use api::{
+    object_key::object_key,
+    persistent_volume_claim::{
+        ClaimOwnerError, NO_PROVISIONER, SELECTED_NODE, annotation, bind_volume_to_claim, check_owned_by_pod,
+        claim_name, claim_ref, claim_storage_class, find_matching_volume, is_bound, is_volume_bound_to_claim,
+        node_affinity_matches, requested_storage, volume_name,
+    },
 };
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use std::collections::{BTreeMap, HashSet};
 
 /// Why no node can satisfy the claims of a Pod, with upstream's message.

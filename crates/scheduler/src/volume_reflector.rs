@@ -1,13 +1,19 @@
 //! Watches of claims, volumes and storage classes.
 
-use crate::reflector::{ListState, relisting_watch};
-use crate::volume_binding::{VolumeCache, claims};
+use crate::{
+    reflector::{ListState, relisting_watch},
+    volume_binding::{VolumeCache, claims},
+};
 use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{BoxStream, StreamExt, select_all};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::runtime::watcher::{Error, Event};
-use kube::{Api, Client};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::v1::StorageClass,
+};
+use kube::{
+    Api, Client,
+    runtime::watcher::{Error, Event},
+};
 
 /// Event of one of the watches.
 pub(crate) enum VolumeEvent {

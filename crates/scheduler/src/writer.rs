@@ -1,21 +1,21 @@
 //! API writes of the scheduler: bindings, volumes, events, and the `PodScheduled` condition.
 
-use crate::cache::Uid;
-use crate::fit_error::truncate_note;
-use crate::volume_binding::PodVolumes;
+use crate::{cache::Uid, fit_error::truncate_note, volume_binding::PodVolumes};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
+use k8s_openapi::{
+    api::{
+        core::v1::{Binding, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition},
+        events::v1::{Event, EventSeries},
+    },
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
 };
-use k8s_openapi::api::events::v1::{Event, EventSeries};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Timeout of a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

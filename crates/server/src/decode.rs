@@ -8,7 +8,10 @@ use crate::{kinds::Kind, service::Call, status::ApiError};
 use api::bounded_messages::BoundedMessages;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use std::{cell::RefCell, fmt, fmt::Write};
+use std::{
+    cell::RefCell,
+    fmt::{self, Write},
+};
 
 /// Maximal length of a field's path, in bytes. Errors, warnings and validation format paths, so the cost of a field grows
 /// with its path. Only field sets in `managedFields` have names that contain whole values.

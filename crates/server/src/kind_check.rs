@@ -15,22 +15,22 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 
 /// Validates an object of a create or update.
 pub(crate) fn check(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
-    let (info, version, said) = (kind.info(), text(object, "apiVersion"), text(object, "kind"));
+    let (info, version, output) = (kind.info(), text(object, "apiVersion"), text(object, "kind"));
     let expected = info.api_version();
     let is_version = version == expected || (version.is_empty() && !kind.is_custom());
-    if kind.is_custom() && is_version && said != info.kind {
+    if kind.is_custom() && is_version && output != info.kind {
         return Err(custom_kind_mismatch(info, object));
     }
     // A kind of this name may exist in another version, from which it can be converted.
-    let is_form = !kind.is_custom() && said == info.kind && find_built_in(version, said).is_some();
-    if !is_version && (kind.is_custom() || said.is_empty() || is_form) {
+    let is_form = !kind.is_custom() && output == info.kind && find_built_in(version, output).is_some();
+    if !is_version && (kind.is_custom() || output.is_empty() || is_form) {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({expected})"
         )));
     }
     let Some(why) = scheme_error(info, object) else { return Ok(()) };
     let version = version.rsplit('/').next().filter(|v| !v.is_empty()).unwrap_or(info.version);
-    let why = format!("{said} in version {version:?} cannot be handled as a {}: {why}", info.kind);
+    let why = format!("{output} in version {version:?} cannot be handled as a {}: {why}", info.kind);
     Err(ApiError::bad_request(why))
 }
 
@@ -61,18 +61,18 @@ fn custom_kind_mismatch(info: &KindInfo, object: &Value) -> ApiError {
 
 /// Returns why an object is not of this built-in kind and cannot be converted to it (`runtime.Scheme`).
 fn scheme_error(info: &KindInfo, object: &Value) -> Option<String> {
-    let or = |said: &str, else_: &str| if said.is_empty() { else_.to_owned() } else { said.to_owned() };
+    let or = |output: &str, else_: &str| if output.is_empty() { else_.to_owned() } else { output.to_owned() };
     let version = or(text(object, "apiVersion"), &info.api_version());
-    let said = or(text(object, "kind"), info.kind);
-    if version == info.api_version() && said == info.kind {
+    let output = or(text(object, "kind"), info.kind);
+    if version == info.api_version() && output == info.kind {
         return None;
     }
-    Some(match find_built_in(&version, &said) {
+    Some(match find_built_in(&version, &output) {
         Some(other) => {
             let (short, package) = (other.version, package(info.group));
-            format!("converting ({short}.{said}) to ({package}.{}): unknown conversion", info.kind)
+            format!("converting ({short}.{output}) to ({package}.{}): unknown conversion", info.kind)
         }
-        None => format!("no kind {said:?} is registered for version {version:?} in scheme {SCHEME:?}"),
+        None => format!("no kind {output:?} is registered for version {version:?} in scheme {SCHEME:?}"),
     })
 }
 
@@ -97,9 +97,9 @@ mod tests {
     #[track_caller]
     fn check_rejected(object: &Value, expected: &str) {
         let kind = ALL.iter().find(|k| k.info().kind == "ConfigMap").expect("a kind");
-        let said = check(*kind, object).err().map(|e| e.to_json()["message"].clone());
+        let output = check(*kind, object).err().map(|e| e.to_json()["message"].clone());
         assert_eq!(
-            said.unwrap_or_default(),
+            output.unwrap_or_default(),
             if expected.is_empty() { Value::Null } else { json!(expected) },
             "{object}"
         );

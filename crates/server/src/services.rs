@@ -90,8 +90,8 @@ fn address(
 ) -> Result<(), ApiError> {
     let spec = &mut service["spec"];
     families(spec);
-    let asked = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned);
-    let ip = match asked {
+    let explicit = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned);
+    let ip = match explicit {
         Some(ip) if ip == "None" => ip,
         Some(ip) => {
             let why = match ipv4(&ip) {
@@ -139,9 +139,9 @@ fn families(spec: &mut Value) {
 fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
     let has_some = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
     let all = needs_node_ports(&service["spec"]);
-    let refused = |path: &FieldPath, asked: &Value, why: &str| {
+    let refused = |path: &FieldPath, explicit: &Value, why: &str| {
         let mut errors = FieldErrors::default();
-        errors.invalid(path, asked, why);
+        errors.invalid(path, explicit, why);
         ApiError::invalid(info, name, &errors)
     };
     let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
@@ -151,30 +151,32 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
         let Some(fields) = port.as_object_mut() else { continue };
-        let asked = fields.get("nodePort").and_then(Value::as_i64).filter(|p| *p != 0);
-        if !has_some || !all && asked.is_none() {
+        let explicit = fields.get("nodePort").and_then(Value::as_i64).filter(|p| *p != 0);
+        if !has_some || !all && explicit.is_none() {
             fields.remove("nodePort");
             continue;
         }
         let path = spec.child("ports").index(i).child("nodePort");
         // Ports that differ only by protocol share a node port.
         let number = fields.get("port").and_then(Value::as_i64).unwrap_or(0);
-        if let Some(same) = shared.get(&number).copied().filter(|same| asked.is_none_or(|asked| asked == *same)) {
+        if let Some(same) =
+            shared.get(&number).copied().filter(|same| explicit.is_none_or(|explicit| explicit == *same))
+        {
             fields.insert("nodePort".to_owned(), json!(same));
             continue;
         }
-        let asked = asked.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
+        let explicit = explicit.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
         let port =
-            node_port(asked, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(asked), why))?;
+            node_port(explicit, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(explicit), why))?;
         fields.insert("nodePort".to_owned(), json!(port));
         shared.entry(number).or_insert(port);
         own.insert(port);
     }
     if needs_health_check(&service["spec"]) {
-        let asked = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
+        let explicit = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
         let path = spec.child("healthCheckNodePort");
         let port =
-            node_port(asked, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(asked), why))?;
+            node_port(explicit, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(explicit), why))?;
         service["spec"]["healthCheckNodePort"] = json!(port);
     }
     Ok(())
@@ -184,8 +186,8 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
 fn requested(spec: &Value) -> BTreeMap<i64, i64> {
     let mut all = BTreeMap::new();
     for port in spec["ports"].as_array().into_iter().flatten() {
-        if let (Some(number), Some(asked)) = (port["port"].as_i64(), port["nodePort"].as_i64().filter(|p| *p != 0)) {
-            all.entry(number).or_insert(asked);
+        if let (Some(number), Some(explicit)) = (port["port"].as_i64(), port["nodePort"].as_i64().filter(|p| *p != 0)) {
+            all.entry(number).or_insert(explicit);
         }
     }
     all
@@ -193,13 +195,13 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
 
 /// Returns the requested node port or a free one, or why it cannot be allocated.
 fn node_port(
-    asked: Option<i64>,
+    explicit: Option<i64>,
     taken: &Taken,
     [own, wanted]: [&BTreeSet<i64>; 2],
     start: u64,
 ) -> Result<Result<i64, &'static str>, ApiError> {
     let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
-    match asked {
+    match explicit {
         Some(p) if !NODE_PORTS.contains(&p) => {
             Ok(Err("provided port is not in the valid range. The range of valid ports is 30000-32767"))
         }

@@ -69,8 +69,8 @@ fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> V
     if kind.is_custom() || duplicates.iter().any(|twice| is_yaml_error(twice)) {
         return duplicates.into_iter().chain(unknown).collect();
     }
-    let told: HashSet<Option<&str>> = unknown.iter().map(|unknown| unknown.strip_prefix("unknown")).collect();
-    let is_known = |twice: &String| !told.contains(&twice.strip_prefix("duplicate"));
+    let reported: HashSet<Option<&str>> = unknown.iter().map(|unknown| unknown.strip_prefix("unknown")).collect();
+    let is_known = |twice: &String| !reported.contains(&twice.strip_prefix("duplicate"));
     let twice: Vec<String> = duplicates.into_iter().filter(is_known).collect();
     unknown.into_iter().chain(twice).collect()
 }

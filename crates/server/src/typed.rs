@@ -6,11 +6,10 @@
 mod convert;
 mod scalar;
 
-pub(crate) use convert::{ConversionError, ConverterError, convert};
-use scalar::InvalidValue;
-
 use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use api::bounded_messages::BoundedMessages;
+pub(crate) use convert::{ConversionError, ConverterError, convert};
+use scalar::InvalidValue;
 use serde_json::{Map, Value};
 
 /// Embedded messages that have `apiVersion` and `kind`.

@@ -1,11 +1,12 @@
 //! Measures the store on this machine: `cargo run --release -p store --example measure [FOLDER]`.
 #![expect(clippy::print_stdout, reason = "prints its results")]
 
-use std::error::Error;
-use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant};
-
+use std::{
+    error::Error,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 use store::{FjallEngine, FjallOptions, Key, Options, Precondition, Scope, Store, Template, Write};
 
 const CREATES: usize = 3000;

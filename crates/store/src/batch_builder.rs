@@ -1,16 +1,12 @@
 //! Group commit: the effects of queued writes, before they are durable or visible.
 
-use std::collections::HashMap;
-
-use parking_lot::RwLock;
-use tokio::sync::oneshot;
-
-use crate::quota::object_size;
-use crate::state::State;
 use crate::{
     Batch, BatchChange, Event, EventKind, Head, Key, Object, Options, Precondition, QuotaAllowance, Record, Write,
-    WriteError, WriteOperation,
+    WriteError, WriteOperation, quota::object_size, state::State,
 };
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use tokio::sync::oneshot;
 
 pub(crate) type WriteResult = Result<Object, WriteError>;
 

@@ -1,10 +1,8 @@
 //! Encoded bytes of an object version, and their template.
 
-use std::ops::Deref;
-
-use bytes::{BufMut, Bytes, BytesMut};
-
 use crate::Revision;
+use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Deref;
 
 /// Bytes of a write with a placeholder for its revision in decimal digits, which is assigned at commit.
 #[derive(Clone, Debug)]

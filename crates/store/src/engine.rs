@@ -4,15 +4,13 @@ mod fjall;
 mod memory;
 mod transformed;
 
-use std::io;
-use std::path::Path;
-
+use crate::{Key, Object, OpenError, Record, Revision};
+use std::{io, path::Path};
 use thiserror::Error;
 
 pub use self::fjall::{FjallEngine, FjallOptions};
 pub use self::memory::MemoryEngine;
 pub use self::transformed::TransformedEngine;
-use crate::{Key, Object, OpenError, Record, Revision};
 
 /// Durable storage of the store's objects.
 ///

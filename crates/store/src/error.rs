@@ -1,11 +1,8 @@
 //! Errors of opening a store and of reading its history.
 
-use std::io;
-use std::path::PathBuf;
-
-use thiserror::Error;
-
 use crate::{Key, Revision, TransformError};
+use std::{io, path::PathBuf};
+use thiserror::Error;
 
 /// Error of opening a store. Acknowledged data was not changed.
 #[derive(Debug, Error)]

@@ -1,10 +1,8 @@
 //! Watch events.
 
-use std::sync::OnceLock;
-
-use bytes::Bytes;
-
 use crate::{Object, Revision};
+use bytes::Bytes;
+use std::sync::OnceLock;
 
 /// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,6 @@
 //! Keys of objects, and scopes of lists and watches.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// Key of an object. Keys of one resource are sorted by namespace, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,11 +1,10 @@
 //! Lists at the current and at recent revisions.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
-
-use crate::state::{ByKey, Resource, State};
-use crate::{Expired, Key, Object, Revision, Scope};
+use crate::{
+    Expired, Key, Object, Revision, Scope,
+    state::{ByKey, Resource, State},
+};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// Objects of a scope at one revision, sorted by namespace and name.
 #[derive(Clone, Debug)]

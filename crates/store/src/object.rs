@@ -1,9 +1,7 @@
 //! Object versions.
 
-use std::ops::Deref;
-use std::sync::Arc;
-
 use crate::{Data, Key, Revision, Template};
+use std::{ops::Deref, sync::Arc};
 
 /// Fields of an [`Object`]; also the unit of storage of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]

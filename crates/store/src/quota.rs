@@ -4,9 +4,8 @@
 //! more space are refused at the quota, and reads and deletes continue. Cluster components may use a reserve beyond
 //! the quota.
 
-use tokio::sync::watch;
-
 use crate::{Options, Record};
+use tokio::sync::watch;
 
 /// Bytes of an object in memory apart from its key and its data: allocations and its slot in the map.
 const OVERHEAD_BYTES: u64 = 200;

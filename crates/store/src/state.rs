@@ -1,16 +1,16 @@
 //! State that readers see: objects and watch caches, at one durable revision.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
-
+use crate::{
+    Event, EventKind, Expired, Key, Object, Options, Revision, quota::object_size, watch_cache::WatchCache,
+    watch_topics::Topics,
+};
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 use tokio::sync::watch;
-
-use crate::quota::object_size;
-use crate::watch_cache::WatchCache;
-use crate::watch_topics::Topics;
-use crate::{Event, EventKind, Expired, Key, Object, Options, Revision};
 
 /// Object that is ordered by its key: a map would store each key twice.
 #[derive(Debug)]

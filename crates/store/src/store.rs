@@ -1,21 +1,23 @@
 //! Public interface of the store.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, oneshot, watch};
-
-use crate::batch_builder::PendingWrite;
-use crate::quota::Alarm;
-use crate::state::State;
-use crate::writer::{self, Writer};
 use crate::{
     Engine, Expired, Head, Key, List, Object, OpenError, Options, Revision, Scope, Usage, Watch, Write, WriteError,
+    batch_builder::PendingWrite,
     list,
+    quota::Alarm,
+    state::State,
+    writer::{self, Writer},
 };
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Versioned, durable, watchable object store; see the [crate] for its guarantees.
 ///

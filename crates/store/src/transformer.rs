@@ -1,8 +1,7 @@
 //! Transformation of stored data: identity or encryption.
 
-use thiserror::Error;
-
 use crate::Key;
+use thiserror::Error;
 
 /// Transforms data before it is written and after it is read (upstream's `value.Transformer`).
 pub trait Transformer: Send + Sync + 'static {

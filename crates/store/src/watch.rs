@@ -1,12 +1,9 @@
 //! Watch of a scope.
 
-use std::sync::Arc;
-
+use crate::{Event, Expired, Revision, Scope, state::State};
 use parking_lot::RwLock;
+use std::sync::Arc;
 use tokio::sync::watch;
-
-use crate::state::State;
-use crate::{Event, Expired, Revision, Scope};
 
 /// Cursor in the watch cache of a resource.
 ///

@@ -1,9 +1,7 @@
 //! Watch cache: the recent events of one resource.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use crate::{Event, Revision};
+use std::{collections::VecDeque, sync::Arc};
 
 /// Events of one resource after the revision `start`, oldest first.
 ///

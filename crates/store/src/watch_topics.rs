@@ -1,11 +1,8 @@
 //! Change notification by scope: watchers of one scope share a notifier, which events of other scopes do not wake.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use tokio::sync::watch;
-
 use crate::{Key, Revision, Scope};
+use std::{collections::HashMap, sync::Arc};
+use tokio::sync::watch;
 
 /// Shared state of the watchers of a scope.
 #[derive(Debug)]

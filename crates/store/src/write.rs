@@ -1,11 +1,8 @@
 //! Writes and their errors.
 
-use std::fmt;
-use std::sync::Arc;
-
-use thiserror::Error;
-
 use crate::{CommitError, Key, Object, QuotaAllowance, Revision, Template};
+use std::{fmt, sync::Arc};
+use thiserror::Error;
 
 /// Precondition of a write. If it fails, the write has no effect and no revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,19 @@
 //! Commits: inline by a lone caller if the disk is fast, else in groups by the writer thread.
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
+use crate::{
+    CommitError, Engine, Head, Options, WriteError,
+    batch_builder::{BatchBuilder, PendingReplies, PendingWrite},
+    quota::Alarm,
+    state::State,
+};
 use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::mpsc;
-
-use crate::batch_builder::{BatchBuilder, PendingReplies, PendingWrite};
-use crate::quota::Alarm;
-use crate::state::State;
-use crate::{CommitError, Engine, Head, Options, WriteError};
 
 /// Maximum duration of the last commit for inline commits. They save two thread wake-ups, which cost more than such a
 /// commit; slower ones would block the caller's runtime thread.

@@ -4,12 +4,13 @@
 #[cfg(test)]
 mod common;
 
-use std::path::Path;
-use std::sync::Arc;
-use std::thread::{self, ThreadId};
-
 use common::{block_on, create, outcome, pod, put};
 use parking_lot::Mutex;
+use std::{
+    path::Path,
+    sync::Arc,
+    thread::{self, ThreadId},
+};
 use store::{Batch, CommitError, Engine, Head, MemoryEngine, OpenError, Options, Precondition, Record, Store};
 
 /// Engine that records the committing thread, and panics at a given commit.

@@ -4,13 +4,14 @@
 #[cfg(test)]
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
 use common::{data, delete, fjall_options, pod, put};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 use store::{FjallEngine, FjallOptions, Options, Precondition, Revision, Scope, Store};
 
 const FOLDER: &str = "STORE_CRASH_FOLDER";

@@ -5,12 +5,9 @@
 #[cfg(test)]
 mod common;
 
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
-
 use common::{block_on, outcome, pod, put};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::{fs, path::Path, time::Duration};
 use store::{FjallEngine, FjallOptions, Options, Precondition, Scope, Store};
 use tempfile::TempDir;
 

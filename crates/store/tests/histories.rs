@@ -4,11 +4,9 @@
 #[cfg(test)]
 mod common;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use common::{block_on, data, memory_with, put, template};
 use proptest::prelude::*;
+use std::{collections::BTreeMap, sync::Arc};
 use store::{
     CommitError, Event, EventKind, Key, MemoryEngine, Object, Options, Precondition, Revision, Scope, Store, Watch,
     Write, WriteError,

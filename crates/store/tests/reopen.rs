@@ -4,12 +4,13 @@
 #[cfg(test)]
 mod common;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
 use common::{block_on, create, data, delete, fjall, fjall_options, memory, pod, put};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
 use store::{FjallEngine, FjallOptions, OpenError, Options, Precondition, Scope, Store};
 use tempfile::TempDir;
 

@@ -4,11 +4,8 @@
 #[cfg(test)]
 mod common;
 
-use std::fs;
-use std::path::Path;
-use std::sync::Arc;
-
 use common::{block_on, create, data, delete, fjall_options, pod, put};
+use std::{fs, path::Path, sync::Arc};
 use store::{
     CommitError, FjallEngine, FjallOptions, Key, MemoryEngine, OpenError, Options, Precondition, Scope, Store,
     StoredForm, TransformError, TransformedEngine, Transformer,

@@ -4,9 +4,8 @@
 #[cfg(test)]
 mod common;
 
-use std::sync::Arc;
-
 use common::{block_on, create, data, delete, memory, memory_with, pod, put};
+use std::sync::Arc;
 use store::{EventKind, Expired, Key, Options, Precondition, Scope, Watch};
 
 fn small_window() -> Options {

@@ -43,15 +43,15 @@ fn wait_sees_later_changes(cluster: &Cluster) {
         let words: Vec<&str> = line.split_whitespace().collect();
         shell.kubectl().command(&words).stdout(std::process::Stdio::piped()).spawn().unwrap()
     };
-    let said = |child: std::process::Child| String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let output = |child: std::process::Child| String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     shell.check(&[("kubectl apply -f pod.yaml", 0, "pod/p created")]);
     let ready = waiting("wait --for=condition=Ready --timeout=60s pod/p");
-    assert_eq!(said(ready), "pod/p condition met\n");
+    assert_eq!(output(ready), "pod/p condition met\n");
     let labelled = waiting("wait --for=jsonpath={.metadata.labels.seen}=yes --timeout=60s pod/p");
     shell.check(&[("kubectl label pod p seen=yes", 0, "pod/p labeled")]);
-    assert_eq!(said(labelled), "pod/p condition met\n");
+    assert_eq!(output(labelled), "pod/p condition met\n");
     let gone = waiting("wait --for=delete --timeout=60s pod/p");
     shell.check(&[("kubectl delete pod p", 0, "pod \"p\" deleted...")]);
     // A wait that starts after the deletion prints nothing.
-    assert!(["pod/p condition met\n", ""].contains(&said(gone).as_str()));
+    assert!(["pod/p condition met\n", ""].contains(&output(gone).as_str()));
 }

@@ -7,14 +7,11 @@ mod discovery;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::sync::Arc;
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 

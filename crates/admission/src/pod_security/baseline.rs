@@ -1,7 +1,9 @@
 //! Checks of the `baseline` level.
 
-use super::subject::{Subject, named, plural, quoted, set_of, setters, violation};
-use super::{Check, Violation};
+use super::{
+    Check, Violation,
+    subject::{Subject, named, plural, quoted, set_of, setters, violation},
+};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe, SELinuxOptions, SecurityContext};
 use std::collections::BTreeSet;
 

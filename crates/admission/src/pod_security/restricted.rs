@@ -1,8 +1,10 @@
 //! Checks of the `restricted` level in addition to `baseline`.
 
-use super::baseline::{added_capabilities, any_proc_mount, forbidden_seccomp, is_filter};
-use super::subject::{Subject, named, plural, quoted, setters, violation};
-use super::{Check, Violation};
+use super::{
+    Check, Violation,
+    baseline::{added_capabilities, any_proc_mount, forbidden_seccomp, is_filter},
+    subject::{Subject, named, plural, quoted, setters, violation},
+};
 use k8s_openapi::api::core::v1::{Container, Volume};
 use std::collections::BTreeSet;
 

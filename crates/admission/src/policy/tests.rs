@@ -39,8 +39,8 @@ fn failed_validation_has_message_and_reason_of_the_policy() {
     check(one(json!({"expression": "object.spec.replicas == 7"})), &[]);
     check(one(json!({"expression": few})), &["failed expression: object.spec.replicas <= params.most"]);
     check(one(json!({"expression": few, "message": "too many"})), &["too many"]);
-    let said = "'at most ' + string(params.most) + ' in ' + namespaceObject.metadata.labels.env";
-    check(one(json!({"expression": few, "message": "m", "messageExpression": said})), &["at most 5 in test"]);
+    let output = "'at most ' + string(params.most) + ' in ' + namespaceObject.metadata.labels.env";
+    check(one(json!({"expression": few, "message": "m", "messageExpression": output})), &["at most 5 in test"]);
     check(one(json!({"expression": few, "message": "m", "messageExpression": "object.none"})), &["m"]);
     check(one(json!({"expression": few, "message": "m", "messageExpression": "'a\\nb'"})), &["m"]);
     check(one(json!({"expression": "authorizer.group('').resource('pods').check('get').allowed()"})), &[]);

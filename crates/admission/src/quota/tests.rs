@@ -135,8 +135,8 @@ fn devices_count_by_class_with_maximum_of_alternatives() {
     };
     let name = "gold.deviceclass.resource.k8s.io/devices";
     let hard = json!({name: "4", "count/resourceclaims.resource.k8s.io": "2"});
-    let message = |asked: u32, used: u32| {
-        format!("exceeded quota: q, requested: {name}={asked}, used: {name}={used}, limited: {name}=4")
+    let message = |request: u32, used: u32| {
+        format!("exceeded quota: q, requested: {name}={request}, used: {name}={used}, limited: {name}=4")
     };
     let three = || claim(&json!([exactly("gold", 3)]));
     check_new(&hard, &[], &three(), "");

@@ -1,15 +1,21 @@
 //! Approves client certificate requests of kubelets that are allowed to have them
 //! (`pkg/controller/certificates/approver`).
 
-use super::csr::{KUBELET_CLIENT, ParsedCsr};
-use super::{affected_requests, certificate_of, condition, has};
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use super::{
+    affected_requests, certificate_of, condition,
+    csr::{KUBELET_CLIENT, ParsedCsr},
+    has,
+};
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec},
+};
+use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

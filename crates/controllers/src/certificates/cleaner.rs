@@ -3,13 +3,17 @@
 //! Upstream checks hourly; here each request is requeued for its expiry.
 
 use super::{affected_requests, certificate_of, conditions, has};
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Preconditions},
+};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

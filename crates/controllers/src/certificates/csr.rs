@@ -3,12 +3,14 @@
 use api::certificate::{SubjectError, subject_user};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequestSpec;
 use std::collections::BTreeSet;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::error::{PEMError, X509Error};
-use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::nom;
-use x509_parser::pem::parse_x509_pem;
-use x509_parser::prelude::FromDer;
+use x509_parser::{
+    certification_request::X509CertificationRequest,
+    error::{PEMError, X509Error},
+    extensions::{GeneralName, ParsedExtension},
+    nom,
+    pem::parse_x509_pem,
+    prelude::FromDer,
+};
 
 /// Client certificates for the API server.
 pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";

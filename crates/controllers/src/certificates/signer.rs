@@ -1,16 +1,20 @@
 //! Signs approved requests of Kubernetes' own signers (`pkg/controller/certificates/signer`).
 
-use super::csr::{ParsedCsr, SIGNERS};
-use super::{CertificateOrder, Signer, SignerError, affected_requests, certificate_of, condition, conditions, has};
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::worker::{self, Controller, ignore_not_found_or_conflict};
+use super::{
+    CertificateOrder, Signer, SignerError, affected_requests, certificate_of, condition, conditions,
+    csr::{ParsedCsr, SIGNERS},
+    has,
+};
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer},
+    worker::{self, Controller, ignore_not_found_or_conflict},
+};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use k8s_openapi::{
+    ByteString, api::certificates::v1::CertificateSigningRequest, apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +45,8 @@ fn is_due(request: &CertificateSigningRequest) -> bool {
 
 /// Returns the validity for the requested duration in seconds.
 fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
-    let asked = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
-    let lasts = asked.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
+    let wanted = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
+    let lasts = wanted.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
     let after_now = if lasts < SHORT_DURATION { lasts } else { lasts.saturating_sub(BACKDATE) };
     (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
 }

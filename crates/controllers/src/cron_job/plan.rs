@@ -1,16 +1,19 @@
 //! Decides which Job a CronJob starts, and its status (`syncCronJob`).
 
-use super::schedule_times::{NeverScheduled, ScheduleTimes};
-use super::template::job_name;
+use super::{
+    schedule_times::{NeverScheduled, ScheduleTimes},
+    template::job_name,
+};
 use api::cron::Schedule;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use k8s_openapi::{
+    api::{
+        batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job},
+        core::v1::ObjectReference,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// Snapshot of a CronJob and its Jobs.
 pub(super) struct CronJobSnapshot<'a> {

@@ -1,8 +1,7 @@
 //! Scheduled times that have passed, and the next one (`mostRecentScheduleTime`).
 
 use api::cron::Schedule;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use std::time::Duration;
 
 /// Delay after a scheduled time, for clock skew (`nextScheduleDelta`).

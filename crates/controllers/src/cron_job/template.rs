@@ -1,10 +1,11 @@
 //! Jobs of a CronJob's template.
 
 use crate::pod_control::new_controller_ref;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use jiff::{Timestamp, tz::TimeZone};
+use k8s_openapi::{
+    api::batch::v1::{CronJob, Job},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
 /// Annotation of a Job: its scheduled time.
 const CRONJOB_SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";

@@ -1,13 +1,10 @@
 //! Tests of what is planned for a CronJob.
 
 use super::plan::{CronJobSnapshot, Plan, jobs_beyond_history_limits};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use serde_json::{Value, json};
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// Returns an hourly CronJob called `tick`, created at midnight.
 fn cron(spec: &Value, status: &Value) -> CronJob {

@@ -1,11 +1,15 @@
 //! Nodes that should run a DaemonSet's Pod, and the node affinity of such a Pod (`pkg/controller/daemon/util`).
 
 use crate::informer::Cached;
-use k8s_openapi::api::apps::v1::DaemonSetSpec;
-use k8s_openapi::api::core::v1::{
-    Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, PodSpec, Toleration,
+use k8s_openapi::{
+    api::{
+        apps::v1::DaemonSetSpec,
+        core::v1::{
+            Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec, PodSpec, Toleration,
+        },
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Summary of a node: name, labels and taints.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,16 +1,18 @@
 //! Decides which Pods of a DaemonSet to create and delete (`podsShouldBeOnNode`, `rollingUpdate`), and its status.
 
 use super::node::{NodeSummary, node_should_run_daemon_pod};
-use crate::controller_history::CONTROLLER_REVISION_HASH;
-use crate::informer::Cached;
-use crate::int_or_string::{Rounding, scaled_value};
-use crate::pod_summary::PodSummary;
+use crate::{
+    controller_history::CONTROLLER_REVISION_HASH,
+    informer::Cached,
+    int_or_string::{Rounding, scaled_value},
+    pod_summary::PodSummary,
+};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Snapshot of a DaemonSet, its Pods by node, and the nodes.
 pub(super) struct DaemonSetSnapshot<'a> {

@@ -1,13 +1,14 @@
 //! Tests of what is planned for a DaemonSet.
 
-use super::node::NodeSummary;
-use super::plan::{DaemonSetSnapshot, Plan};
+use super::{
+    node::NodeSummary,
+    plan::{DaemonSetSnapshot, Plan},
+};
 use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const NOW: i64 = 1_000;
 

@@ -1,8 +1,7 @@
 //! `maxSurge` and `maxUnavailable` of a Deployment, as numbers.
 
 use crate::int_or_string::{Rounding, scaled_value};
-use k8s_openapi::api::apps::v1::DeploymentSpec;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::{api::apps::v1::DeploymentSpec, apimachinery::pkg::util::intstr::IntOrString};
 
 /// Returns `spec.replicas`, 1 by default.
 pub(super) fn replicas(spec: &DeploymentSpec) -> i32 {

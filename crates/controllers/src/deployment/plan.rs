@@ -1,9 +1,6 @@
 //! Decides the desired ReplicaSets and the status of a Deployment (`syncDeployment`).
 
-use super::limits::is_rolling;
-use super::replica_set::PlannedReplicaSet;
-use super::rollout::Rollout;
-use super::status::progress_check_at;
+use super::{limits::is_rolling, replica_set::PlannedReplicaSet, rollout::Rollout, status::progress_check_at};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 
 use super::limits::{max_replicas, replicas};
 use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Annotation: revision of the ReplicaSet within its Deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";

@@ -1,16 +1,17 @@
 //! Working state of a sync: a Deployment and its planned ReplicaSets.
 
-use super::limits::{max_replicas, replicas};
-use super::replica_set::{PlannedReplicaSet, REVISION};
-use super::template::{self, POD_TEMPLATE_HASH};
-use crate::clock::truncate_to_seconds;
-use crate::int_or_string::saturating_sum;
-use crate::pod_control::new_controller_ref;
+use super::{
+    limits::{max_replicas, replicas},
+    replica_set::{PlannedReplicaSet, REVISION},
+    template::{self, POD_TEMPLATE_HASH},
+};
+use crate::{clock::truncate_to_seconds, int_or_string::saturating_sum, pod_control::new_controller_ref};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) struct Rollout<'a> {
     pub(super) deployment: &'a Deployment,

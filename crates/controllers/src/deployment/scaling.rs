@@ -1,9 +1,11 @@
 //! Scaling of a Deployment's ReplicaSets outside a rollout step (`scale`): during a rollout they are scaled
 //! proportionally, so that scaling does not advance the rollout.
 
-use super::limits::{is_rolling, max_replicas, replicas};
-use super::replica_set::PlannedReplicaSet;
-use super::rollout::Rollout;
+use super::{
+    limits::{is_rolling, max_replicas, replicas},
+    replica_set::PlannedReplicaSet,
+    rollout::Rollout,
+};
 use std::cmp::{Ordering, Reverse};
 
 impl Rollout<'_> {

@@ -1,12 +1,16 @@
 //! Status of a Deployment: replica counts, and the conditions `Available`, `Progressing` and `ReplicaFailure`.
 
-use super::limits::{max_unavailable, replicas};
-use super::replica_set::PlannedReplicaSet;
-use super::rollout::Rollout;
+use super::{
+    limits::{max_unavailable, replicas},
+    replica_set::PlannedReplicaSet,
+    rollout::Rollout,
+};
 use crate::int_or_string::saturating_sum;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";

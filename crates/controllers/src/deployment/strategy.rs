@@ -1,8 +1,10 @@
 //! Rollout strategies: RollingUpdate and Recreate.
 
-use super::limits::{max_unavailable, replicas};
-use super::rollout::Rollout;
-use super::status::is_complete;
+use super::{
+    limits::{max_unavailable, replicas},
+    rollout::Rollout,
+    status::is_complete,
+};
 use crate::int_or_string::saturating_sum;
 
 impl Rollout<'_> {

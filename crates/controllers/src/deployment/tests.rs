@@ -1,8 +1,10 @@
 //! Tests of what is planned for a Deployment.
 
-use super::plan::{Plan, plan};
-use super::replica_set::PlannedReplicaSet;
-use super::status::condition;
+use super::{
+    plan::{Plan, plan},
+    replica_set::PlannedReplicaSet,
+    status::condition,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use serde_json::{Value, json};

@@ -1,14 +1,19 @@
 //! Status of a PodDisruptionBudget (`trySync`).
 
-use crate::clock::truncate_to_seconds;
-use crate::int_or_string::{Rounding, scaled_value};
-use crate::pod_summary::PodSummary;
+use crate::{
+    clock::truncate_to_seconds,
+    int_or_string::{Rounding, scaled_value},
+    pod_summary::PodSummary,
+};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use k8s_openapi::{
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
+    apimachinery::pkg::{
+        apis::meta::v1::{Condition, Time},
+        util::intstr::IntOrString,
+    },
+};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Time after which an evicted Pod that still exists counts as healthy again (`DeletionTimeout`).
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);

@@ -6,13 +6,15 @@
 use super::service::{
     HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
 };
-use crate::pod_control::new_controller_ref;
-use crate::pod_summary::PodSummary;
-use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::{pod_control::new_controller_ref, pod_summary::PodSummary};
+use k8s_openapi::{
+    api::{
+        core::v1::{Service, ServiceSpec},
+        discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Label of a slice: its Service.
 pub(super) const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";

@@ -4,8 +4,10 @@ use super::service::{
     HEADLESS, families, hostname, is_headless, is_of_family, pod_reference, ports, should_pod_be_in_endpoints,
 };
 use crate::pod_summary::PodSummary;
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{
+    api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service, ServiceSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use std::sync::Arc;
 
 /// Label of Endpoints: the controller that manages them.

@@ -1,13 +1,18 @@
 //! Mirrors Endpoints of Services without a selector to EndpointSlices (`pkg/controller/endpointslicemirroring`).
 
-use super::endpoint_slices::{LABEL_SERVICE_NAME, MANAGED_BY, SliceChanges};
-use super::service::is_of_family;
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as Port, EndpointSubset, Endpoints};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use super::{
+    endpoint_slices::{LABEL_SERVICE_NAME, MANAGED_BY, SliceChanges},
+    service::is_of_family,
+};
+use k8s_openapi::{
+    api::{
+        core::v1::{EndpointAddress, EndpointPort as Port, EndpointSubset, Endpoints},
+        discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::Resource;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const LABEL_SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";

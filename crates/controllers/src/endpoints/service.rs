@@ -1,8 +1,10 @@
 //! Services and the Pods that they select: selection, ports and addresses.
 
 use crate::pod_summary::PodSummary;
-use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::{
+    api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
 
 /// Label of endpoints of a headless Service.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";

@@ -1,11 +1,15 @@
 //! Tests of what is planned for the endpoints of a Service.
 
-use super::endpoint_slices::{SliceChanges, reconcile_slices};
-use super::legacy::endpoints;
+use super::{
+    endpoint_slices::{SliceChanges, reconcile_slices},
+    legacy::endpoints,
+};
 use crate::pod_summary::{PodNetwork, PodSummary};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Endpoints, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Service},
+    discovery::v1::EndpointSlice,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,9 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::discovery::ApiResource;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 use uuid::Uuid;
 
 /// Finalizer: dependents are deleted first.

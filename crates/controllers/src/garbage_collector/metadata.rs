@@ -3,8 +3,7 @@
 use super::Metadata;
 use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::api::DynamicObject;
+use kube::{Resource, api::DynamicObject};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 

@@ -6,14 +6,16 @@ use super::ObjectMetadata;
 use crate::watch::{WatchEvent, watch};
 use aggregated::ApiServiceChange;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{
+    Api, Client,
+    discovery::{ApiGroup, ApiResource, Discovery, Scope},
+    runtime::watcher::Config,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// Resources that are not monitored (upstream's `ignoredResources`).

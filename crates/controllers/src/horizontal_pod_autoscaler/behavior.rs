@@ -1,7 +1,9 @@
 //! Scaling behavior (`spec.behavior`), with upstream's defaults (`pkg/apis/autoscaling/v2/defaults.go`).
 
-use super::calculator::{Tolerances, ceil};
-use super::history::History;
+use super::{
+    calculator::{Tolerances, ceil},
+    history::History,
+};
 use api::resources::Amount;
 use k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerBehavior};
 use std::time::Duration;

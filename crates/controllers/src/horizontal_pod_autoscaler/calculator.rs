@@ -6,8 +6,10 @@
 use super::pod_metric_inputs::{MissingRequestError, PodMetricInputs};
 use crate::pod_summary::PodSummary;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Default tolerance (`--horizontal-pod-autoscaler-tolerance`).
 const TOLERANCE: f64 = 0.1;
@@ -255,11 +257,11 @@ fn utilization(
 ) -> Result<UsageRatio<Utilization>, CalculatorError> {
     // Values without a request belong to other Pods.
     let known = || values.iter().filter_map(|(pod, value)| Some((*value, *requests.get(pod)?)));
-    let (used, asked) = (sum(known().map(|(value, _)| value)), sum(known().map(|(_, request)| request)));
-    if asked == 0 {
+    let (used, requested) = (sum(known().map(|(value, _)| value)), sum(known().map(|(_, request)| request)));
+    if requested == 0 {
         return Err(CalculatorError::NoKnownPods);
     }
-    let percent = used.saturating_mul(100) / asked;
+    let percent = used.saturating_mul(100) / requested;
     let percent = i32::try_from(percent).unwrap_or(if percent < 0 { i32::MIN } else { i32::MAX });
     let average = narrow(used / count(known().count()));
     Ok(UsageRatio { ratio: f64::from(percent) / f64::from(wanted), shown: Utilization { percent, average } })

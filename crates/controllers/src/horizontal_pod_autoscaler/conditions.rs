@@ -2,8 +2,7 @@
 
 use crate::clock::truncate_to_seconds;
 use jiff::Timestamp;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{api::autoscaling::v2::HorizontalPodAutoscalerCondition, apimachinery::pkg::apis::meta::v1::Time};
 
 /// Reason and message of a condition.
 pub(super) type ReasonAndMessage<'a> = (&'a str, &'a str);

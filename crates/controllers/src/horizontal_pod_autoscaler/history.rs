@@ -60,15 +60,15 @@ impl History {
     /// Records a change of replicas (`storeScaleEvent`), and drops those older than `longest`.
     pub(super) fn record_scale_event(&mut self, before: i32, after: i32, longest: Duration, now: Instant) {
         let change = after.saturating_sub(before);
-        let noted = if change > 0 { &mut self.added } else { &mut self.removed };
-        noted.retain(|(_, at)| age(*at, now) <= longest);
-        noted.push((change.saturating_abs(), now));
+        let scale_events = if change > 0 { &mut self.added } else { &mut self.removed };
+        scale_events.retain(|(_, at)| age(*at, now) <= longest);
+        scale_events.push((change.saturating_abs(), now));
     }
 
     /// Returns the replicas at the start of the period (`getReplicasChangePerPeriod`).
     pub(super) fn replicas_at_period_start(&self, replicas: i32, period: Duration, now: Instant) -> i32 {
-        let within = |noted: &TimedValues| {
-            let lately = noted.iter().filter(|(_, at)| age(*at, now) < period);
+        let within = |scale_events: &TimedValues| {
+            let lately = scale_events.iter().filter(|(_, at)| age(*at, now) < period);
             crate::int_or_string::saturating_sum(lately.map(|(change, _)| *change))
         };
         replicas.saturating_sub(within(&self.added)).saturating_add(within(&self.removed))

@@ -1,20 +1,26 @@
 //! Clients of the metrics APIs: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`
 //! (`metrics/client.go`, `k8s.io/metrics/pkg/client`).
 
-use super::calculator::{Sample, Samples};
-use super::scale_target::{RequestError, ScaleClient, ScaleError, get, group_of};
-use api::resources::Amount;
-use api::selector::{UnknownOperatorError, format_label_selector};
+use super::{
+    calculator::{Sample, Samples},
+    scale_target::{RequestError, ScaleClient, ScaleError, get, group_of},
+};
+use api::{
+    resources::Amount,
+    selector::{UnknownOperatorError, format_label_selector},
+};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, LabelSelector, Time};
+use k8s_openapi::{
+    api::autoscaling::v2::{CrossVersionObjectReference, MetricIdentifier, MetricSpec},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{APIGroup, LabelSelector, Time},
+    },
+};
 use kube::Client;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use serde::{Deserialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Timeout of a metrics request, so that an unresponsive server does not block other autoscalers.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,10 @@
 //! Limits the desired replicas: stabilization, rate of change, and bounds (`horizontal.go`).
 
-use super::behavior::{Behavior, DOWNSCALE_STABILIZATION};
-use super::conditions::{Conditions, ReasonAndMessage};
-use super::history::History;
+use super::{
+    behavior::{Behavior, DOWNSCALE_STABILIZATION},
+    conditions::{Conditions, ReasonAndMessage},
+    history::History,
+};
 use tokio::time::Instant;
 
 /// Current replicas and bounds.

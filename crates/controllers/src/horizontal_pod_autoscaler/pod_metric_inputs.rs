@@ -1,7 +1,9 @@
 //! The part of a Pod that the autoscaler uses: readiness times and resource requests.
 
-use api::pod::{ContainerKind, containers};
-use api::resources::{Amounts, ResourceField, container_resources, is_pod_level, pod_resources};
+use api::{
+    pod::{ContainerKind, containers},
+    resources::{Amounts, ResourceField, container_resources, is_pod_level, pod_resources},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 
@@ -40,7 +42,7 @@ pub(crate) struct Readiness {
 impl PodMetricInputs {
     pub(crate) fn of(spec: &PodSpec, status: &PodStatus) -> Self {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
-        let asks = |of: ContainerKind| {
+        let requires = |of: ContainerKind| {
             let some = containers(spec).filter(move |(kind, _)| *kind == of).map(|(_, c)| c);
             some.map(|c| (c.name.as_str().into(), milli_values(container_resources(c, ResourceField::Requests))))
         };
@@ -52,7 +54,7 @@ impl PodMetricInputs {
                 is_false: c.status == "False",
                 since: c.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0),
             }),
-            containers: asks(ContainerKind::App).chain(asks(ContainerKind::Sidecar)).collect(),
+            containers: requires(ContainerKind::App).chain(requires(ContainerKind::Sidecar)).collect(),
             whole: says_itself.then(|| milli_values(pod_resources(spec, ResourceField::Requests))),
         }
     }
@@ -70,11 +72,11 @@ impl PodMetricInputs {
             return found.ok_or_else(|| MissingRequestError::PodLevel { resource: resource.to_owned(), pod: pod() });
         }
         let mut total = 0_i64;
-        for (name, asked) in &self.containers {
+        for (name, requested) in &self.containers {
             if of_container.is_some_and(|wanted| wanted != &**name) {
                 continue;
             }
-            let found = find(asked, resource);
+            let found = find(requested, resource);
             let found = found.ok_or_else(|| MissingRequestError::Container {
                 resource: resource.to_owned(),
                 container: name.to_string(),
@@ -91,8 +93,8 @@ impl PodMetricInputs {
     }
 }
 
-fn find(asked: &MilliValues, resource: &str) -> Option<i64> {
-    asked.iter().find(|(name, _)| &**name == resource).map(|(_, amount)| *amount)
+fn find(requested: &MilliValues, resource: &str) -> Option<i64> {
+    requested.iter().find(|(name, _)| &**name == resource).map(|(_, amount)| *amount)
 }
 
 fn milli_values(amounts: Amounts) -> MilliValues {
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn asks(cpu: &str) -> Value {
+    fn requires(cpu: &str) -> Value {
         json!({"requests": {"cpu": cpu}})
     }
 
@@ -118,9 +120,9 @@ mod tests {
 
     #[test]
     fn pod_request_sums_containers_and_sidecars() {
-        let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b", "resources": asks("250m")}],
-            "initContainers": [{"name": "first", "resources": asks("9")},
-                {"name": "side", "restartPolicy": "Always", "resources": asks("100m")}]});
+        let spec = json!({"containers": [{"name": "a", "resources": requires("1")}, {"name": "b", "resources": requires("250m")}],
+            "initContainers": [{"name": "first", "resources": requires("9")},
+                {"name": "side", "restartPolicy": "Always", "resources": requires("100m")}]});
         check(spec.clone(), None, Ok(1350));
         check(spec.clone(), Some("b"), Ok(250));
         check(spec.clone(), Some("side"), Ok(100));
@@ -130,16 +132,16 @@ mod tests {
 
     #[test]
     fn missing_container_request_is_an_error() {
-        let spec = json!({"containers": [{"name": "a", "resources": asks("1")}, {"name": "b"}]});
+        let spec = json!({"containers": [{"name": "a", "resources": requires("1")}, {"name": "b"}]});
         check(spec.clone(), None, Err("missing request for cpu in container b of Pod p"));
         check(spec, Some("a"), Ok(1000));
     }
 
     #[test]
     fn pod_level_request_wins_unless_a_container_is_named() {
-        let containers = json!([{"name": "a", "resources": asks("1")}]);
-        check(json!({"resources": asks("3"), "containers": containers}), None, Ok(3000));
-        check(json!({"resources": asks("3"), "containers": containers}), Some("a"), Ok(1000));
+        let containers = json!([{"name": "a", "resources": requires("1")}]);
+        check(json!({"resources": requires("3"), "containers": containers}), None, Ok(3000));
+        check(json!({"resources": requires("3"), "containers": containers}), Some("a"), Ok(1000));
         let memory = json!({"requests": {"memory": "1Gi"}});
         check(json!({"resources": memory, "containers": containers}), None, Ok(1000));
         let missing = "missing pod-level request for cpu in Pod p";

@@ -1,11 +1,12 @@
 //! Desired replicas of each metric, and their maximum (`computeReplicasForMetrics`).
 
-use super::calculator::{Calculator, CalculatorError, Samples};
-use super::conditions::Conditions;
-use super::metrics::{MetricsError, Reading, milli, selector_text};
+use super::{
+    calculator::{Calculator, CalculatorError, Samples},
+    conditions::Conditions,
+    metrics::{MetricsError, Reading, milli, selector_text},
+};
 use crate::selector_format::format_selector;
-use api::resources::Amount;
-use api::selector::UnknownOperatorError;
+use api::{resources::Amount, selector::UnknownOperatorError};
 use k8s_openapi::api::autoscaling::v2::{
     ContainerResourceMetricStatus, ExternalMetricSource, ExternalMetricStatus, MetricSpec, MetricStatus, MetricTarget,
     MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,

@@ -1,12 +1,15 @@
 //! Access to the `scale` subresource of any kind, whose resource is discovered as by a RESTMapper.
 
 use crate::worker::is_code;
-use k8s_openapi::api::autoscaling::v1::Scale;
-use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
-use kube::api::{DynamicObject, PostParams};
-use kube::discovery::ApiResource;
-use kube::{Api, Client};
+use k8s_openapi::{
+    api::autoscaling::{v1::Scale, v2::CrossVersionObjectReference},
+    apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList},
+};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+    discovery::ApiResource,
+};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
 //! Mode and status of an autoscaler (`reconcileAutoscaler`, `setStatus`).
 
-use super::conditions::Conditions;
-use super::normalize::Bounds;
-use super::proposal::MetricsResult;
-use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricStatus,
+use super::{conditions::Conditions, normalize::Bounds, proposal::MetricsResult};
+use k8s_openapi::{
+    api::autoscaling::v2::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricStatus,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// How the desired replicas are determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,17 +1,15 @@
 //! Decides which Pods of a Job to create and delete (`syncJob`, `manageJob`).
 
-use super::backoff::{BackoffRecord, finish_time};
-use super::indexes::Indexes;
-use super::policies::{FailureAction, match_success_policy};
-use super::snapshot::{JobSnapshot, condition, count, job_summary};
-use crate::int_or_string::saturating_sum;
-use crate::pod_summary::PodSummary;
-use crate::replica_set::pods_to_delete;
+use super::{
+    backoff::{BackoffRecord, finish_time},
+    indexes::Indexes,
+    policies::{FailureAction, match_success_policy},
+    snapshot::{JobSnapshot, condition, count, job_summary},
+};
+use crate::{int_or_string::saturating_sum, pod_summary::PodSummary, replica_set::pods_to_delete};
 use jiff::SignedDuration;
-use k8s_openapi::api::batch::v1::JobCondition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use k8s_openapi::{api::batch::v1::JobCondition, apimachinery::pkg::apis::meta::v1::Time};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum number of Pods that one sync creates or deletes (`MaxPodCreateDeletePerSync`).
 const MAX_POD_CREATE_DELETE_PER_SYNC: i32 = 500;
@@ -62,9 +60,9 @@ impl JobSnapshot<'_> {
         if let Some(met) = condition(&self.status, SUCCESS_CRITERIA_MET) {
             return Some(met.clone());
         }
-        let said = |c: &Option<String>| c.clone().unwrap_or_default();
+        let text = |c: &Option<String>| c.clone().unwrap_or_default();
         if let Some(target) = condition(&self.status, FAILURE_TARGET) {
-            return Some(self.condition("Failed", "True", &said(&target.reason), &said(&target.message)));
+            return Some(self.condition("Failed", "True", &text(&target.reason), &text(&target.message)));
         }
         let failing = |reason, message: &str| Some(self.condition(FAILURE_TARGET, "True", reason, message));
         let actions = self.pods.iter().filter(|pod| self.is_failed(pod)).map(|pod| self.failure_action(pod));

@@ -1,10 +1,14 @@
 //! Snapshot of a Job and its Pods, with derived counts.
 
-use super::backoff::BackoffRecord;
-use super::indexes::Indexes;
-use super::policies::{FailureAction, match_pod_failure_policy};
-use crate::clock::truncate_to_seconds;
-use crate::pod_summary::{JobPodSummary, PodSummary};
+use super::{
+    backoff::BackoffRecord,
+    indexes::Indexes,
+    policies::{FailureAction, match_pod_failure_policy},
+};
+use crate::{
+    clock::truncate_to_seconds,
+    pod_summary::{JobPodSummary, PodSummary},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use std::sync::Arc;

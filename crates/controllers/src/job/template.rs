@@ -1,12 +1,16 @@
 //! Pods of a Job's template.
 
 use super::plan::NewPod;
-use crate::pod_control::pod_from_template;
-use crate::pod_summary::{
-    JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING_FINALIZER,
+use crate::{
+    pod_control::pod_from_template,
+    pod_summary::{
+        JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING_FINALIZER,
+    },
 };
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
+use k8s_openapi::api::{
+    batch::v1::{Job, JobSpec},
+    core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod},
+};
 
 const JOB_COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 /// Maximum length of `generateName`: the API server truncates longer ones to append its suffix.

@@ -1,15 +1,16 @@
 //! Tests of what is planned for a Job, and of how its Pods are counted.
 
-use super::backoff::BackoffRecord;
-use super::plan::{Plan, PodAction, plan};
-use super::snapshot::{JobSnapshot, condition};
-use super::tracking::{Outcome, TrackedStatus, finalize_status, track_job_status};
+use super::{
+    backoff::BackoffRecord,
+    plan::{Plan, PodAction, plan},
+    snapshot::{JobSnapshot, condition},
+    tracking::{Outcome, TrackedStatus, finalize_status, track_job_status},
+};
 use crate::pod_summary::{JobPodSummary, PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 const NOW: i64 = 10_000;
 
@@ -236,8 +237,8 @@ fn terminal_pod_is_recorded_then_released_then_counted() {
         (tracked.status, tracked.release.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>())
     });
     assert_eq!((status.succeeded, status.failed, released), (None, None, vec!["a".to_owned(), "b".to_owned()]));
-    let noted = status.uncounted_terminated_pods.clone().unwrap();
-    assert_eq!((noted.succeeded.unwrap(), noted.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    let recorded = status.uncounted_terminated_pods.clone().unwrap();
+    assert_eq!((recorded.succeeded.unwrap(), recorded.failed.unwrap()), (vec!["a".to_owned()], vec!["b".to_owned()]));
     // The finalizer of one of them could not be removed yet.
     assert!(!finalize_status(&mut status, None, &HashSet::from(["b", "c"])));
     assert_eq!((status.succeeded, status.failed), (Some(1), None));

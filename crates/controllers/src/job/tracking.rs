@@ -3,12 +3,16 @@
 //! The UID of a terminal Pod is written to `uncountedTerminatedPods`; then the Pod's finalizer is removed; then the
 //! Pod is counted and its UID removed. An interrupted sync is resumed from the written status.
 
-use super::plan::{FAILURE_TARGET, Plan, PodAction, SUCCESS_CRITERIA_MET};
-use super::policies::FailureAction;
-use super::snapshot::{JobSnapshot, condition, count, job_summary};
+use super::{
+    plan::{FAILURE_TARGET, Plan, PodAction, SUCCESS_CRITERIA_MET},
+    policies::FailureAction,
+    snapshot::{JobSnapshot, condition, count, job_summary},
+};
 use crate::pod_summary::PodSummary;
-use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{
+    api::batch::v1::{JobCondition, JobStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use std::collections::HashSet;
 
 /// Maximum number of UIDs in the status (`MaxUncountedPods`).
@@ -120,7 +124,7 @@ fn record_uncounted<'a>(
     let waiting = snapshot.pods_with_delayed_deletion_per_index();
     let mut indexes = snapshot.succeeded_indexes();
     let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
-    let mut noted = uncounted.succeeded.iter().flatten().count() + uncounted.failed.iter().flatten().count();
+    let mut counted = uncounted.succeeded.iter().flatten().count() + uncounted.failed.iter().flatten().count();
     let (mut release, mut all) = (Vec::new(), true);
     for pod in tracked {
         let failed = snapshot.is_failed(pod);
@@ -129,7 +133,7 @@ fn record_uncounted<'a>(
         if !ended {
             continue;
         }
-        if noted >= MAX_UNCOUNTED_PODS {
+        if counted >= MAX_UNCOUNTED_PODS {
             all = false;
             break;
         }
@@ -138,7 +142,7 @@ fn record_uncounted<'a>(
         if pod.phase == "Succeeded" && !snapshot.is_uncounted_failure(pod) {
             if !snapshot.is_indexed() && !snapshot.is_uncounted_success(pod) {
                 uncounted.succeeded.get_or_insert_default().push(pod.uid.clone());
-                noted += 1;
+                counted += 1;
             } else if let Some(index) = snapshot.index(pod) {
                 indexes.add(index);
             }
@@ -146,7 +150,7 @@ fn record_uncounted<'a>(
             // Pods that still run when the Job fails count as failed.
             if counts && !snapshot.is_uncounted_failure(pod) && snapshot.failure_action(pod) != FailureAction::Ignore {
                 uncounted.failed.get_or_insert_default().push(pod.uid.clone());
-                noted += 1;
+                counted += 1;
             }
         }
     }

@@ -2,9 +2,11 @@
 //! tag has changed.
 
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
-use kube::client::Body;
-use kube::discovery::{ApiGroup, ApiResource, Discovery, Scope};
-use kube::{Client, Error};
+use kube::{
+    Client, Error,
+    client::Body,
+    discovery::{ApiGroup, ApiResource, Discovery, Scope},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;

@@ -1,19 +1,22 @@
 //! Writes the planned step of a claim, its volume first.
 
-use super::claim::{self, ClaimContext};
-use super::provisioner::{Provisioner, VolumeError};
-use super::{PersistentVolumeController, RecordedEvent, unscheduled_pod};
+use super::{
+    PersistentVolumeController, RecordedEvent,
+    claim::{self, ClaimContext},
+    provisioner::{Provisioner, VolumeError},
+    unscheduled_pod,
+};
 use crate::worker::is_code;
 use api::persistent_volume_claim::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONERS, SELECTED_NODE, annotation, bind_volume_to_claim,
     claim_storage_class, phase, volume_name,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::PostParams;
-use kube::{Api, Resource, ResourceExt};
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus},
+    storage::v1::StorageClass,
+};
+use kube::{Api, Resource, ResourceExt, api::PostParams};
+use std::{sync::Arc, time::Duration};
 
 /// Delay before a sync with stale input is repeated.
 const SOON: Duration = Duration::from_millis(100);

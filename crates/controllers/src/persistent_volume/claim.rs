@@ -5,10 +5,11 @@ use api::persistent_volume_claim::{
     BOUND_BY_CONTROLLER, SELECTED_NODE, annotation, check_volume_satisfies_claim, claim_ref, claim_storage_class,
     find_matching_volume, has_storage_class, is_volume_bound_to_claim, volume_name,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
-use std::cmp::Reverse;
-use std::sync::Arc;
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
+use std::{cmp::Reverse, sync::Arc};
 
 /// Input besides the claim.
 pub(super) struct ClaimContext<'a> {

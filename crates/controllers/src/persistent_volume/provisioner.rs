@@ -5,12 +5,16 @@
 use api::persistent_volume_claim::{
     BOUND_BY_CONTROLLER, PROVISIONED_BY, SELECTED_NODE, annotation, bind_volume_to_claim, requested_storage,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fmt, io};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Finalizer that keeps the volume until its directory is deleted (KEP-2644).
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";

@@ -1,13 +1,19 @@
 //! Writes the planned step of a volume, and reclaims released volumes.
 
-use super::binding::{SyncResult, ignore_stale};
-use super::provisioner::FINALIZER;
-use super::{PersistentVolumeController, RecordedEvent, claim_key, volume};
+use super::{
+    PersistentVolumeController, RecordedEvent,
+    binding::{SyncResult, ignore_stale},
+    claim_key,
+    provisioner::FINALIZER,
+    volume,
+};
 use crate::worker::is_code;
 use api::persistent_volume_claim::{PROVISIONED_BY, annotation, claim_ref, phase};
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+};
 use std::sync::Arc;
 
 /// There is no recycler, which upstream has deprecated.
@@ -100,9 +106,9 @@ impl PersistentVolumeController {
     }
 
     async fn fail(&self, volume: PersistentVolume, reason: &'static str, why: &str) -> Result<(), kube::Error> {
-        let is_told = phase(&volume) == Some("Failed");
+        let was_failed = phase(&volume) == Some("Failed");
         let volume = self.write_phase(volume, "Failed", Some(why)).await?;
-        if !is_told {
+        if !was_failed {
             self.record_event(&volume, &RecordedEvent::warning(reason, why)).await;
         }
         Ok(())

@@ -1,10 +1,14 @@
 //! Table tests: a claim or volume with its context, and the next step.
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
-use super::claim::{self, ClaimContext};
-use super::volume;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::StorageClass;
+use super::{
+    claim::{self, ClaimContext},
+    volume,
+};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -118,18 +122,18 @@ fn claim_without_class_gets_the_default_class() {
 
 #[test]
 fn prebound_claim_binds_only_its_named_volume() {
-    let asks = || claim(json!({"spec": {"volumeName": "v"}}));
-    check(asks(), vec![volume("v", json!({})), volume("w", json!({}))], vec![], "bind v");
-    check(asks(), vec![volume("w", json!({}))], vec![], "wait");
+    let requires = || claim(json!({"spec": {"volumeName": "v"}}));
+    check(requires(), vec![volume("v", json!({})), volume("w", json!({}))], vec![], "bind v");
+    check(requires(), vec![volume("w", json!({}))], vec![], "wait");
     let small = volume("v", json!({"spec": {"capacity": {"storage": "1Gi"}}}));
     check(
-        asks(),
+        requires(),
         vec![small],
         vec![],
         "VolumeMismatch: Cannot bind to requested volume \"v\": requested PV is too small",
     );
     let taken = volume("v", json!({"spec": {"claimRef": {"namespace": "x", "name": "other", "uid": "2"}}}));
-    check(asks(), vec![taken], vec![], "FailedBinding: volume \"v\" already bound to a different claim.");
+    check(requires(), vec![taken], vec![], "FailedBinding: volume \"v\" already bound to a different claim.");
 }
 
 #[test]

@@ -1,13 +1,10 @@
 //! PersistentVolume protection: volumes are kept while they are bound to a claim.
 
 use super::{Event, Protected, ProtectionController};
-use crate::clients::Clients;
-use crate::watch::watch;
-use crate::worker;
+use crate::{clients::Clients, watch::watch, worker};
 use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use kube::{Api, Client, runtime::watcher::Config};
 use tokio_util::sync::CancellationToken;
 
 struct PvProtection;

@@ -1,16 +1,16 @@
 //! PersistentVolumeClaim protection: claims are kept while a scheduled Pod, terminal or not, uses them.
 
 use super::{Event, Protected, ProtectionController};
-use crate::clients::Clients;
-use crate::informer::{CacheEvent, SharedInformer};
-use crate::pod_summary::{PodSummary, controller_of};
-use crate::watch::watch;
-use crate::worker;
+use crate::{
+    clients::Clients,
+    informer::{CacheEvent, SharedInformer},
+    pod_summary::{PodSummary, controller_of},
+    watch::watch,
+    worker,
+};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::ListParams;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams, runtime::watcher::Config};
 use tokio_util::sync::CancellationToken;
 
 struct PvcProtection {

@@ -1,15 +1,13 @@
 //! VolumeAttributesClass protection: classes are kept while a volume or a claim uses them.
 
 use super::{Event, Protected, ProtectionController};
-use crate::clients::Clients;
-use crate::watch::watch;
-use crate::worker;
+use crate::{clients::Clients, watch::watch, worker};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::VolumeAttributesClass;
-use kube::api::ListParams;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim},
+    storage::v1::VolumeAttributesClass,
+};
+use kube::{Api, Client, api::ListParams, runtime::watcher::Config};
 use tokio_util::sync::CancellationToken;
 
 struct VacProtection;
@@ -21,11 +19,11 @@ fn has_class(volume: &PersistentVolume, class: &str) -> bool {
 /// Returns whether the claim requests the class, has it, or is being modified to it.
 fn uses_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
-    let asked = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let requested = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
     let has = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
     let modified = status.and_then(|status| status.modify_volume_status.as_ref());
     let wanted = modified.and_then(|modified| modified.target_volume_attributes_class_name.as_deref());
-    [asked, has, wanted].contains(&Some(class))
+    [requested, has, wanted].contains(&Some(class))
 }
 
 impl Protected for VacProtection {

@@ -1,19 +1,21 @@
 //! Converts ReplicationControllers to ReplicaSets and back, so that both share one controller
 //! (`pkg/controller/replication/conversion.go`).
 
-use crate::informer::Cached;
-use crate::pod_control::ControllerObject;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::{
-    ReplicationController, ReplicationControllerCondition, ReplicationControllerSpec, ReplicationControllerStatus,
+use crate::{informer::Cached, pod_control::ControllerObject};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus},
+        core::v1::{
+            ReplicationController, ReplicationControllerCondition, ReplicationControllerSpec,
+            ReplicationControllerStatus,
+        },
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::borrow::Cow;
-use std::fmt::Debug;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{borrow::Cow, fmt::Debug};
 
 /// A kind that can be converted to a ReplicaSet.
 pub(crate) trait ReplicaSetLike:

@@ -2,8 +2,7 @@
 
 use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 /// Returns the `count` active Pods to delete first (`getPodsToDelete`).
 pub(crate) fn pods_to_delete(mut active: Vec<&PodSummary>, count: usize) -> Vec<&PodSummary> {

@@ -1,12 +1,12 @@
 //! Status of a ReplicaSet (`calculateStatus`).
 
-use crate::clock::truncate_to_seconds;
-use crate::pod_summary::PodSummary;
+use crate::{clock::truncate_to_seconds, pod_summary::PodSummary};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use std::{sync::Arc, time::Duration};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 

@@ -1,13 +1,13 @@
 //! Identity of a StatefulSet's Pods: ordinal, name, host name, labels and claims.
 
-use crate::controller_history::CONTROLLER_REVISION_HASH;
-use crate::pod_control::pod_from_template;
-use crate::pod_summary::PodSummary;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume,
+use crate::{controller_history::CONTROLLER_REVISION_HASH, pod_control::pod_from_template, pod_summary::PodSummary};
+use k8s_openapi::{
+    api::{
+        apps::v1::{StatefulSet, StatefulSetSpec},
+        core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Label of a Pod: its name, so that a Service can select a single Pod.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";

@@ -1,17 +1,14 @@
 //! Decides which Pods of a StatefulSet to create, update and delete, one by one or in parallel (`updateStatefulSet`).
 
-use super::identity::{claim_names, identity_matches, name, storage_matches};
-use super::retention::{ClaimSummary, RetentionPolicy};
-use super::rolling_update;
-use crate::controller_history::CONTROLLER_REVISION_HASH;
-use crate::pod_summary::PodSummary;
+use super::{
+    identity::{claim_names, identity_matches, name, storage_matches},
+    retention::{ClaimSummary, RetentionPolicy},
+    rolling_update,
+};
+use crate::{controller_history::CONTROLLER_REVISION_HASH, pod_summary::PodSummary};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSetSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{api::apps::v1::StatefulSetSpec, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
 /// Maximum number of Pods that one sync creates.
 const BURST_REPLICAS: usize = 500;

@@ -1,9 +1,10 @@
 //! Owner references of a StatefulSet's claims (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
 
 use crate::informer::Cached;
-use k8s_openapi::api::apps::v1::StatefulSetSpec;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{
+    api::{apps::v1::StatefulSetSpec, core::v1::PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 
 /// Summary of a claim: name and owner references.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,8 +1,10 @@
 //! Rolling update: deletes Pods of old revisions from the last ordinal to the partition, within `maxUnavailable`.
 
 use super::plan::{Plan, StatefulSetSnapshot, Step};
-use crate::int_or_string::{Rounding, scaled_value};
-use crate::pod_summary::PodSummary;
+use crate::{
+    int_or_string::{Rounding, scaled_value},
+    pod_summary::PodSummary,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::sync::Arc;
 

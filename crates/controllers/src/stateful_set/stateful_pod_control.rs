@@ -1,19 +1,30 @@
 //! Writes the Pods and claims of a StatefulSet and records Events (`StatefulPodControl`).
 
-use super::identity::{claims, pod, storage_matches, update_identity, update_storage};
-use super::plan::Step;
-use super::retention::RetentionPolicy;
-use super::{StatefulSetController, name, namespace};
-use crate::controller_history::{revision_name, revision_template};
-use crate::expectations::ExpectedVersion;
-use crate::pod_control::{error_message, is_namespace_terminating, new_controller_ref};
-use crate::pod_summary::PodSummary;
-use crate::worker::is_code;
-use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Resource};
+use super::{
+    StatefulSetController,
+    identity::{claims, pod, storage_matches, update_identity, update_storage},
+    name, namespace,
+    plan::Step,
+    retention::RetentionPolicy,
+};
+use crate::{
+    controller_history::{revision_name, revision_template},
+    expectations::ExpectedVersion,
+    pod_control::{error_message, is_namespace_terminating, new_controller_ref},
+    pod_summary::PodSummary,
+    worker::is_code,
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, StatefulSet},
+        core::v1::{PersistentVolumeClaim, Pod},
+    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, PostParams, Preconditions},
+};
 use tokio::time::Instant;
 
 /// Versions of the written objects, for expectations.

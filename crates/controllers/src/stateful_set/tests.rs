@@ -1,15 +1,15 @@
 //! Tests of what is planned for a StatefulSet.
 
-use super::plan::{Plan, StatefulSetSnapshot, Step};
-use super::retention::ClaimSummary;
-use super::status::status;
+use super::{
+    plan::{Plan, StatefulSetSnapshot, Step},
+    retention::ClaimSummary,
+    status::status,
+};
 use crate::pod_summary::PodSummary;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::apps::v1::StatefulSet, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const NOW: i64 = 1_000;
 

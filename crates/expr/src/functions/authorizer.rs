@@ -1,6 +1,9 @@
 //! Authorizer library (`apiserver/pkg/cel/library/authz.go`). The authorizer is part of the value.
 
-use crate::{EvalError, Value, eval::Evaluator, eval::Outcome};
+use crate::{
+    EvalError, Value,
+    eval::{Evaluator, Outcome},
+};
 use std::{fmt::Debug, sync::Arc};
 
 /// Cost of an authorization check.

@@ -121,8 +121,7 @@ impl ShutdownSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::parse;
-    use super::*;
+    use super::{super::tests::parse, *};
 
     const RANGES: &str = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 60}, {priority: 1000, shutdownGracePeriodSeconds: 5}]";
 

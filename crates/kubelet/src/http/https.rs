@@ -180,15 +180,15 @@ mod tests {
         tls.connect("localhost".try_into().unwrap(), TcpStream::connect(address).await?).await
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a test reads what it has asked for")]
+    #[expect(clippy::disallowed_methods, reason = "a test reads what it has requested")]
     async fn is_served(stream: &mut TlsStream<TcpStream>) -> bool {
         let request = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         let mut response = String::new();
-        let asked = async {
+        let requested = async {
             stream.write_all(request).await?;
             stream.read_to_string(&mut response).await
         };
-        let _ = tokio::time::timeout(DEADLINE, asked).await.unwrap();
+        let _ = tokio::time::timeout(DEADLINE, requested).await.unwrap();
         response.starts_with("HTTP/1.1 200")
     }
 

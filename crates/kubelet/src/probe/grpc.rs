@@ -139,12 +139,12 @@ mod tests {
 
     #[tokio::test]
     async fn server_without_http2_is_never_connected() {
-        for said in ["HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "no"] {
+        for output in ["HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "no"] {
             let (listener, address) = listen().await;
             let mut tasks = JoinSet::new();
             tasks.spawn(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
-                    let _ = stream.write_all(said.as_bytes()).await;
+                    let _ = stream.write_all(output.as_bytes()).await;
                 }
             });
             let words = "timeout: failed to connect service \"ADDRESS\" within 300ms: context deadline exceeded";

@@ -251,23 +251,23 @@ mod tests {
     #[test]
     fn fs_group_may_read_files_of_any_mode() {
         let dir = tempfile::tempdir().unwrap();
-        for (asked, without, with) in
+        for (requested, without, with) in
             [(0, 0, 0o440), (0o400, 0o400, 0o440), (0o111, 0o111, 0o551), (0o600, 0o600, 0o640), (0o644, 0o644, 0o644)]
         {
             let mut payload = Payload::default();
-            payload.add(Path::new("f"), asked, b"text".to_vec()).unwrap();
+            payload.add(Path::new("f"), requested, b"text".to_vec()).unwrap();
             for (group, expected) in [(None, without), (Some(4711), with)] {
-                let volume = dir.path().join(format!("{asked}-{group:?}"));
+                let volume = dir.path().join(format!("{requested}-{group:?}"));
                 fs::create_dir(&volume).unwrap();
                 write(&volume, &payload, group).unwrap();
                 assert_eq!(
                     fs::metadata(volume.join("f")).unwrap().permissions().mode() & 0o7777,
                     expected,
-                    "{asked:o}"
+                    "{requested:o}"
                 );
                 let version = fs::read_link(volume.join(DATA)).unwrap();
                 write(&volume, &payload, group).unwrap();
-                assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), version, "{asked:o}: unchanged");
+                assert_eq!(fs::read_link(volume.join(DATA)).unwrap(), version, "{requested:o}: unchanged");
             }
         }
     }

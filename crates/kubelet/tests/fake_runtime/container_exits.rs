@@ -12,15 +12,15 @@ impl State {
 }
 
 impl FakeRuntime {
-    /// Ends the newest container of this name. If `heard` is false, no event is sent.
-    pub(crate) fn exit(&self, name: &str, code: i32, heard: bool) {
+    /// Ends the newest container of this name. If `received` is false, no event is sent.
+    pub(crate) fn exit(&self, name: &str, code: i32, received: bool) {
         let mut state = self.state.lock();
         let newest = state.newest(name);
         newest.state = ContainerState::Exited;
         let reason = if code == 0 { "Completed" } else { "Error" };
         let finished_at = self.clock.now();
         newest.exit = Some(Exit { code, reason: reason.to_owned(), message: String::new(), finished_at });
-        if heard {
+        if received {
             let _ = self.events.send(RuntimeEvent::ContainerExited(newest.id.clone(), None));
         }
     }

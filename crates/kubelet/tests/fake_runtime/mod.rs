@@ -397,7 +397,7 @@ impl Runtime for FakeRuntime {
     }
 
     fn events(&self) -> BoxStream<'static, RuntimeEvent> {
-        let heard = BroadcastStream::new(self.events.subscribe()).map(|e| e.unwrap_or(RuntimeEvent::Resync));
-        futures::stream::once(future::ready(RuntimeEvent::Resync)).chain(heard).boxed()
+        let received = BroadcastStream::new(self.events.subscribe()).map(|e| e.unwrap_or(RuntimeEvent::Resync));
+        futures::stream::once(future::ready(RuntimeEvent::Resync)).chain(received).boxed()
     }
 }

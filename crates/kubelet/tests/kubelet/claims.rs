@@ -90,12 +90,13 @@ fn data(dir: &Path, name: &str) -> PathBuf {
     data
 }
 
-async fn until_told(node: &Node, words: &str) {
+async fn until_event(node: &Node, words: &str) {
     node.api
         .wait_until(words, |api| {
             let events = api.list("api/v1/namespaces/x/events");
-            let mut told = events.iter().filter(|e| e["reason"] == "FailedMount").filter_map(|e| e["message"].as_str());
-            told.any(|message| message.starts_with(words))
+            let mut reported =
+                events.iter().filter(|e| e["reason"] == "FailedMount").filter_map(|e| e["message"].as_str());
+            reported.any(|message| message.starts_with(words))
         })
         .await;
 }
@@ -154,23 +155,23 @@ async fn pod_waits_for_its_claims_and_reports_the_reason() {
         )
     };
     let missing = "failed to fetch PVC from API server: ";
-    until_told(&node, &unprocessed(missing)).await;
+    until_event(&node, &unprocessed(missing)).await;
     claim(&node, "c", "Pending");
-    until_told(&node, &unprocessed("PVC is not bound")).await;
+    until_event(&node, &unprocessed("PVC is not bound")).await;
     claim(&node, "c", "Bound");
-    until_told(&node, &unprocessed("failed to fetch PV c from API server: ")).await;
+    until_event(&node, &unprocessed("failed to fetch PV c from API server: ")).await;
     volume(&node, "c", &json!({"local": {"path": local}}), "other");
     let stranger = "found PV object c but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid";
-    until_told(&node, &unprocessed(stranger)).await;
+    until_event(&node, &unprocessed(stranger)).await;
     let elsewhere = json!({"required": {"nodeSelectorTerms": [{"matchFields":
         [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}]}});
     volume(&node, "c", &json!({"local": {"path": local}, "nodeAffinity": elsewhere}), UID);
-    until_told(&node, "MountVolume.NodeAffinity check failed for volume \"c\" : no matching NodeSelectorTerms").await;
+    until_event(&node, "MountVolume.NodeAffinity check failed for volume \"c\" : no matching NodeSelectorTerms").await;
     volume(&node, "c", &json!({"nfs": {"server": "s", "path": "/"}}), UID);
-    until_told(&node, "MountVolume.SetUp failed for volume \"c\" : volumes of type nfs are not supported yet").await;
+    until_event(&node, "MountVolume.SetUp failed for volume \"c\" : volumes of type nfs are not supported yet").await;
     volume(&node, "c", &json!({"local": {"path": local}}), UID);
     let absent = format!("path {:?} does not exist", local.display().to_string());
-    until_told(&node, &format!("MountVolume.NewMounter initialization failed for volume \"c\" : {absent}")).await;
+    until_event(&node, &format!("MountVolume.NewMounter initialization failed for volume \"c\" : {absent}")).await;
     assert_eq!(node.status("p")["phase"], "Pending");
     data(dir.path(), "later");
     node.until_running("p").await;
@@ -196,7 +197,7 @@ async fn block_volumes_are_not_supported() {
         used["name"] = json!(name);
         node.pod(name, &json!({"volumes": [of_claim(name)], "container": {list: [used]}}));
         let lists = format!("unmounted volumes=[{name}], unattached volumes=[], failed to process volumes=[{name}]");
-        until_told(&node, &format!("Unable to attach or mount volumes: {lists}: {why}")).await;
+        until_event(&node, &format!("Unable to attach or mount volumes: {lists}: {why}")).await;
     }
 }
 
@@ -207,7 +208,7 @@ async fn ephemeral_claim_must_be_owned_by_the_pod() {
     let (node, _mounts) = started();
     bound(&node, "p-e", &json!({"hostPath": {"path": host}}));
     pod(&node, "p", &json!([{"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]), json!({}));
-    until_told(
+    until_event(
         &node,
         "Unable to attach or mount volumes: unmounted volumes=[e], unattached volumes=[], failed to process \
          volumes=[e]: PVC x/p-e was not created for pod x/p (pod is not owner)",
@@ -331,7 +332,7 @@ async fn read_write_once_pod_volume_is_mounted_for_one_pod() {
     node.until_running("first").await;
     pod(&node, "second", &json!([of_claim("c")]), json!({}));
     let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-    until_told(&node, &format!("MountVolume.SetUp failed for volume \"c\" : {why}")).await;
+    until_event(&node, &format!("MountVolume.SetUp failed for volume \"c\" : {why}")).await;
     node.api.delete(&path("first"));
     node.until_running("second").await;
 }

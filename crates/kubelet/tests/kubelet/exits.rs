@@ -235,14 +235,14 @@ async fn kubelet_crash_during_exit_loses_nothing() {
         node.runtime.reap(name, 3);
         until_terminated(&node, name).await;
     }
-    let told = terminated(&node, "p");
+    let reported = terminated(&node, "p");
     node.stop().await;
     node.runtime.clear("p");
     node.start();
     // Meanwhile one exit has completed, the other has not.
     until_standing(&node, 1).await;
     tokio::time::sleep(WHILE).await;
-    assert_eq!((node.runtime.standing(), terminated(&node, "p")), (1, told));
+    assert_eq!((node.runtime.standing(), terminated(&node, "p")), (1, reported));
     node.runtime.clear("q");
     until_standing(&node, 0).await;
 }

@@ -423,11 +423,6 @@ impl Sim {
         assert_eq!(replayed.replayed, replayed.recorded);
     }
 
-    /// Returns the whole state, with its volatile part.
-    pub(crate) fn state_json(&self) -> String {
-        serde_json::to_string(&self.pod).unwrap()
-    }
-
     pub(crate) fn saved(&self) -> &Pod {
         &self.saved.1
     }

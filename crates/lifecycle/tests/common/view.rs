@@ -5,6 +5,11 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 use lifecycle::{Action, status};
 
 impl Sim {
+    /// Returns the whole state, with its volatile part.
+    pub(crate) fn state_json(&self) -> String {
+        serde_json::to_string(&self.pod).unwrap()
+    }
+
     pub(crate) fn status(&self) -> PodStatus {
         status(&self.pod, &self.policy, self.now)
     }

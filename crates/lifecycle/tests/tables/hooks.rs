@@ -6,7 +6,11 @@ use crate::{
     probes::pod,
 };
 use api::feature_gates::FeatureGates;
-use lifecycle::{Hook, HookOutcome, HookOutcome::Done, ProbeKind::*};
+use lifecycle::{
+    Hook,
+    HookOutcome::{self, Done},
+    ProbeKind::*,
+};
 use serde_json::{Value, json};
 
 fn hooks(which: &[&str]) -> Value {

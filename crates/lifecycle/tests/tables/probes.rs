@@ -1,7 +1,11 @@
 //! Probe timing and results (`pkg/kubelet/prober`).
 
 use crate::common::{Run, Sim, refused};
-use lifecycle::{Action, ActionKey, PodLifecycleEvent, ProbeKind, ProbeKind::*, ProbeOutcome, ProbeOutcome::Success};
+use lifecycle::{
+    Action, ActionKey, PodLifecycleEvent,
+    ProbeKind::{self, *},
+    ProbeOutcome::{self, Success},
+};
 use serde_json::{Value, json};
 
 /// Creates a Pod of one container `c` with these fields.

@@ -1,14 +1,20 @@
 //! Kernel tests of anti-spoofing, with a Pod that has `CAP_NET_ADMIN`.
 
 use super::*;
-use crate::command::find;
-use crate::destroy::CniPaths;
-use crate::destroy::real_tests::{add_pod, in_a_namespace, pod_namespace};
-use crate::{Network, Options};
+use crate::{
+    Network, Options,
+    command::find,
+    destroy::{
+        CniPaths,
+        real_tests::{add_pod, in_a_namespace, pod_namespace},
+    },
+};
 use expect_test::expect;
 use nix::sched::{CloneFlags, setns};
-use std::net::{Ipv4Addr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::{
+    net::{Ipv4Addr, UdpSocket},
+    time::{Duration, Instant},
+};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

@@ -1,10 +1,14 @@
 //! DNS messages (RFC 1035): pure.
 
 use super::zone::{Entry, Found, Zone};
-use domain::base::iana::{Class, Opcode, Rcode, Rtype};
-use domain::base::message_builder::{AdditionalBuilder, AnswerBuilder, AuthorityBuilder, PushError, StaticCompressor};
-use domain::base::{Message, MessageBuilder, Name, Question, Serial, Ttl};
-use domain::rdata::{A, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt};
+use domain::{
+    base::{
+        Message, MessageBuilder, Name, Question, Serial, Ttl,
+        iana::{Class, Opcode, Rcode, Rtype},
+        message_builder::{AdditionalBuilder, AnswerBuilder, AuthorityBuilder, PushError, StaticCompressor},
+    },
+    rdata::{A, AllRecordData, Cname, Ns, Ptr, Soa, Srv, Txt},
+};
 use std::net::Ipv4Addr;
 
 type Target = StaticCompressor<Vec<u8>>;

@@ -1,13 +1,19 @@
 //! Forwarding of queries to the name servers of the node's `resolv.conf`, one after the other.
 
-use super::answer::Transport;
-use super::bounds::{self, InProgress};
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use super::{
+    answer::Transport,
+    bounds::{self, InProgress},
+};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UdpSocket},
+};
 
 /// Timeout of one server; resolvers give up after 5 s.
 const PATIENCE: Duration = Duration::from_secs(2);

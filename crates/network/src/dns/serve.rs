@@ -1,18 +1,25 @@
 //! UDP and TCP server of the cluster DNS.
 
-use super::answer::{self, Reply, Transport};
-use super::bounds::{self, InProgress};
-use super::forward::{Forward, read_framed, write_framed};
-use super::zone::Zone;
-use crate::NodePeers;
-use crate::informer::ServiceInformer;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, watch};
+use super::{
+    answer::{self, Reply, Transport},
+    bounds::{self, InProgress},
+    forward::{Forward, read_framed, write_framed},
+    zone::Zone,
+};
+use crate::{NodePeers, informer::ServiceInformer};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{Semaphore, watch},
+};
 
 /// Preferred port. If it is in use, any port does, for Pods use the Service.
 const PORT: u16 = 53;

@@ -1,12 +1,17 @@
 //! Tests of DNS, from API objects to answers.
 
-use super::answer::{Reply, Transport, of_alias, reply};
-use super::zone::Zone;
-use domain::base::iana::{Class, Rtype};
-use domain::base::{Message, MessageBuilder, Name, Question, Ttl};
-use domain::rdata::{A, AllRecordData};
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use super::{
+    answer::{Reply, Transport, of_alias, reply},
+    zone::Zone,
+};
+use domain::{
+    base::{
+        Message, MessageBuilder, Name, Question, Ttl,
+        iana::{Class, Rtype},
+    },
+    rdata::{A, AllRecordData},
+};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -3,11 +3,15 @@
 
 use crate::services::service_ports::{Slices, by_service, is_ready};
 use api::address::ipv4;
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use std::collections::{BTreeSet, HashMap};
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use k8s_openapi::api::{
+    core::v1::Service,
+    discovery::v1::{Endpoint, EndpointSlice},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::Ipv4Addr,
+    sync::Arc,
+};
 
 /// Version of the specification, in the TXT record of `dns-version`.
 const VERSION: &str = "1.1.0";

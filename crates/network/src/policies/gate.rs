@@ -4,17 +4,21 @@
 //! starts, so that a reused address is never attributed to its previous Pod. A container starts after a sync that
 //! began later than the report and covers every policy of a fresh list.
 
-use crate::PodGateError;
-use crate::command::{find, run};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::ListParams;
-use kube::{Api, Client};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::time::Duration;
+use crate::{
+    PodGateError,
+    command::{find, run},
+};
+use k8s_openapi::{
+    api::{core::v1::Pod, networking::v1::NetworkPolicy},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Client, api::ListParams};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::sync::watch;
 
 /// Timeout of a container start. The kubelet retries.

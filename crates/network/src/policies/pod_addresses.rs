@@ -2,14 +2,16 @@
 
 use super::gate::IpOwners;
 use crate::services::service_ports::protocol;
-use api::address::ipv4;
-use api::pod::{is_sidecar, is_terminal};
-use api::selector::LabelRequirements;
-use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use api::{
+    address::ipv4,
+    pod::{is_sidecar, is_terminal},
+    selector::LabelRequirements,
+};
+use k8s_openapi::{
+    api::core::v1::{Container, Namespace, Pod, PodSpec, PodStatus},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
 pub(super) type Labels = BTreeMap<String, String>;
 

@@ -4,10 +4,14 @@
 use super::pod_addresses::{Labels, PolicyPod, selects};
 use crate::services::service_ports::{network, protocol};
 use ipnet::Ipv4Net;
-use k8s_openapi::api::networking::v1::{NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use k8s_openapi::{
+    api::networking::v1::{NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {

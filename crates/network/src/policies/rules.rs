@@ -7,15 +7,18 @@
 //! If a policy isolates a direction, packets of Pod addresses without a known Pod are dropped in it. Pods of this node
 //! are known before they start ([`super::gate`]; section "Pod lifecycle" of the NetworkPolicy concept page).
 
-use super::gate::IpOwners;
-use super::pod_addresses::{Labels, PolicyPod, pods_by_ip};
-use super::policy_rules::{ClusterState, Direction, PolicyRule, policy_rules};
+use super::{
+    gate::IpOwners,
+    pod_addresses::{Labels, PolicyPod, pods_by_ip},
+    policy_rules::{ClusterState, Direction, PolicyRule, policy_rules},
+};
 use crate::nft_table::{Chain, Map, Table, digest};
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod},
+    networking::v1::{NetworkPolicy, NetworkPolicySpec},
+};
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) const FORWARD: &str = "forward";
 /// Pairs of a Pod's address with itself: hairpin traffic through a Service is always allowed.

@@ -1,14 +1,16 @@
 //! Tests of the rules, from API objects to nft tables.
 
-use super::gate::{IpOwner, IpOwners};
-use super::pod_addresses::trim;
-use super::rules::table;
-use crate::command::run;
-use crate::destroy::real_tests::in_a_namespace;
-use crate::nft_table::Table;
+use super::{
+    gate::{IpOwner, IpOwners},
+    pod_addresses::trim,
+    rules::table,
+};
+use crate::{command::run, destroy::real_tests::in_a_namespace, nft_table::Table};
 use expect_test::{Expect, expect};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod},
+    networking::v1::NetworkPolicy,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

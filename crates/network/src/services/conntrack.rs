@@ -3,8 +3,10 @@
 
 use super::service_ports::ServicePort;
 use crate::command::{find, run};
-use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddrV4},
+};
 
 /// Filter of conntrack entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,11 +4,15 @@
 use super::reserved_ips::{ReservedIps, is_special};
 use api::address::{cidr, ipv4};
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
+use k8s_openapi::api::{
+    core::v1::{Service, ServicePort as Port, ServiceSpec},
+    discovery::v1::{Endpoint, EndpointSlice},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, SocketAddrV4},
+    sync::Arc,
+};
 
 /// Label of Services of another proxy.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";

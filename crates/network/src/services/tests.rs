@@ -1,12 +1,13 @@
 //! Tests of the rules, from API objects to nft scripts.
 
-use super::conntrack::{StaleEntry, stale_entries};
-use super::reserved_ips::ReservedIps;
-use super::rules::{ProxyConfig, table};
-use super::service_ports::{ServicePort, service_ports};
+use super::{
+    conntrack::{StaleEntry, stale_entries},
+    reserved_ips::ReservedIps,
+    rules::{ProxyConfig, table},
+    service_ports::{ServicePort, service_ports},
+};
 use expect_test::{Expect, expect};
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -7,11 +7,13 @@ use super::{
 };
 use crate::print::print_line;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Event, Pod},
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{Event, Pod},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::LogParams,

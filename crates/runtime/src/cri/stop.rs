@@ -4,8 +4,11 @@
 //! image's signal or SIGTERM. On an older containerd, the signal is sent with the task service.
 
 use super::{
-    CriRuntime, REQUEST_TIMEOUT, call, proto,
-    proto::tasks::{KillRequest, WaitRequest},
+    CriRuntime, REQUEST_TIMEOUT, call,
+    proto::{
+        self,
+        tasks::{KillRequest, WaitRequest},
+    },
     tasks::{in_namespace, tasks},
 };
 use crate::{ContainerId, RuntimeError, StopSignal};

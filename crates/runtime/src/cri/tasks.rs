@@ -1,9 +1,9 @@
 //! Client of containerd's task service, for operations that the CRI lacks.
 
-use super::runtime::ignore_not_found;
 use super::{
     CriRuntime, call,
     proto::tasks::{DeleteTaskRequest, GetRequest, KillRequest, WaitRequest, tasks_client::TasksClient},
+    runtime::ignore_not_found,
 };
 use crate::RuntimeError;
 use nix::sys::signal::Signal;

@@ -1,7 +1,9 @@
 //! Table tests: claims, volumes and classes in, the decision for a Pod that uses them out.
 
-use crate::cache::Cache;
-use crate::schedule_one::{Decision, schedule_pod};
+use crate::{
+    cache::Cache,
+    schedule_one::{Decision, schedule_pod},
+};
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

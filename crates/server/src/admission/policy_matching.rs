@@ -1,7 +1,12 @@
 //! Matching of policies and their bindings, and their parameters (`apiserver/pkg/admission/plugin/policy/{generic,matching}`).
 
 use super::context::AdmissionContext;
-use crate::{conversion, kinds::Kind, kinds::selector, registry::ServedKinds, status::ApiError};
+use crate::{
+    conversion,
+    kinds::{Kind, selector},
+    registry::ServedKinds,
+    status::ApiError,
+};
 use ::admission::{
     matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},

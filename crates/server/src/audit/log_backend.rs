@@ -6,8 +6,8 @@
 use super::event::Event;
 use jiff::{SignedDuration, Timestamp};
 use std::{
-    fs, io,
-    io::Write,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 use tokio::sync::{mpsc, oneshot};

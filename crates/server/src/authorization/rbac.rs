@@ -79,8 +79,10 @@ mod tests {
     use super::*;
     use crate::{
         UserInfo,
-        authorization::attributes::{Attributes, ResourceAttributes},
-        authorization::rule_resolver::Decision,
+        authorization::{
+            attributes::{Attributes, ResourceAttributes},
+            rule_resolver::Decision,
+        },
     };
     use store::{Key, MemoryEngine, Options, Precondition, Write};
 

@@ -1,7 +1,9 @@
 //! Status of a definition: accepted names and conditions (`pkg/controller/status`, `pkg/controller/establish`).
 
-use crate::kinds::{Approval, has_ca_bundle};
-use crate::write::now;
+use crate::{
+    kinds::{Approval, has_ca_bundle},
+    write::now,
+};
 use serde_json::{Value, json};
 
 /// Whether a condition is `True`.
@@ -129,16 +131,16 @@ mod tests {
 
     #[test]
     fn community_group_has_approval_condition() {
-        let check = |group: &str, said: &str, expected: Option<(&str, &str, &str)>| {
+        let check = |group: &str, output: &str, expected: Option<(&str, &str, &str)>| {
             let mut one = definition("foos", "Foo", "fo");
             one["spec"]["group"] = json!(group);
-            one["metadata"] = json!({"annotations": {"api-approved.kubernetes.io": said}});
+            one["metadata"] = json!({"annotations": {"api-approved.kubernetes.io": output}});
             one["status"] = desired_status(&one, &[]).unwrap();
             assert_eq!(desired_status(&one, &[]), None);
             let condition = find(&one, "KubernetesAPIApprovalPolicyConformant");
             let text = |field: &str| condition.and_then(|c| c[field].as_str());
             let expected = expected.map(|(value, reason, message)| [value, reason, message].map(Some));
-            assert_eq!(["status", "reason", "message"].map(text), expected.unwrap_or_default(), "{group} {said}");
+            assert_eq!(["status", "reason", "message"].map(text), expected.unwrap_or_default(), "{group} {output}");
         };
         check("example.com", "unapproved", None);
         check("k8s.io.example.com", "unapproved", None);

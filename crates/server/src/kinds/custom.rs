@@ -8,7 +8,11 @@ mod numbers;
 mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
-use crate::{conversion::Conversion, scale::ScalePaths, typed, typed::DecodeFieldError};
+use crate::{
+    conversion::Conversion,
+    scale::ScalePaths,
+    typed::{self, DecodeFieldError},
+};
 use ::admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;

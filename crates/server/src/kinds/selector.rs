@@ -1,6 +1,10 @@
 //! Label selectors: validation, matching and formatting.
 
-use super::{FieldErrors, FieldPath, field_validation::items, field_validation::text, or_none};
+use super::{
+    FieldErrors, FieldPath,
+    field_validation::{items, text},
+    or_none,
+};
 use crate::object_meta;
 use api::selector::LabelRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -1,30 +1,31 @@
 //! Types of request and response bodies, from which the schemas are generated.
 
 use super::resource_metrics::{NodeMetrics, PodMetrics};
-use k8s_openapi::api::{
-    admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
-    apps::v1 as apps,
-    authentication::v1 as authentication,
-    authorization::v1 as authorization,
-    autoscaling::v1 as autoscaling,
-    autoscaling::v2 as autoscaling_v2,
-    batch::v1 as batch,
-    certificates::v1 as certificates,
-    coordination::v1 as coordination,
-    core::v1 as core,
-    discovery::v1 as discovery,
-    events::v1 as events,
-    flowcontrol::v1 as flowcontrol,
-    networking::v1 as networking,
-    node::v1 as node,
-    policy::v1 as policy,
-    rbac::v1 as rbac,
-    resource::v1 as resource,
-    scheduling::v1 as scheduling,
-    storage::v1 as storage,
+use k8s_openapi::{
+    api::{
+        admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
+        apps::v1 as apps,
+        authentication::v1 as authentication,
+        authorization::v1 as authorization,
+        autoscaling::{v1 as autoscaling, v2 as autoscaling_v2},
+        batch::v1 as batch,
+        certificates::v1 as certificates,
+        coordination::v1 as coordination,
+        core::v1 as core,
+        discovery::v1 as discovery,
+        events::v1 as events,
+        flowcontrol::v1 as flowcontrol,
+        networking::v1 as networking,
+        node::v1 as node,
+        policy::v1 as policy,
+        rbac::v1 as rbac,
+        resource::v1 as resource,
+        scheduling::v1 as scheduling,
+        storage::v1 as storage,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions,
+    kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration,
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
 use schemars::{JsonSchema, SchemaGenerator};
 use std::borrow::Cow;
 

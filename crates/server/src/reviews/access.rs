@@ -44,7 +44,7 @@ fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
     }
 }
 
-/// Returns the attributes that a review asks about.
+/// Returns the attributes that a review is about.
 fn attributes(spec: &Value) -> Attributes {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or("").to_owned();

@@ -1,8 +1,10 @@
 //! Decoding of scalar values, normalized to Go's encoding.
 
 use crate::protobuf::message_table::ValueType;
-use api::quantity::{QuantityError, normalize_quantity, round_up_to_milli};
-use api::rfc3339::{self, ParseTimeError, Precision};
+use api::{
+    quantity::{QuantityError, normalize_quantity, round_up_to_milli},
+    rfc3339::{self, ParseTimeError, Precision},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 

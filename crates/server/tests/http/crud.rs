@@ -204,7 +204,7 @@ async fn create_with_resource_version_is_rejected() {
     let object = |version: &str| json!({"metadata": {"name": "a", "resourceVersion": version}});
     let message = json!({"message": "resourceVersion should not be set on objects to be created", "code": 500});
     api.check(post(CONFIG_MAPS, &object("7")), 500, message.clone()).await;
-    // A dry run only asks the store whether the name is taken.
+    // A dry run only checks in the store whether the name is taken.
     api.check(post(format!("{CONFIG_MAPS}?dryRun=All"), &object("7")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &object("")), 201, json!({})).await;
     api.check(post(CONFIG_MAPS, &object("7")), 500, message).await;

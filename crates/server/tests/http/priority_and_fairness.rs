@@ -24,8 +24,9 @@ async fn api_with_seats(total: usize) -> TestApi {
     let mut api = TestApi::new().await;
     api.server = api.server.clone().with_max_requests_inflight(total);
     api.server.clone().bootstrap_flow_control().await;
-    let everybody = json!([{"kind": "Group", "name": "system:authenticated"}]);
-    api.grant_cluster_role("all", everybody, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
+    let authenticated = json!([{"kind": "Group", "name": "system:authenticated"}]);
+    api.grant_cluster_role("all", authenticated, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]))
+        .await;
     api
 }
 

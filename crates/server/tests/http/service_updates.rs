@@ -1,7 +1,9 @@
 //! Updates of Services, and restoration of `kubernetes`.
 
-use crate::common::*;
-use crate::services::{SERVICES, service, web_spec};
+use crate::{
+    common::*,
+    services::{SERVICES, service, web_spec},
+};
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -35,18 +35,20 @@ mod journal;
 mod layout;
 mod recovery;
 
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
-
-use self::codec::HEAD_KEY;
-use self::directory::{Directory, remove_tree, sync_directory};
+use self::{
+    codec::HEAD_KEY,
+    directory::{Directory, remove_tree, sync_directory},
+};
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{OpenError, Record};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    time::{Duration, Instant},
+};
 
 /// Limits of the engine.
 #[derive(Clone, Debug)]

@@ -1,14 +1,9 @@
 //! Volatile engine, for tests.
 
-use std::collections::HashMap;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{Key, Object, OpenError, Record};
+use parking_lot::Mutex;
+use std::{collections::HashMap, io, path::Path, sync::Arc};
 
 /// Engine in memory. Clones share their objects, so that a test can reopen "the same disk" and inject failures.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,8 @@
 //! Engine that stores transformed data, for example encrypted, in another engine.
 
-use std::collections::HashSet;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{Key, Object, OpenError, Record, Transformer, UnreadableObject};
+use std::{collections::HashSet, io, path::Path, sync::Arc};
 
 /// Transforms data on its way to another engine and back.
 ///

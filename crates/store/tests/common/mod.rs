@@ -1,11 +1,7 @@
 //! Helpers of the store's tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::future::Future;
-use std::path::Path;
-use std::sync::mpsc;
-use std::time::Duration;
-
+use std::{future::Future, path::Path, sync::mpsc, time::Duration};
 use store::{
     Batch, CommitError, Engine, FjallEngine, FjallOptions, Head, Key, MemoryEngine, Object, OpenError, Options,
     Precondition, Record, Revision, Store, Template, Write, WriteError,

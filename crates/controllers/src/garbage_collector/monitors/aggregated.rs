@@ -4,12 +4,11 @@
 use super::{MonitorEvent, MonitoredKind, can_be_collected};
 use crate::watch::WatchEvent;
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::Client;
-use kube::discovery::ApiResource;
-use std::sync::Arc;
-use std::time::Duration;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::APIResourceList, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{Client, discovery::ApiResource};
+use std::{sync::Arc, time::Duration};
 
 /// Discovery interval (upstream's resync of monitors).
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);

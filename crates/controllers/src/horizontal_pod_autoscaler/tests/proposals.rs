@@ -1,12 +1,16 @@
 //! Combination of several metrics, and messages.
 
-use super::super::conditions::Conditions;
-use super::super::metrics::{MetricsError, PodMetrics, Reading, sample, selector_text};
-use super::super::normalize::Bounds;
-use super::super::proposal::{MetricsResult, compute};
-use super::super::scale_target::group_of;
-use super::super::status::ScalingMode;
-use super::*;
+use super::{
+    super::{
+        conditions::Conditions,
+        metrics::{MetricsError, PodMetrics, Reading, sample, selector_text},
+        normalize::Bounds,
+        proposal::{MetricsResult, compute},
+        scale_target::group_of,
+        status::ScalingMode,
+    },
+    *,
+};
 use k8s_openapi::api::autoscaling::v2::MetricSpec;
 use serde_json::{from_value, to_value};
 

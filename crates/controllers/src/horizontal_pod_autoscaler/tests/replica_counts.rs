@@ -1,7 +1,6 @@
 //! Desired replicas of a metric.
 
-use super::super::behavior::tolerances;
-use super::*;
+use super::{super::behavior::tolerances, *};
 use serde_json::from_value;
 
 const STARTING: &str = "did not receive metrics for targeted pods (pods might be unready)";

@@ -1,10 +1,9 @@
 //! Rate of change of the replicas.
 
-use super::super::behavior::Behavior;
-use super::super::conditions::Conditions;
-use super::super::history::History;
-use super::super::normalize::Bounds;
-use super::*;
+use super::{
+    super::{behavior::Behavior, conditions::Conditions, history::History, normalize::Bounds},
+    *,
+};
 use serde_json::from_value;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -1,4 +1,5 @@
 use super::*;
+use Server::{Absent, Http2, Resets, Responds, RespondsAndStaysOpen, RespondsEarly, RespondsOverTls, RespondsThen};
 use parking_lot::Mutex;
 use rustls::{
     ServerConfig,
@@ -33,7 +34,6 @@ enum Server {
     /// Does not listen.
     Absent,
 }
-use Server::{Absent, Http2, Resets, Responds, RespondsAndStaysOpen, RespondsEarly, RespondsOverTls, RespondsThen};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// Request lines and headers that a server has read.
@@ -180,9 +180,9 @@ async fn response_before_the_request_counts() {
     let answer = get.expect("a request").exchange_on(ours, false).await.unwrap_or_else(|e| panic!("{e}"));
     let status = answer.response.status();
     assert_eq!((status, answer.body(None).await.expect("a body")), (StatusCode::OK, b"ok".to_vec()));
-    let mut asked = vec![0; 4];
-    theirs.read_exact(&mut asked).await.expect("a request");
-    assert_eq!(asked, b"GET ");
+    let mut requested = vec![0; 4];
+    theirs.read_exact(&mut requested).await.expect("a request");
+    assert_eq!(requested, b"GET ");
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Tests of the gate, against a fake API server and, if possible, the kernel.
 
 use super::*;
-use crate::destroy::real_tests::in_a_namespace;
-use crate::policies::{PolicyConfig, sync_policies, table_name};
+use crate::{
+    destroy::real_tests::in_a_namespace,
+    policies::{PolicyConfig, sync_policies, table_name},
+};
 use fake_api::FakeApi;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -49,8 +49,10 @@ pub(super) fn validate_collision_count(object: &Value, old: &Value, errors: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET};
-    use crate::kinds::generic_kind::GenericKind;
+    use crate::kinds::{
+        apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET},
+        generic_kind::GenericKind,
+    };
 
     #[track_caller]
     fn check(kind: &GenericKind, status: Value, old: Value, expected: &[&str]) {

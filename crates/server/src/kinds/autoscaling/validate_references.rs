@@ -1,6 +1,9 @@
 //! Validation of the API groups of an autoscaler's references (`ValidateAPIVersion`).
 
-use super::super::{FieldErrors, FieldPath, field_validation::items, field_validation::text};
+use super::super::{
+    FieldErrors, FieldPath,
+    field_validation::{items, text},
+};
 use serde_json::Value;
 
 /// The only scalable kind of the core group.

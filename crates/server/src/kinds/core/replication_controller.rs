@@ -1,16 +1,18 @@
 //! ReplicationController.
 
-use crate::kinds::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    apps::{ReplicaCounts, SCALE},
-    defaulting,
-    field_validation::validate_nonnegative,
-    generic_kind::GenericKind,
-    integer,
-    pod_template_spec::{self, CONTAINERS, IMAGES},
-    selector, text,
+use crate::{
+    kinds::{
+        AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+        apps::{ReplicaCounts, SCALE},
+        defaulting,
+        field_validation::validate_nonnegative,
+        generic_kind::GenericKind,
+        integer,
+        pod_template_spec::{self, CONTAINERS, IMAGES},
+        selector, text,
+    },
+    object_meta,
 };
-use crate::object_meta;
 use serde_json::{Value, json};
 
 const COUNTS: ReplicaCounts = ReplicaCounts {

@@ -7,28 +7,30 @@ use crate::{
     protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType},
     strict::{self, Validation},
 };
-use k8s_openapi::api::{
-    admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
-    apps::v1 as apps,
-    authentication::v1 as authn,
-    authorization::v1 as authz,
-    autoscaling::{v1 as scale, v2 as hpa},
-    batch::v1 as batch,
-    certificates::v1 as certificates,
-    coordination::v1 as coordination,
-    core::v1 as core,
-    discovery::v1 as discovery,
-    events::v1 as events,
-    flowcontrol::v1 as flow,
-    networking::v1 as net,
-    node::v1 as node,
-    policy::v1 as policy,
-    rbac::v1 as rbac,
-    resource::v1 as dra,
-    scheduling::v1 as scheduling,
-    storage::v1 as storage,
+use k8s_openapi::{
+    api::{
+        admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
+        apps::v1 as apps,
+        authentication::v1 as authn,
+        authorization::v1 as authz,
+        autoscaling::{v1 as scale, v2 as hpa},
+        batch::v1 as batch,
+        certificates::v1 as certificates,
+        coordination::v1 as coordination,
+        core::v1 as core,
+        discovery::v1 as discovery,
+        events::v1 as events,
+        flowcontrol::v1 as flow,
+        networking::v1 as net,
+        node::v1 as node,
+        policy::v1 as policy,
+        rbac::v1 as rbac,
+        resource::v1 as dra,
+        scheduling::v1 as scheduling,
+        storage::v1 as storage,
+    },
+    apimachinery::pkg::apis::meta::v1 as meta,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;

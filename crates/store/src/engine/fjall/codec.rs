@@ -7,9 +7,8 @@
 //!
 //! Numbers in values are little endian.
 
-use std::sync::Arc;
-
 use crate::{Head, Key, Record};
+use std::sync::Arc;
 
 /// Key of the head, which every batch writes.
 pub(super) const HEAD_KEY: &[u8] = b"\xff\xffhead";

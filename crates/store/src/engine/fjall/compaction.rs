@@ -12,15 +12,16 @@
 //!
 //! A crash in between leaves `database` complete, old or new, and a `database.new` that the next opening removes.
 
-use std::path::Path;
-
+use super::{
+    FjallOptions, Open,
+    codec::{self, HEAD_KEY},
+    directory::{Directory, remove_tree, sync_directory},
+    open,
+};
+use crate::{CommitError, Head, OpenError};
 use fjall::PersistMode;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-
-use super::codec::{self, HEAD_KEY};
-use super::directory::{Directory, remove_tree, sync_directory};
-use super::{FjallOptions, Open, open};
-use crate::{CommitError, Head, OpenError};
+use std::path::Path;
 
 /// Size of one batch of the copy, in bytes.
 const BATCH_BYTES: usize = 1 << 20;

@@ -12,14 +12,14 @@
 //! `acknowledged` costs a microsecond and no sync: after a crash of the process it is exact, after a loss of power it may
 //! be outdated, and it is never ahead. So the batch that it names must exist.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::OpenError;
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind, Read, Seek, SeekFrom},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Newest format that is read; the one that is written.
 const FORMAT: u32 = 1;

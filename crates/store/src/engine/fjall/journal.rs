@@ -12,15 +12,14 @@
 //!      | 04 keyspace:u64
 //! ```
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-
-use nix::errno::Errno;
-use nix::unistd::Whence;
-use xxhash_rust::xxh3::Xxh3;
-
 use super::codec::{self, HEAD_BYTES, HEAD_KEY};
+use nix::{errno::Errno, unistd::Whence};
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+use xxhash_rust::xxh3::Xxh3;
 
 const TRAILER: &[u8; 4] = b"FJL\x03";
 

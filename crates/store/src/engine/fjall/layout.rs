@@ -6,11 +6,12 @@
 //! keyspaces/N/vM          that version
 //! ```
 
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::Path;
-
 use crate::OpenError;
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::Path,
+};
 
 /// fjall's internal keyspace and the store's: both exist before the database is renamed to its final name.
 const KEYSPACES: [&str; 2] = ["0", "1"];

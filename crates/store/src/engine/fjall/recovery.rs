@@ -1,11 +1,12 @@
 //! Recovery: checks that the journals contain all acknowledged batches, and cuts the rest.
 
-use std::path::{Path, PathBuf};
-
-use super::directory::{Directory, cut};
-use super::is_full;
-use super::journal::{self, Journal};
+use super::{
+    directory::{Directory, cut},
+    is_full,
+    journal::{self, Journal},
+};
 use crate::OpenError;
+use std::path::{Path, PathBuf};
 
 /// Unacknowledged end of the newest journal.
 struct TornTail {
