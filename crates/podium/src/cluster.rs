@@ -151,7 +151,7 @@ impl Cluster {
             pod_cidr: cidr,
             policy: NodePolicy { host_ips: vec![node_ip()], ..policy },
             config,
-            pod_rules: server::prepare_static_pod,
+            pod_rules: |pod, gates| Ok(server::prepare_static_pod(pod, gates)?),
             clock: kubelet::Clock::system(),
             random: rand::random(),
             port: endpoint.as_ref().map_or(0, |endpoint| endpoint.port),
@@ -284,7 +284,7 @@ fn configure_api_server(
 /// Registers a component status, which is healthy while its task runs.
 fn register_component(server: &ApiServer, name: &str, task: &tokio::task::JoinHandle<()>) {
     let task = task.abort_handle();
-    server.register_component(name, move || if task.is_finished() { Err("task has ended".to_owned()) } else { Ok(()) });
+    server.register_component(name, move || if task.is_finished() { Err("task has ended".into()) } else { Ok(()) });
 }
 
 /// Returns the CA signer for the certificate controllers.

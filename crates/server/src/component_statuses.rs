@@ -11,10 +11,13 @@ use crate::{
 };
 use parking_lot::RwLock;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, error::Error, fmt};
 
-/// Returns an error message when a component is unhealthy.
-type HealthCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Error of an unhealthy component.
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Returns an error when a component is unhealthy.
+type HealthCheck = Box<dyn Fn() -> Result<(), BoxError> + Send + Sync>;
 
 /// Health checks of components, by name.
 #[derive(Default)]
@@ -27,8 +30,8 @@ impl fmt::Debug for Components {
 }
 
 impl ApiServer {
-    /// Registers a component, such as `scheduler`; the check returns an error message when it is unhealthy.
-    pub fn register_component(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    /// Registers a component, such as `scheduler`; the check returns an error when it is unhealthy.
+    pub fn register_component(&self, name: &str, check: impl Fn() -> Result<(), BoxError> + Send + Sync + 'static) {
         self.components.0.write().insert(name.to_owned(), Box::new(check));
     }
 }
@@ -39,10 +42,13 @@ impl Components {
     }
 }
 
-fn component_status(name: &str, healthy: &Result<(), String>) -> Value {
+fn component_status(name: &str, healthy: &Result<(), BoxError>) -> Value {
     let condition = match healthy {
         Ok(()) => json!({"type": "Healthy", "status": "True", "message": "ok"}),
-        Err(message) => json!({"type": "Healthy", "status": "False", "message": message, "error": message}),
+        Err(error) => {
+            let message = error.to_string();
+            json!({"type": "Healthy", "status": "False", "message": message, "error": message})
+        }
     };
     json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [condition]})
 }

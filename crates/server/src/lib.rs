@@ -106,7 +106,7 @@ pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{CertificateSigner, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};
 pub use response::{Body, BoxError};
 pub use service::ApiServer;
-pub use static_pod::prepare_static_pod;
+pub use static_pod::{InvalidStaticPod, prepare_static_pod};
 pub use status::ApiError;
 pub use system_services::{API_IP, DNS_IP, SERVICE_RANGE};
 pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime, TokenLifetimeError};

@@ -9,11 +9,19 @@ use api::feature_gates::FeatureGates;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Invalid fields of a static Pod, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[{}]", .fields.join(", "))]
+pub struct InvalidStaticPod {
+    /// The error of each field.
+    fields: Vec<String>,
+}
+
 /// Defaults and validates the manifest of a static Pod as a new Pod, without a service account.
 ///
 /// # Errors
 /// Upstream's validation errors.
-pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<(), String> {
+pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<(), InvalidStaticPod> {
     let kind: &dyn Kind = kinds::POD;
     let account = ["serviceAccountName", "serviceAccount"].map(|field| object["spec"].get(field).cloned());
     kind.set_defaults(object);
@@ -37,8 +45,7 @@ pub fn prepare_static_pod(object: &mut Value, gates: &FeatureGates) -> Result<()
     if errors.is_empty() {
         return Ok(());
     }
-    let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-    Err(format!("[{}]", all.join(", ")))
+    Err(InvalidStaticPod { fields: errors.0.iter().map(ToString::to_string).collect() })
 }
 
 #[cfg(test)]
@@ -57,7 +64,7 @@ mod tests {
                     assert_eq!(object["spec"].get(key).unwrap_or(&Value::Null), value, "{key}");
                 }
             }
-            Err(expected) => assert!(got.as_ref().is_err_and(|e| e.contains(expected)), "{got:?}"),
+            Err(expected) => assert!(got.as_ref().is_err_and(|e| e.to_string().contains(expected)), "{got:?}"),
         }
     }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Applies the API server's defaults and validation to a Pod.
-pub type PodDefaulter = fn(&mut Value, &FeatureGates) -> Result<(), String>;
+pub type PodDefaulter = fn(&mut Value, &FeatureGates) -> Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Invalid manifest, with upstream's message where it has one.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +156,7 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, ManifestError
         return Err(ManifestError::NoName);
     }
     apply_defaults(&mut object, &name, file, rules);
-    (rules.check)(&mut object, &rules.gates).map_err(|error| ManifestError::Invalid(error.into()))?;
+    (rules.check)(&mut object, &rules.gates).map_err(ManifestError::Invalid)?;
     let pod: ApiPod = serde_json::from_value(object).map_err(ManifestError::Decode)?;
     if rules.gates.enabled(Gate::PreventStaticPodAPIReferences)
         && let Some(spec) = &pod.spec
@@ -217,11 +217,7 @@ mod tests {
     fn rules(gates: &str) -> Rules {
         let check: PodDefaulter = |object, _| {
             object["spec"]["restartPolicy"] = json!("Always");
-            if object["spec"]["containers"].is_array() {
-                Ok(())
-            } else {
-                Err("spec.containers: Required value".to_owned())
-            }
+            if object["spec"]["containers"].is_array() { Ok(()) } else { Err("spec.containers: Required value".into()) }
         };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         Rules {

@@ -25,7 +25,7 @@ async fn legacy_watch_paths_are_served() {
 async fn component_statuses_report_health() {
     let api = TestApi::new().await;
     api.server.register_component("scheduler", || Ok(()));
-    api.server.register_component("controller-manager", || Err("it has ended".to_owned()));
+    api.server.register_component("controller-manager", || Err("it has ended".into()));
     let statuses = "/api/v1/componentstatuses";
     let list = api.check(get(statuses), 200, json!({"kind": "ComponentStatusList"})).await;
     assert_eq!(list.warnings(), ["299 - \"v1 ComponentStatus is deprecated in v1.19+\""]);
