@@ -22,9 +22,10 @@ fn pod(name: &str) -> PodBuilder {
     PodBuilder::new(name).script("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done")
 }
 
+/// Waits until a Pod is ready. `kubectl wait` would fail between the deletion of a static Pod's mirror and its creation for
+/// the restarted Pod.
 fn running(kubectl: &Kubectl, name: &str) {
-    eventually("the Pod to exist", || kubectl.get(name).is_some());
-    kubectl.run(&format!("wait --for=condition=Ready --timeout=60s {name}")).ok();
+    eventually("the Pod to be ready", || kubectl.condition(name, "Ready")["status"] == "True");
 }
 
 /// Waits until the shutdown has terminated a Pod, and returns its container's finishedAt.
