@@ -190,8 +190,7 @@ impl PodWorker {
     }
 
     /// Syncs the Pod: plans, checkpoints, publishes the state, reports the status and starts the actions. Returns the
-    /// next
-    /// wake-up time, or `None` if the worker must end.
+    /// next wake-up time, or `None` if the worker must end.
     fn step(&mut self) -> Option<Option<Timestamp>> {
         let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);

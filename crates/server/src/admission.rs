@@ -110,7 +110,7 @@ pub(crate) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &AuditContext,
+    audit: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     let mut errors = FieldErrors::default();
@@ -153,7 +153,7 @@ pub(crate) fn validate(
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         return if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(info, name, &errors)) };
     }
-    pod_security::validate(server, resource, object, old, trail)
+    pod_security::validate(server, resource, object, old, audit)
 }
 
 fn forbidden(info: &KindInfo, object: &Value, why: &dyn Display) -> ApiError {

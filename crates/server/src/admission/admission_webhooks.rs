@@ -28,7 +28,7 @@ pub(super) type Readmit<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + 
 pub(super) struct Dispatcher {
     /// Whether a webhook changed the object.
     pub(super) changed: bool,
-    /// By index.
+    /// Reinvocations, by index of the webhook.
     reinvocation: Reinvocation<usize>,
 }
 

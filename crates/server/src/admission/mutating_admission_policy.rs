@@ -40,7 +40,7 @@ enum Failure {
 pub(super) struct Dispatcher {
     /// Whether a policy returned a patch, also one without effect.
     pub(super) changed: bool,
-    /// By policy, binding and parameters.
+    /// Reinvocations, by policy, binding and parameters.
     reinvocation: Reinvocation<(String, String, String)>,
     /// The object after the last invocation.
     output: Option<Value>,

@@ -34,14 +34,14 @@ pub(super) fn validate(
     resource: &RequestInfo,
     object: &Value,
     old: Option<&Value>,
-    trail: &AuditContext,
+    audit: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if (info.group, info.kind) == ("", "Pod") {
-        return evaluate_pod(server, resource, object, old, trail);
+        return evaluate_pod(server, resource, object, old, audit);
     }
     let template = if resource.subresource.is_none() { pod_template(info.group, info.kind, object) } else { None };
-    Ok(template.map(|template| evaluate_template(server, &resource.namespace, template, trail)).unwrap_or_default())
+    Ok(template.map(|template| evaluate_template(server, &resource.namespace, template, audit)).unwrap_or_default())
 }
 
 fn evaluate_pod(
@@ -49,7 +49,7 @@ fn evaluate_pod(
     resource: &RequestInfo,
     pod: &Value,
     old: Option<&Value>,
-    trail: &AuditContext,
+    audit: &AuditContext,
 ) -> Result<Vec<String>, ApiError> {
     if old.is_some_and(|old| has_same_images(old, pod)) {
         return Ok(Vec::new());
@@ -60,8 +60,8 @@ fn evaluate_pod(
     }
     let subject =
         Subject::decode(pod).map_err(|error| ApiError::bad_request(format!("failed to decode pod: {error}")))?;
-    trail.annotate(ENFORCED_POLICY, policy.enforce.to_string());
-    annotate(trail, &subject, policy, &invalid_labels);
+    audit.annotate(ENFORCED_POLICY, policy.enforce.to_string());
+    annotate(audit, &subject, policy, &invalid_labels);
     if let Some(why) = subject.violations(policy.enforce) {
         return Err(forbidden(resource.kind.info(), pod, &format_args!("violates {why}")));
     }
@@ -83,7 +83,7 @@ enum EvaluationError {
 }
 
 /// Returns warnings. Workloads are not rejected, but their Pods.
-fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trail: &AuditContext) -> Vec<String> {
+fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, audit: &AuditContext) -> Vec<String> {
     let evaluate = || -> Result<Option<String>, EvaluationError> {
         let (policy, invalid_labels) = policy(server, namespace)?;
         let is_privileged = [policy.warn, policy.audit].iter().all(|checked| checked.level == Level::Privileged);
@@ -91,12 +91,12 @@ fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trai
             return Ok(None);
         }
         let subject = Subject::decode(template).map_err(EvaluationError::PodTemplate)?;
-        annotate(trail, &subject, policy, &invalid_labels);
+        annotate(audit, &subject, policy, &invalid_labels);
         Ok(subject.warning(policy.warn))
     };
     evaluate()
         .unwrap_or_else(|error| {
-            trail.annotate(ERROR, error.to_string());
+            audit.annotate(ERROR, error.to_string());
             None
         })
         .into_iter()
@@ -104,8 +104,8 @@ fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, trai
 }
 
 /// Adds audit annotations for invalid labels of the namespace, and for violations of the `audit` level.
-fn annotate(trail: &AuditContext, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
-    if !trail.is_enabled() {
+fn annotate(audit: &AuditContext, subject: &Subject, policy: Policy, invalid_labels: &[InvalidLabel]) {
+    if !audit.is_enabled() {
         return;
     }
     if !invalid_labels.is_empty() {
@@ -113,10 +113,10 @@ fn annotate(trail: &AuditContext, subject: &Subject, policy: Policy, invalid_lab
         label_errors(invalid_labels, &mut errors);
         let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         let errors = if errors.len() == 1 { errors.concat() } else { format!("[{}]", errors.join(", ")) };
-        trail.annotate(ERROR, format!("Failed to parse policy: {errors}"));
+        audit.annotate(ERROR, format!("Failed to parse policy: {errors}"));
     }
     if let Some(why) = subject.warning(policy.audit) {
-        trail.annotate(AUDIT_VIOLATIONS, why);
+        audit.annotate(AUDIT_VIOLATIONS, why);
     }
 }
 

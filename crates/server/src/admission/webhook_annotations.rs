@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 
 /// Annotates the audit event with a call of a webhook.
 pub(super) struct WebhookAnnotator<'a> {
-    trail: &'a AuditContext,
+    audit: &'a AuditContext,
     configuration: &'a str,
     webhook: &'a str,
     prefix: &'static str,
@@ -34,36 +34,36 @@ struct PatchAnnotation<'a> {
 
 impl<'a> WebhookAnnotator<'a> {
     pub(super) fn mutating(
-        trail: &'a AuditContext,
+        audit: &'a AuditContext,
         webhook: &'a ::admission::webhook::Webhook,
         round: u8,
         index: usize,
     ) -> Self {
-        Self::new(trail, webhook, "mutation.webhook.admission.k8s.io", round, index)
+        Self::new(audit, webhook, "mutation.webhook.admission.k8s.io", round, index)
     }
 
     pub(super) fn validating(
-        trail: &'a AuditContext,
+        audit: &'a AuditContext,
         webhook: &'a ::admission::webhook::Webhook,
         index: usize,
     ) -> Self {
-        Self::new(trail, webhook, "validating.webhook.admission.k8s.io", 0, index)
+        Self::new(audit, webhook, "validating.webhook.admission.k8s.io", 0, index)
     }
 
     fn new(
-        trail: &'a AuditContext,
+        audit: &'a AuditContext,
         webhook: &'a ::admission::webhook::Webhook,
         prefix: &'static str,
         round: u8,
         index: usize,
     ) -> Self {
         let round_index = format!("round_{round}_index_{index}");
-        Self { trail, configuration: &webhook.configuration, webhook: &webhook.name, prefix, round_index }
+        Self { audit, configuration: &webhook.configuration, webhook: &webhook.name, prefix, round_index }
     }
 
     /// Adds the annotation of a failed call that is ignored (`failurePolicy: Ignore`).
     pub(super) fn failed_open(&self) {
-        self.trail.annotate(format!("failed-open.{}/{}", self.prefix, self.round_index), self.webhook.to_owned());
+        self.audit.annotate(format!("failed-open.{}/{}", self.prefix, self.round_index), self.webhook.to_owned());
     }
 
     /// Adds the annotations of the response; invalid keys are dropped.
@@ -73,7 +73,7 @@ impl<'a> WebhookAnnotator<'a> {
                 && !key.contains('/')
                 && api::names::qualified_name(key).is_empty()
             {
-                self.trail.annotate(format!("{}/{key}", self.webhook), value.clone());
+                self.audit.annotate(format!("{}/{key}", self.webhook), value.clone());
             }
         }
     }
@@ -82,7 +82,7 @@ impl<'a> WebhookAnnotator<'a> {
     pub(super) fn mutated(&self, mutated: bool) {
         let value = MutationAnnotation { configuration: self.configuration, webhook: self.webhook, mutated };
         let value = serde_json::to_string(&value).unwrap_or_default();
-        self.trail.annotate(format!("{}/{}", self.prefix, self.round_index), value);
+        self.audit.annotate(format!("{}/{}", self.prefix, self.round_index), value);
     }
 
     /// Adds the patch, at the audit level `Request` and above.
@@ -95,7 +95,7 @@ impl<'a> WebhookAnnotator<'a> {
         let (configuration, webhook) = (self.configuration, self.webhook);
         let value = PatchAnnotation { configuration, webhook, patch: &patch, patch_type: "JSONPatch" };
         let value = serde_json::to_string(&value).unwrap_or_default();
-        self.trail.annotate_at_level(
+        self.audit.annotate_at_level(
             Level::Request,
             format!("patch.webhook.admission.k8s.io/{}", self.round_index),
             value,

@@ -114,7 +114,7 @@ impl LogWriter {
             Ok(()) => self.failing = false,
             Err(error) if !self.failing => {
                 self.failing = true;
-                tracing::error!(%error, "failed to write audit event");
+                tracing::error!(%error, "failed to write audit event, events are lost");
             }
             Err(_) => {}
         }

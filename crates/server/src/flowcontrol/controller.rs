@@ -43,7 +43,7 @@ impl ApiServer {
     /// Restores mandatory and suggested objects, and updates the conditions of FlowSchemas. (Upstream does the former
     /// once a minute.)
     async fn sync_flow_control(&self) {
-        let _settling = self.flow_control.sync_lock.lock().await;
+        let _guard = self.flow_control.sync_lock.lock().await;
         // A later write schedules another sync.
         self.flow_control.sync_pending.store(false, Ordering::Release);
         let (schemas, levels) = bootstrap::all();

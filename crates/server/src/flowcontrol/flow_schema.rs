@@ -72,8 +72,8 @@ struct NonResourcePolicyRule {
     urls: Vec<String>,
 }
 
-fn has(list: &[String], attributes: &str) -> bool {
-    list.iter().any(|value| value == "*" || value == attributes)
+fn has(list: &[String], requested: &str) -> bool {
+    list.iter().any(|value| value == "*" || value == requested)
 }
 
 impl FlowSchemaSpec {

@@ -106,10 +106,10 @@ mod tests {
         let mut labeled = unlabeled.clone();
         labeled["metadata"]["labels"]["a"] = json!("b");
         check(unlabeled, role(&["get"]), Some(labeled));
-        let mut aggregated_roles = role(&[]);
-        aggregated_roles["aggregationRule"] = json!({"clusterRoleSelectors": [{}]});
-        aggregated_roles["rules"] = json!([]);
-        check(aggregated_roles, role(&["get"]), Some(role(&["get"])));
+        let mut aggregated = role(&[]);
+        aggregated["aggregationRule"] = json!({"clusterRoleSelectors": [{}]});
+        aggregated["rules"] = json!([]);
+        check(aggregated, role(&["get"]), Some(role(&["get"])));
     }
 
     #[test]
