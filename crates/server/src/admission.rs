@@ -38,8 +38,8 @@ use crate::{
     kinds::{self, FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError},
     request::RequestInfo,
     service::ApiServer,
-    status::ApiError,
 };
+use errors::ApiError;
 use runtime_class::RuntimeClassError;
 use serde_json::Value;
 use service_account::ServiceAccountError;

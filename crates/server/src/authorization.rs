@@ -22,9 +22,8 @@ pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
 pub(crate) use rbac::RbacAuthorizer;
 pub(crate) use rule_resolver::Decision;
 
-use crate::{
-    ApiServer, UserInfo, audit::AuditContext, request::RequestInfo, reverse_proxy, service::Call, status::ApiError,
-};
+use crate::{ApiServer, UserInfo, audit::AuditContext, request::RequestInfo, reverse_proxy, service::Call};
+use errors::{ApiError, GroupResource};
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -164,7 +163,7 @@ pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> 
                 resource.group
             );
             let message = format!("{}{why}", sanitize_html(&message));
-            ApiError::forbidden_resource(&resource.group, &resource.resource, &resource.name, &message)
+            ApiError::forbidden(GroupResource::new(&resource.group, &resource.resource), &resource.name, &message)
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::{
     backend_tls::{self, TlsConfigError},
     node_proxy::DialedStream,
-    status::ApiError,
 };
+use errors::ApiError;
 use rustls::{ClientConfig, client::ResolvesClientCert, crypto::ring, pki_types::ServerName};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;

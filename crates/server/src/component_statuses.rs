@@ -6,9 +6,9 @@ use crate::{
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
-    status::ApiError,
     write,
 };
+use errors::ApiError;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, error::Error, fmt};

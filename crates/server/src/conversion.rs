@@ -8,10 +8,10 @@ use crate::{
     kinds::Kind,
     object,
     selectors::Selection,
-    status::ApiError,
     webhook::{WebhookClient, WebhookError, WebhookTarget, WebhookTargetError},
 };
 use bytes::Bytes;
+use errors::ApiError;
 use review::{ConvertedObjectError, ReviewError};
 use schema::Schema;
 use serde_json::Value;

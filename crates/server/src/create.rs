@@ -11,14 +11,14 @@ use crate::{
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
-    services,
-    status::ApiError,
+    services, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, with_warnings},
 };
 use ::admission::attributes::Operation;
 use apply::ManagedFields;
+use errors::ApiError;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use store::{Key, Precondition, Write, WriteError};
@@ -140,7 +140,7 @@ pub(crate) async fn create_object(
                 return Ok(with_warnings(respond_with_object(server, kind, 201, &object, call).await?, &warnings));
             }
             Err(WriteError::AlreadyExists { .. }) if generated => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), &name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), &name)),
         }
     }
     Err(ApiError::generate_name_conflict(kind.info(), &prefix))

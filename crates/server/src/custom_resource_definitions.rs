@@ -18,10 +18,10 @@ use crate::{
     request::{Query, RequestInfo},
     response::HandlerResult,
     service::{ApiServer, Call},
-    status::ApiError,
     update::{self, FieldOwnership, UpdatedObject},
 };
 use bytes::Bytes;
+use errors::ApiError;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};

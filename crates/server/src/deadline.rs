@@ -5,8 +5,8 @@ use crate::{
     duration,
     request::Query,
     response::HandlerResult,
-    status::ApiError,
 };
+use errors::ApiError;
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.

@@ -4,8 +4,9 @@ mod yaml;
 
 pub(crate) use yaml::{DecodeYamlError, is_yaml_error, split_warnings};
 
-use crate::{kinds::Kind, service::Call, status::ApiError};
+use crate::{kinds::Kind, service::Call};
 use api::bounded_messages::BoundedMessages;
+use errors::ApiError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{

@@ -14,11 +14,12 @@ use crate::{
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
-    status::ApiError,
+    storage_errors,
     write::{dry_run, now, should_delete_during_update, with_warnings},
 };
 use ::admission::attributes::Operation;
 use api::text::parse_query_bool;
+use errors::{ApiError, GroupResource};
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
@@ -266,7 +267,7 @@ async fn delete_with_admission(
         match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(object) => return Ok((object, gone)),
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), name)),
         }
     }
     Err(ApiError::optimistic_lock_conflict(kind.info(), name))
@@ -291,7 +292,7 @@ pub(crate) fn check_preconditions(
             );
             let info = resource.kind.info();
             let group = if info.group.is_empty() { String::new() } else { format!(".{}", info.group) };
-            return Err(ApiError::conflict_on(&format!("{}{group}", info.kind), name, &why));
+            return Err(ApiError::conflict(GroupResource::core(&format!("{}{group}", info.kind)), name, &why));
         }
     }
     Ok(())

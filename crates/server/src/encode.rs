@@ -1,11 +1,9 @@
 //! Encoding of objects to templates in which the revision is missing. Writers encode concurrently; the store, whose
 //! writes are sequential, only fills in the revision.
 
-use crate::{
-    json_order::{self, InOrder, Type},
-    status::ApiError,
-};
+use crate::json_order::{self, InOrder, Type};
 use apply::{ManagedFields, StructOrderManagedFields};
+use errors::ApiError;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 use std::{

@@ -1,6 +1,7 @@
 //! Expiry of Events, an hour after they were last seen (upstream's `--event-ttl`).
 
-use crate::{ApiServer, object, status::ApiError};
+use crate::{ApiServer, object, storage_errors};
+use errors::ApiError;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use std::time::Duration;
@@ -58,7 +59,7 @@ impl ApiServer {
             match self.store.write(write).await {
                 // A concurrent writer has updated or deleted it.
                 Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
-                Err(e) => return Err(ApiError::from_write(&e, kind.info(), &event.key.name)),
+                Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), &event.key.name)),
             }
         }
         Ok(Duration::try_from(next).unwrap_or_default())

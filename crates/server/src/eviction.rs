@@ -9,9 +9,10 @@ use crate::{
     request::RequestInfo,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
-    status::ApiError,
+    storage_errors,
     write::{dry_run, now},
 };
+use errors::ApiError;
 use serde_json::{Value, json};
 use store::{Key, Object, Precondition, QuotaAllowance, Revision, Scope, Write, WriteError};
 
@@ -116,7 +117,7 @@ async fn check_and_decrement(
         match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(_) => return Ok(Some((BudgetCheck::Decrements, name))),
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, POD_DISRUPTION_BUDGET.info(), &name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, POD_DISRUPTION_BUDGET.info(), &name)),
         }
     }
     let message = "couldn't update PodDisruptionBudget due to conflicts";
@@ -233,7 +234,7 @@ async fn add_disruption_target(
                 return Ok(true);
             }
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), &key.name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), &key.name)),
         }
     }
     Err(ApiError::optimistic_lock_conflict(kind.info(), &key.name))

@@ -10,7 +10,8 @@ mod flow_schema;
 mod metrics;
 mod priority_level;
 
-use crate::{UserInfo, authorization::Attributes, deadline, response::Body, service::ApiServer, status::ApiError};
+use crate::{UserInfo, authorization::Attributes, deadline, response::Body, service::ApiServer};
+use errors::ApiError;
 use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};
 use metrics::{ExecutingGuard, RequestCounts, WaitingGuard};

@@ -14,11 +14,11 @@ use crate::{
     response::{self, Body, BoxError, HandlerResult},
     reverse_proxy::Outgoing,
     service::{ApiServer, Call},
-    status::ApiError,
     tokens, websocket,
     write::now,
 };
 use bytes::Bytes;
+use errors::ApiError;
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};

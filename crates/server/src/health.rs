@@ -4,8 +4,8 @@ use crate::{
     ApiServer,
     request::Query,
     response::{self, HandlerResult},
-    status::ApiError,
 };
+use errors::ApiError;
 use http::{HeaderValue, header};
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;

@@ -3,8 +3,8 @@
 use crate::{
     kinds::{FieldErrors, FieldPath, KindInfo},
     request::RequestInfo,
-    status::ApiError,
 };
+use errors::{ApiError, GroupKind};
 use serde_json::{Value, json};
 
 /// Requires the object's name to be set and to match the URL.
@@ -100,5 +100,5 @@ pub(crate) fn require_version(info: &KindInfo, new: &Value) -> Result<(), ApiErr
     let path = FieldPath::new("metadata").child("resourceVersion");
     errors.invalid(&path, &json!(0), "must be specified for an update");
     let name = new["metadata"]["name"].as_str().unwrap_or("");
-    Err(ApiError::invalid_named(info.group, info.plural, name, &errors))
+    Err(ApiError::invalid(GroupKind::new(info.group, info.plural), name, &errors))
 }

@@ -1,9 +1,7 @@
 //! Validation of an object's `apiVersion` and `kind` against the request's resource, with upstream's messages.
 
-use crate::{
-    kinds::{ALL, FieldErrors, FieldPath, Kind, KindInfo},
-    status::ApiError,
-};
+use crate::kinds::{ALL, FieldErrors, FieldPath, Kind, KindInfo};
+use errors::{ApiError, GroupKind};
 use serde_json::{Value, json};
 
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
@@ -56,7 +54,7 @@ fn custom_kind_mismatch(info: &KindInfo, object: &Value) -> ApiError {
             errors.invalid(&FieldPath::new(field), &json!(text(object, field)), &format!("must be {expected}"));
         }
     }
-    ApiError::invalid_named(info.group, text(object, "kind"), text(&object["metadata"], "name"), &errors)
+    ApiError::invalid(GroupKind::new(info.group, text(object, "kind")), text(&object["metadata"], "name"), &errors)
 }
 
 /// Returns why an object is not of this built-in kind and cannot be converted to it (`runtime.Scheme`).

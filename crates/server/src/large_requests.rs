@@ -9,9 +9,9 @@ use crate::{
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
-    status::ApiError,
     update::MAX_ATTEMPTS,
 };
+use errors::ApiError;
 use futures::FutureExt;
 use http::Method;
 use parking_lot::{Condvar, Mutex};

@@ -4,9 +4,9 @@ use crate::{
     kinds::{FieldErrors, FieldPath},
     object,
     request::Query,
-    status::ApiError,
 };
 use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use errors::ApiError;
 use serde_json::{Value, json};
 use store::{Key, Revision};
 

@@ -10,10 +10,10 @@ use crate::{
     managed_object::ManagedObject,
     request::RequestInfo,
     service::Call,
-    status::ApiError,
 };
 use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
-use serde_json::Value;
+use errors::ApiError;
+use serde_json::{Value, json};
 
 /// Field manager of one write (upstream's `managedfields.FieldManager`).
 pub(crate) struct FieldManager {
@@ -46,6 +46,12 @@ impl RequestedManagedFields {
             _ => Self::Absent,
         }
     }
+}
+
+/// Returns the conflict of a server-side apply: other managers own the fields.
+pub(crate) fn apply_conflict(conflicts: &apply::Conflicts) -> ApiError {
+    let cause = |(conflict, path): (&apply::Conflict, String)| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", conflict.manager), "field": path});
+    ApiError::new(409, "Conflict", conflicts.to_string()).with_causes(conflicts.shown().map(cause).collect())
 }
 
 /// Whether an object that is not decoded yet resets its managers.
@@ -104,7 +110,7 @@ impl FieldManager {
         let (live, managers) = live.map(|live| (&live.object, live.managers.clone())).unzip();
         match apply::apply(&self.request(&api_version), live, config, managers.unwrap_or_default(), force) {
             Ok(applied) => Ok((applied.object, applied.managers)),
-            Err(ApplyError::Conflicts(conflicts)) => Err(ApiError::apply_conflict(&conflicts)),
+            Err(ApplyError::Conflicts(conflicts)) => Err(apply_conflict(&conflicts)),
             Err(error) => {
                 let of = version_kind(info.group, info.version, info.kind);
                 let why = format!("failed to create typed patch object ({namespace}/{name}; {of}): {error}");

@@ -7,10 +7,10 @@ use crate::{
     request::{Query, RequestInfo},
     response::{BoxError, HandlerResult},
     service::{ApiServer, Call},
-    status::ApiError,
     websocket,
 };
 use bytes::Bytes;
+use errors::{ApiError, GroupKind};
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -72,7 +72,7 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
     if query.get("stream").is_some() {
         errors.forbidden(&FieldPath::new("stream"), "may not be specified");
     }
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_named("", "PodLogOptions", name, &errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(GroupKind::new("", "PodLogOptions"), name, &errors)) }
 }
 
 /// Returns the Pod of a request.

@@ -10,9 +10,9 @@ use crate::{
     response::{self, HandlerResult},
     reverse_proxy,
     service::{ApiServer, Call},
-    status::ApiError,
 };
 use api::text::parse_query_bool;
+use errors::ApiError;
 use form_urlencoded::Serializer;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::Empty;

@@ -6,9 +6,9 @@ use crate::{
     kinds::{Kind, KindInfo},
     meta_v1beta1, protobuf,
     request::Query,
-    status::ApiError,
 };
 use bytes::Bytes;
+use errors::ApiError;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Template};

@@ -27,9 +27,9 @@ use crate::{
     aggregation::Aggregation,
     registry::{self, Registry, ServedKinds},
     response::{self, Body},
-    status::ApiError,
 };
 use compressed_document::CompressedDocument;
+use errors::ApiError;
 use http::{HeaderMap, HeaderValue, Response, header};
 use jiff::SignedDuration;
 use negotiate::{JSON, MediaType, V3};

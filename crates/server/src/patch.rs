@@ -7,8 +7,8 @@ mod strategic;
 use crate::{
     decode::{self, DecodedBody},
     kinds::Kind,
-    status::ApiError,
 };
+use errors::ApiError;
 use serde_json::Value;
 
 /// Media type of JSON patches.

@@ -9,10 +9,11 @@ use crate::{
     request::RequestInfo,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
-    status::ApiError,
+    storage_errors,
     store_quota::Purpose,
     write::{dry_run, now},
 };
+use errors::{ApiError, GroupKind, GroupResource};
 use serde_json::{Value, json};
 use store::{Precondition, Write, WriteError};
 
@@ -44,7 +45,11 @@ fn target(binding: &Value, name: &str) -> Result<String, ApiError> {
     if target.is_empty() {
         errors.required(&path.child("name"), "");
     }
-    if errors.is_empty() { Ok(target.to_owned()) } else { Err(ApiError::invalid_named("", "Binding", name, &errors)) }
+    if errors.is_empty() {
+        Ok(target.to_owned())
+    } else {
+        Err(ApiError::invalid(GroupKind::new("", "Binding"), name, &errors))
+    }
 }
 
 /// Returns why a Pod cannot be bound (upstream's `setPodNodeAndMetadata`).
@@ -99,7 +104,7 @@ async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: 
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
         if let Some(why) = binding_conflict(&pod, name, &binding) {
-            return Err(ApiError::conflict_on("pods/binding", name, &why));
+            return Err(ApiError::conflict(GroupResource::core("pods/binding"), name, &why));
         }
         if dry {
             return Ok(response::json(201, &success()));
@@ -109,7 +114,7 @@ async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: 
         match server.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(_) => return Ok(response::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), name)),
         }
     }
     Err(ApiError::optimistic_lock_conflict(kind.info(), name))

@@ -13,9 +13,9 @@ use crate::{
     response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
     service::{ApiServer, Call},
-    status::ApiError,
     write::with_warnings,
 };
+use errors::ApiError;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use links::LinkRewriter;
 use percent_encoding::percent_decode_str;

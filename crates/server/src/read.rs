@@ -8,9 +8,9 @@ use crate::{
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
-    status::ApiError,
     write,
 };
+use errors::ApiError;
 use serde_json::{Value, json};
 use store::{Key, List, Object, Revision, Scope};
 

@@ -3,9 +3,9 @@
 use crate::{
     kinds::{Kind, KindRef, WriteTarget},
     registry::ServedKinds,
-    status::ApiError,
 };
 use api::text::parse_query_bool;
+use errors::ApiError;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};

@@ -16,10 +16,10 @@ use crate::{
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
-    status::ApiError,
     write,
 };
 use api::quantity::Amount;
+use errors::{ApiError, GroupResource};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -185,7 +185,7 @@ fn missing(kind: &dyn Kind, name: &str) -> ApiError {
     if kind.info().namespaced {
         ApiError::not_found(POD.info(), name)
     } else {
-        ApiError::not_found_in("", "node", name)
+        ApiError::not_found(GroupResource::core("node"), name)
     }
 }
 
@@ -195,5 +195,5 @@ fn unmeasured(kind: &dyn Kind, namespace: &str, name: &str) -> ApiError {
         true => ("podmetrics", format!("{namespace}/{name}")),
         false => ("nodemetrics", name.to_owned()),
     };
-    ApiError::not_found_in(kind.info().group, resource, &name)
+    ApiError::not_found(GroupResource::new(kind.info().group, resource), &name)
 }

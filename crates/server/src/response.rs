@@ -1,7 +1,8 @@
 //! HTTP responses with bytes or a stream of them.
 
-use crate::{indent, json_order, status::ApiError};
+use crate::{indent, json_order};
 use bytes::Bytes;
+use errors::ApiError;
 use futures::{Stream, StreamExt};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;

@@ -11,10 +11,10 @@ use crate::{
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
-    status::ApiError,
     strict::{self, Validation},
     write::{dry_run, respond_with_value, with_warnings},
 };
+use errors::{ApiError, GroupKind};
 
 /// Handles a review.
 pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
@@ -51,7 +51,7 @@ impl ReviewError {
     fn into_api_error(self, info: &crate::kinds::KindInfo) -> ApiError {
         match self {
             // Upstream names no kind here (`authorizationapi.Kind("")`).
-            Self::Invalid(errors) => ApiError::invalid_named(info.group, "", "", &errors),
+            Self::Invalid(errors) => ApiError::invalid(GroupKind::new(info.group, ""), "", &errors),
             Self::Other(error) => error,
         }
     }

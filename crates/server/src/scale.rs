@@ -14,12 +14,12 @@ use crate::{
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
-    status::ApiError,
     strict::{self, Validation},
     update::{self, FieldOwnership, UpdateResult, UpdatedObject},
     write::{dry_run, respond_with_value, with_warnings},
 };
 use ::apply::ManagedFields;
+use errors::{ApiError, GroupResource};
 use serde_json::{Value, json};
 
 /// Kind of the body of scale requests.
@@ -74,7 +74,7 @@ pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Ca
 
 /// Returns the error of a missing object, which depends on upstream's store (`ScaleREST` and `scaleUpdatedObjectInfo`).
 fn not_found(info: &KindInfo, name: &str, is_read: bool) -> ApiError {
-    let of = |group: &str| ApiError::not_found_in(group, &format!("{}/scale", info.plural), name);
+    let of = |group: &str| ApiError::not_found(GroupResource::new(group, &format!("{}/scale", info.plural)), name);
     match (info.group, info.plural) {
         ("apps", "statefulsets") if is_read => ApiError::not_found(info, name),
         ("apps", _) => of("apps"),

@@ -1,7 +1,8 @@
 //! Label and field selectors of requests.
 
-use crate::{kinds::KindRef, object, partial_json::Outline, request::Query, status::ApiError};
+use crate::{kinds::KindRef, object, partial_json::Outline, request::Query};
 use api::selector::{FieldSelector, LabelRequirements};
+use errors::ApiError;
 use serde_json::Value;
 use store::Object;
 

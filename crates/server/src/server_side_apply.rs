@@ -13,12 +13,12 @@ use crate::{
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
-    status::ApiError,
     strict::{self, Validation},
     update::{self, UpdatedObject},
     write::{dry_run, now},
 };
 use ::apply::ManagedFields;
+use errors::ApiError;
 use parking_lot::Mutex;
 use serde_json::Value;
 

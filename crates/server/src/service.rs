@@ -21,7 +21,6 @@ use crate::{
     resource_metrics,
     response::{self, HandlerResult},
     reviews, scale,
-    status::ApiError,
     system_objects::{self, SystemObjects},
     tokens, update, watch,
     webhook::WebhookClient,
@@ -29,6 +28,7 @@ use crate::{
 };
 use api::feature_gates::FeatureGates;
 use bytes::Bytes;
+use errors::ApiError;
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;

@@ -7,9 +7,9 @@ use crate::{
     request::RequestInfo,
     service::ApiServer,
     service_ranges::Ranges,
-    status::ApiError,
 };
 use api::address::ipv4;
+use errors::ApiError;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

@@ -6,9 +6,9 @@ use crate::{
     kinds::{FieldErrors, FieldPath, Kind},
     patch,
     request::Query,
-    status::ApiError,
     typed::{self, ConverterError, DecodeFieldError},
 };
+use errors::{ApiError, GroupKind};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -105,7 +105,7 @@ pub(crate) fn check_patched(
     let invalid = |why: &str| {
         let mut errors = FieldErrors::default();
         errors.invalid(&FieldPath::new("patch"), &json!(shown()), why);
-        ApiError::invalid_named("", "", "", &errors)
+        ApiError::invalid(GroupKind::new("", ""), "", &errors)
     };
     let DecodedBody { value: mut object, duplicates } = parsed;
     if !object.is_object() {

@@ -15,14 +15,14 @@ use crate::{
     response::HandlerResult,
     scale, server_side_apply,
     service::{ApiServer, Call},
-    services,
-    status::ApiError,
+    services, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, should_delete_during_update, with_warnings},
 };
 use ::admission::attributes::Operation;
 use apply::ManagedFields;
+use errors::ApiError;
 use http::Method;
 use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
@@ -202,7 +202,7 @@ pub(crate) async fn update_object(
                 return Ok((UpdateResult::Stored(object), warnings));
             }
             Err(WriteError::Conflict { .. }) => {}
-            Err(e) => return Err(ApiError::from_write(&e, kind.info(), name)),
+            Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), name)),
         }
     }
     Err(ApiError::optimistic_lock_conflict(kind.info(), name))

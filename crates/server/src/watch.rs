@@ -10,10 +10,10 @@ use crate::{
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
-    status::ApiError,
     webhook::WebhookClient,
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use errors::ApiError;
 use futures::stream;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};

@@ -7,8 +7,8 @@ use crate::{
     request::Query,
     response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
-    status::ApiError,
 };
+use errors::ApiError;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
 use std::collections::HashSet;

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{
     patch,
-    status::ApiError,
     webhook::{WebhookError, WebhookTargetError},
 };
 use ::admission::{
     conditions,
     review::{self, AdmissionResponse, ResponseError, UnmarshalTypeError},
 };
+use errors::{ApiError, GroupResource};
 use futures::future;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
@@ -248,6 +248,10 @@ impl AdmissionContext<'_> {
         let Some(own) = self.attributes.equivalent_resources.first() else { return ApiError::internal(why) };
         // Upstream's `extractResourceName`.
         let name = [&self.attributes.name, &self.generate_name].into_iter().find(|name| !name.is_empty());
-        ApiError::forbidden_resource(&own.resource[0], &own.resource[2], name.map_or("Unknown", String::as_str), why)
+        ApiError::forbidden(
+            GroupResource::new(&own.resource[0], &own.resource[2]),
+            name.map_or("Unknown", String::as_str),
+            why,
+        )
     }
 }

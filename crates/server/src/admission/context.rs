@@ -9,7 +9,6 @@ use crate::{
     managed_fields,
     request::RequestInfo,
     service::{ApiServer, Call},
-    status::ApiError,
     typed, user,
 };
 use ::admission::{
@@ -19,6 +18,7 @@ use ::admission::{
     webhook::is_exempt,
 };
 use apply::TypeRef;
+use errors::ApiError;
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;

@@ -8,9 +8,9 @@ use super::{
 use crate::{
     request::RequestInfo,
     service::{ApiServer, Call},
-    status::ApiError,
 };
 use ::admission::attributes::Operation;
+use errors::ApiError;
 use serde_json::Value;
 
 /// No mutating admission plugins.

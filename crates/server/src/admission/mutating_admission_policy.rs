@@ -7,16 +7,14 @@ use super::{
     },
     reinvocation::Reinvocation,
 };
-use crate::{
-    patch::json_patch::{self, PatchError},
-    status::ApiError,
-};
+use crate::patch::json_patch::{self, PatchError};
 use ::admission::{
     attributes::{EquivalentResource, Operation},
     conditions,
     policy::{Binding, MutatingPolicy, Patch},
 };
 use apply::Duplicates;
+use errors::ApiError;
 use serde_json::{Value, json};
 
 /// A policy to invoke for a binding, with one of its parameter objects.

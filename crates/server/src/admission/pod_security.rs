@@ -6,9 +6,9 @@ use crate::{
     kinds::{FieldErrors, FieldPath},
     request::RequestInfo,
     service::ApiServer,
-    status::ApiError,
 };
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
+use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -5,12 +5,12 @@ use crate::{
     conversion,
     kinds::{Kind, selector},
     registry::ServedKinds,
-    status::ApiError,
 };
 use ::admission::{
     matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},
 };
+use errors::ApiError;
 use serde_json::Value;
 use store::{Key, Scope};
 

@@ -1,8 +1,9 @@
 //! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
 //! effect at its creation.
 
-use crate::{object, request::RequestInfo, service::ApiServer, status::ApiError};
+use crate::{object, request::RequestInfo, service::ApiServer};
 use ::admission::quota::{self, Kind, Object};
+use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::Value;
 use store::Scope;

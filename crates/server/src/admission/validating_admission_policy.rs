@@ -6,11 +6,11 @@ use super::{
         PolicyConfigurationError, collect_params, matching_resource, namespace_object, policy_matching_resource,
     },
 };
-use crate::status::ApiError;
 use ::admission::{
     conditions,
     policy::{Binding, Decision, Denial, Policy},
 };
+use errors::ApiError;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

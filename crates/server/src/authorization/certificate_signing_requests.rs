@@ -2,7 +2,8 @@
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
 use super::{Attributes, Decision, ResourceAttributes, authorize};
-use crate::{ApiServer, UserInfo, kinds::certificates, request::RequestInfo, status::ApiError};
+use crate::{ApiServer, UserInfo, kinds::certificates, request::RequestInfo};
+use errors::ApiError;
 use serde_json::{Value, json};
 
 const GROUP: &str = "certificates.k8s.io";

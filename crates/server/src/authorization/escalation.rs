@@ -4,7 +4,8 @@
 use super::{
     Attributes, Decision, PolicyRule, ResourceAttributes, authorize, policy_comparator, rule_resolver::RoleRef,
 };
-use crate::{ApiServer, UserInfo, request::RequestInfo, status::ApiError};
+use crate::{ApiServer, UserInfo, request::RequestInfo};
+use errors::{ApiError, GroupResource};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -96,7 +97,7 @@ impl RbacWrite<'_> {
             .server
             .authorizer
             .with_resolver(|resolver| resolver.role_reference_rules(&role, namespace).map(<[PolicyRule]>::to_vec));
-        let rules = rules.map_err(|_| ApiError::not_found_in(GROUP, plural, &role.name))?;
+        let rules = rules.map_err(|_| ApiError::not_found(GroupResource::new(GROUP, plural), &role.name))?;
         self.confirm_no_escalation(&rules).map_err(|error| self.forbidden(&error.to_string()))
     }
 

@@ -5,9 +5,9 @@ use super::{Attributes, ResourceAttributes, require};
 use crate::{
     ApiServer, UserInfo,
     audit::AuditContext,
-    status::ApiError,
     user::{self, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED},
 };
+use errors::ApiError;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 

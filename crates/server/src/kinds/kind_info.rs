@@ -1,6 +1,7 @@
 //! Names, scope and properties of a kind ([`KindInfo`]).
 
 use api::feature_gates::{FeatureGates, Gate};
+use errors::{GroupKind, GroupResource};
 
 /// Names, scope and properties of a kind, as discovery, storage and the generic handlers use them.
 #[derive(Debug)]
@@ -177,5 +178,19 @@ impl Subresource {
     /// The `proxy` subresource, with every verb.
     pub(super) const fn proxy(kind: &'static str) -> Self {
         Self { name: "proxy", group: "", version: "v1", kind, verbs: &["create", "delete", "get", "patch", "update"] }
+    }
+}
+
+impl<'a> From<&'a KindInfo> for GroupResource<'a> {
+    fn from(info: &'a KindInfo) -> Self {
+        Self::new(info.group, info.plural)
+    }
+}
+
+impl<'a> From<&'a KindInfo> for GroupKind<'a> {
+    fn from(info: &'a KindInfo) -> Self {
+        // Upstream's errors of both Event versions name the core group.
+        let group = if info.group == "events.k8s.io" { "" } else { info.group };
+        Self::new(group, info.kind)
     }
 }

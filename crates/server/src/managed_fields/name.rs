@@ -3,8 +3,8 @@
 use crate::{
     kinds::{FieldErrors, FieldPath},
     service::Call,
-    status::ApiError,
 };
+use errors::ApiError;
 use http::header;
 use serde_json::json;
 

@@ -4,9 +4,9 @@ use super::{hex, matches_etag, with_etag};
 use crate::{
     compress,
     response::{self, Body},
-    status::ApiError,
 };
 use bytes::Bytes;
+use errors::ApiError;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::Value;

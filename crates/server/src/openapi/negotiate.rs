@@ -1,9 +1,7 @@
 //! Content negotiation of documents: JSON, or protobuf messages of gnostic.
 
-use crate::{
-    accept::{MediaRange, parse_accept},
-    status::ApiError,
-};
+use crate::accept::{MediaRange, parse_accept};
+use errors::ApiError;
 use http::{HeaderMap, header};
 
 pub(super) const JSON: &str = "application/json";

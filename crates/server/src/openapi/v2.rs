@@ -10,7 +10,8 @@ use super::{
     gnostic,
     negotiate::{self, JSON, MediaType},
 };
-use crate::{response::Body, status::ApiError};
+use crate::response::Body;
+use errors::ApiError;
 use http::{HeaderMap, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};

@@ -7,11 +7,9 @@
 mod budget;
 mod target;
 
-use crate::{
-    decode::{self, DecodedBody},
-    status::ApiError,
-};
+use crate::decode::{self, DecodedBody};
 use budget::{Budget, BudgetExceeded};
+use errors::ApiError;
 use serde_json::{Map, Value};
 use target::{Target, TargetError};
 

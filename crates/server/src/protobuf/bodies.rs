@@ -1,8 +1,9 @@
 //! Conversion of request and response bodies between protobuf and JSON.
 
 use super::MEDIA_TYPE;
-use crate::{content_negotiation, request::RequestInfo, response::Body, status::ApiError};
+use crate::{content_negotiation, request::RequestInfo, response::Body};
 use bytes::{Bytes, BytesMut};
+use errors::ApiError;
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use serde_json::Value;

@@ -4,7 +4,8 @@ use super::{
     exposition,
     usage::{NextStep, NodeSamples, SamplePair},
 };
-use crate::{node_proxy, service::ApiServer, status::ApiError};
+use crate::{node_proxy, service::ApiServer};
+use errors::ApiError;
 use futures::{FutureExt, future::join_all};
 use jiff::Timestamp;
 use parking_lot::Mutex;

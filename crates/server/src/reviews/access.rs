@@ -5,8 +5,8 @@ use crate::{
     ApiServer, UserInfo,
     authorization::{self, Attributes, Decision, RequestTarget, ResourceAttributes},
     kinds::{FieldErrors, FieldPath},
-    status::ApiError,
 };
+use errors::ApiError;
 use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.

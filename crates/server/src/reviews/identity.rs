@@ -3,10 +3,10 @@
 use super::ReviewError;
 use crate::{
     ApiServer, UserInfo,
-    status::ApiError,
     tokens::{self, TokenError},
     write::now,
 };
+use errors::ApiError;
 use serde_json::{Value, json};
 
 /// SelfSubjectReview.

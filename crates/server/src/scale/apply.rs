@@ -8,11 +8,11 @@ use crate::{
     response::HandlerResult,
     server_side_apply,
     service::{ApiServer, Call},
-    status::ApiError,
     strict::Validation,
     write::now,
 };
 use ::apply::{ApplyError, Converter, Filter, ManagedFields, Path, Request, ScaleHandler, TypeRef};
+use errors::ApiError;
 use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";
@@ -77,7 +77,7 @@ fn merged(
     };
     let applied = ::apply::apply(&request, Some(&live), config.clone(), handler.to_subresource(parent_managers), force);
     let applied = applied.map_err(|error| match error {
-        ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
+        ApplyError::Conflicts(conflicts) => managed_fields::apply_conflict(&conflicts),
         error => {
             let text = |field: &str| config["metadata"][field].as_str().unwrap_or("");
             let of = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);

@@ -5,8 +5,8 @@ use super::ISSUER;
 use crate::{
     ApiServer,
     response::{self, HandlerResult},
-    status::ApiError,
 };
+use errors::ApiError;
 use http::{HeaderValue, Method, header};
 use serde_json::json;
 

@@ -10,9 +10,9 @@ use crate::{
     request::RequestInfo,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
-    status::ApiError,
     write::{dry_run, now},
 };
+use errors::{ApiError, GroupKind, GroupResource};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ fn decode_request(resource: &RequestInfo, call: &Call, name: &str) -> Result<Tok
     if errors.is_empty() {
         return Ok(request);
     }
-    Err(ApiError::invalid_named("authentication.k8s.io", "TokenRequest", name, &errors))
+    Err(ApiError::invalid(GroupKind::new("authentication.k8s.io", "TokenRequest"), name, &errors))
 }
 
 /// Requires the UID in the request to be the account's.
@@ -127,7 +127,7 @@ fn check_uid(request: &Value, account: &Value, name: &str) -> Result<(), ApiErro
                 "the UID in the token request ({wanted}) does not match the UID of the service account ({uid})"
             );
             let [group, _, kind] = KIND;
-            Err(ApiError::conflict_in(group, kind, name, &why))
+            Err(ApiError::conflict(GroupResource::new(group, kind), name, &why))
         }
         None => Ok(()),
     }
@@ -154,7 +154,7 @@ fn validate_expiration(seconds: i64) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid_named("authentication.k8s.io", "TokenRequest", "", &errors))
+    Err(ApiError::invalid(GroupKind::new("authentication.k8s.io", "TokenRequest"), "", &errors))
 }
 
 /// Returns a stored object.
@@ -214,7 +214,7 @@ fn bound_object(
             let why = format!(
                 "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
             );
-            Err(ApiError::conflict_on(&kind, &name, &why))
+            Err(ApiError::conflict(GroupResource::core(&kind), &name, &why))
         }
         None => Ok((claim, object)),
     }

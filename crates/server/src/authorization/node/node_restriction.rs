@@ -7,8 +7,8 @@ use crate::{
     kinds::{KindInfo, certificates, pod::mirror_pod},
     object,
     request::RequestInfo,
-    status::ApiError,
 };
+use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;

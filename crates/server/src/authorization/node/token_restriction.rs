@@ -6,9 +6,9 @@ use crate::{
     ApiServer, UserInfo,
     authorization::{Attributes, Decision, ResourceAttributes, authorize},
     request::RequestInfo,
-    status::ApiError,
 };
 use api::feature_gates::Gate;
+use errors::ApiError;
 use serde_json::Value;
 
 /// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod
