@@ -75,7 +75,7 @@ enum Task {
         #[arg(long)]
         apimachinery: PathBuf,
         /// The output file.
-        #[arg(long, default_value = "crates/server/src/protobuf/messages.txt")]
+        #[arg(long, default_value = "crates/wire/src/protobuf/messages.txt")]
         to: PathBuf,
     },
     /// Regenerate the table of enum fields from a checkout of the same release.

@@ -1,4 +1,4 @@
-//! Generates `crates/server/src/protobuf/messages.txt`: field numbers and JSON names of Kubernetes' protobuf messages.
+//! Generates `crates/wire/src/protobuf/messages.txt`: field numbers and JSON names of Kubernetes' protobuf messages.
 //!
 //! The sources are checkouts of `kubernetes/api` and `kubernetes/apimachinery` at one tag: numbers and types from their
 //! `generated.proto` files, JSON names and `omitempty` from the tags of the Go structs.
@@ -61,7 +61,7 @@ type GoTypes = (HashMap<String, HashMap<u32, GoField>>, Vec<String>);
 
 pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<()> {
     let mut out = String::from(
-        "# Field numbers and JSON names of Kubernetes protobuf messages; crates/server/src/protobuf/message_table.rs reads it.\n\
+        "# Field numbers and JSON names of Kubernetes protobuf messages; crates/wire/src/protobuf/message_table.rs reads it.\n\
          # Generated from kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs) with\n\
          # `cargo xtask protobuf-table --api CHECKOUT --apimachinery CHECKOUT`. Do not edit.\n\
          # [package apiVersion], then one line for each message, its fields in the order of the Go struct: name:number=type.\n\

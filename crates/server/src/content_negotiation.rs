@@ -1,15 +1,17 @@
 //! Content negotiation: handlers return JSON, which is re-encoded as the client's Accept header prefers.
 
-use crate::{
-    accept::{MediaRange, parse_accept},
-    indent, protobuf,
-    response::{Body, JsonStream, ProxiedResponse},
-};
+pub(crate) mod protobuf_bodies;
+
+use crate::response::{Body, JsonStream, ProxiedResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
+use wire::{
+    accept::{MediaRange, parse_accept},
+    indent, protobuf,
+};
 
 const JSON: &str = "application/json";
 /// The media type of YAML.
@@ -59,7 +61,7 @@ pub(crate) async fn encode_response(response: Response<Body>, media_type: MediaT
         // A stream of YAML documents has no delimiter that clients expect.
         MediaType::Yaml if response.extensions().get::<JsonStream>().is_some() => response,
         MediaType::Yaml => reencode(response, YAML, |json| to_yaml(&serde_json::from_slice(json).ok()?)).await,
-        MediaType::Protobuf => protobuf::encode_response(response).await,
+        MediaType::Protobuf => protobuf_bodies::encode_response(response).await,
     }
 }
 

@@ -4,7 +4,6 @@
 mod review;
 
 use crate::{
-    json_order,
     kinds::Kind,
     object,
     selectors::Selection,
@@ -17,6 +16,7 @@ use schema::Schema;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::Object;
+use wire::json_order;
 
 /// Timeout of a conversion webhook, as upstream's.
 const TIMEOUT: Duration = Duration::from_secs(30);

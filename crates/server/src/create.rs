@@ -7,7 +7,6 @@ use crate::{
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
     object, object_meta,
-    partial_json::Outline,
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
@@ -22,6 +21,7 @@ use errors::ApiError;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use store::{Key, Precondition, Write, WriteError};
+use wire::partial_json::Outline;
 
 /// Characters of generated names: no vowels, so no words (upstream's `rand.SafeEncodeString`).
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -2,10 +2,10 @@
 
 use crate::{
     authorization::{Attributes, RequestTarget},
-    duration,
     request::Query,
     response::HandlerResult,
 };
+use api::duration;
 use errors::ApiError;
 use std::{future::Future, time::Duration};
 

@@ -1,9 +1,7 @@
 //! Discovery of groups, versions and resources, and `/version`.
 
 use crate::{
-    accept::{MediaRange, parse_accept},
     aggregation::Aggregation,
-    json_order,
     kinds::{Kind, KindInfo},
     openapi,
     registry::{Group, ServedKinds},
@@ -14,6 +12,10 @@ use http::{HeaderMap, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use wire::{
+    accept::{MediaRange, parse_accept},
+    json_order,
+};
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 

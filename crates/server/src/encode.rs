@@ -1,7 +1,6 @@
 //! Encoding of objects to templates in which the revision is missing. Writers encode concurrently; the store, whose
 //! writes are sequential, only fills in the revision.
 
-use crate::json_order::{self, InOrder, Type};
 use apply::{ManagedFields, StructOrderManagedFields};
 use errors::ApiError;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -11,6 +10,7 @@ use std::{
     io::{self, Write},
 };
 use store::Template;
+use wire::json_order::{self, InOrder, Type};
 
 const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";

@@ -1,8 +1,9 @@
 //! Entry points of the targets in `fuzz/`: parsers of client input, without a server.
 
-use crate::{managed_fields, patch as patches, protobuf};
+use crate::{managed_fields, patch as patches};
 use apply::TypeRef;
 use serde_json::Value;
+use wire::protobuf;
 
 /// Applies a patch of this media type; `None` when the patch is invalid.
 #[must_use]

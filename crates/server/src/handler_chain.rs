@@ -5,11 +5,13 @@ use crate::{
     UserInfo, aggregation,
     audit::AuditContext,
     authorization::{self, Attributes},
-    compress, content_negotiation, deadline, discovery, health, large_requests,
+    compress,
+    content_negotiation::{self, protobuf_bodies},
+    deadline, discovery, health, large_requests,
     listener::UnknownCertificate,
     meta_v1beta1,
     metrics::{self, RequestMeasurement},
-    object, openapi, protobuf, proxy,
+    object, openapi, proxy,
     request::{self, Query, RequestInfo},
     response::{self, Body, BoxError, HandlerResult},
     reverse_proxy::Outgoing,
@@ -27,6 +29,7 @@ use parking_lot::Mutex;
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
+use wire::protobuf;
 
 /// Maximal size of a request body, in bytes (upstream's `MaxRequestBodyBytes`).
 const MAX_REQUEST_BODY_BYTES: usize = 3 << 20;
@@ -243,7 +246,7 @@ impl ApiServer {
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
     async fn handle_with_body(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
-            call.body = protobuf::decode_body(&call.body, &resource)?;
+            call.body = protobuf_bodies::decode_body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);
         }
         call.audit.log_request_object(&call.body, &call.content_type);

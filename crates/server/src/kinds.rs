@@ -69,7 +69,6 @@ use crate::{
     conversion::Conversion,
     managed_fields,
     scale::{self, ScalePaths},
-    typed::{self, DecodeFieldError},
 };
 use ::admission::policy::ResourceType;
 use api::feature_gates::FeatureGates;
@@ -78,6 +77,7 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use store::Revision;
 use tokio_util::sync::CancellationToken;
+use wire::typed::{self, DecodeFieldError};
 
 /// Context of a write.
 #[derive(Debug, Clone)]

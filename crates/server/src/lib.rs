@@ -5,7 +5,6 @@
 //! **Invariant:** every request gets a response in Kubernetes' form; no input panics the process.
 #![forbid(unsafe_code)]
 
-mod accept;
 mod admission;
 mod aggregation;
 mod audit;
@@ -27,7 +26,6 @@ mod deadline;
 mod decode;
 mod delete;
 mod discovery;
-mod duration;
 mod encode;
 mod endpoints;
 mod events;
@@ -40,9 +38,7 @@ mod handler_chain;
 mod health;
 mod identity;
 mod in_process;
-mod indent;
 mod ip_addresses;
-mod json_order;
 mod kind_check;
 pub mod kinds;
 mod large_object_cache;
@@ -60,11 +56,9 @@ mod node_stream;
 mod object;
 mod object_meta;
 mod openapi;
-mod partial_json;
 mod patch;
 mod pki;
 mod pods;
-mod protobuf;
 mod proxy;
 mod read;
 mod registry;
@@ -88,7 +82,6 @@ mod system_services;
 #[cfg(test)]
 mod test_server;
 mod tokens;
-mod typed;
 mod update;
 mod user;
 mod watch;

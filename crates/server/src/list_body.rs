@@ -3,7 +3,6 @@
 //! A long list is assembled chunk by chunk while it is sent, so that it needs little memory beside that of its objects.
 
 use crate::{
-    json_order::{self, Type},
     kinds::{Kind, KindRef},
     object,
     response::{self, Body, BoxError},
@@ -19,6 +18,7 @@ use std::{
     vec,
 };
 use store::Object;
+use wire::json_order::{self, Type};
 
 /// Approximate size of a chunk, in bytes.
 const CHUNK_SIZE: usize = 256 << 10;

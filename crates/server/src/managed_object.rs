@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(live.whole(), whole);
         whole["metadata"]["resourceVersion"] = json!("7");
         let bytes = Data::new(7, 1, &live.encode().unwrap());
-        assert_eq!(&bytes[..], crate::json_order::encode_document(&whole));
+        assert_eq!(&bytes[..], wire::json_order::encode_document(&whole));
         let mut managers = ManagedFields::default();
         let seed = SplitManagers { managers: &mut managers, in_metadata: false };
         let object = seed.deserialize(&mut serde_json::Deserializer::from_slice(&bytes)).unwrap();

@@ -2,14 +2,16 @@
 //! replaced.
 
 use crate::{
-    accept::{MediaRange, parse_accept},
     content_negotiation,
-    protobuf::MEDIA_TYPE as PROTOBUF,
     response::{Body, JsonStream, ProxiedResponse},
 };
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use http_body_util::BodyExt;
+use wire::{
+    accept::{MediaRange, parse_accept},
+    protobuf::MEDIA_TYPE as PROTOBUF,
+};
 
 const JSON: &str = "application/json";
 const GROUP: &str = "meta.k8s.io";

@@ -1,10 +1,9 @@
 //! Encoding and decoding of stored objects, and their representations: whole objects, Tables and PartialObjectMetadata.
 
 use crate::{
-    accept::{MediaRange, parse_accept},
-    content_negotiation, encode, json_order,
+    content_negotiation, encode,
     kinds::{Kind, KindInfo},
-    meta_v1beta1, protobuf,
+    meta_v1beta1,
     request::Query,
 };
 use bytes::Bytes;
@@ -12,6 +11,10 @@ use errors::ApiError;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Template};
+use wire::{
+    accept::{MediaRange, parse_accept},
+    json_order, protobuf,
+};
 
 /// Representation of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,7 +44,7 @@ use std::{
 use store::Revision;
 
 static BUILT_IN: LazyLock<Vec<Arc<CompressedDocument>>> = LazyLock::new(|| {
-    crate::protobuf::merge_strategies::parse_table();
+    wire::protobuf::merge_strategies::parse_table();
     let build =
         |(group, version): (&str, &str)| compress(paths::root(group, version), || document::built_in(group, version));
     registry::built_in_versions().filter_map(build).collect()

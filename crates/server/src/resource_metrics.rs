@@ -8,7 +8,6 @@ mod usage;
 pub(crate) use scrape::NodeSampleCache;
 
 use crate::{
-    duration,
     kinds::{Kind, NODE, POD},
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
@@ -18,7 +17,7 @@ use crate::{
     service::{ApiServer, Call},
     write,
 };
-use api::quantity::Amount;
+use api::{duration, quantity::Amount};
 use errors::{ApiError, GroupResource};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

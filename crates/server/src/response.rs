@@ -1,6 +1,5 @@
 //! HTTP responses with bytes or a stream of them.
 
-use crate::{indent, json_order};
 use bytes::Bytes;
 use errors::ApiError;
 use futures::{Stream, StreamExt};
@@ -8,6 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
+use wire::{indent, json_order};
 
 /// Error of a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

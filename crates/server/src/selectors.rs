@@ -1,10 +1,11 @@
 //! Label and field selectors of requests.
 
-use crate::{kinds::KindRef, object, partial_json::Outline, request::Query};
+use crate::{kinds::KindRef, object, request::Query};
 use api::selector::{FieldSelector, LabelRequirements};
 use errors::ApiError;
 use serde_json::Value;
 use store::Object;
+use wire::partial_json::Outline;
 
 /// The label and field selector of a request.
 pub(crate) struct Selection {

@@ -1,16 +1,19 @@
 //! Strict decoding: unknown and duplicate fields are errors, warnings or ignored (`fieldValidation`).
 
+#[cfg(test)]
+mod k8s_openapi_schemas;
+
 use crate::{
     decode::{DecodedBody, is_yaml_error, split_warnings},
     kind_check,
     kinds::{FieldErrors, FieldPath, Kind},
     patch,
     request::Query,
-    typed::{self, ConverterError, DecodeFieldError},
 };
 use errors::{ApiError, GroupKind};
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use wire::typed::{self, ConverterError, DecodeFieldError};
 
 /// `fieldValidation`: how unknown and duplicate fields are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! WATCH: each watcher pulls events from the store's window. An event is encoded once for all watchers.
 
 use crate::{
-    conversion, json_order,
+    conversion,
     kinds::KindRef,
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use store::{Event, EventKind, Object, Revision, Watch};
 use tokio::time::{Instant, Sleep};
+use wire::json_order;
 
 /// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);

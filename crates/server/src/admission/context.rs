@@ -9,7 +9,7 @@ use crate::{
     managed_fields,
     request::RequestInfo,
     service::{ApiServer, Call},
-    typed, user,
+    user,
 };
 use ::admission::{
     AuthorizationAttributes, AuthorizationDecision, Authorizer,
@@ -22,6 +22,7 @@ use errors::ApiError;
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;
+use wire::typed;
 
 /// A request for which webhooks and policies are called.
 pub(crate) struct AdmissionContext<'a> {

@@ -8,11 +8,7 @@ mod numbers;
 mod printer_columns;
 
 use super::{FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
-use crate::{
-    conversion::Conversion,
-    scale::ScalePaths,
-    typed::{self, DecodeFieldError},
-};
+use crate::{conversion::Conversion, scale::ScalePaths};
 use ::admission::policy::ResourceType;
 use apply::{Filter, TypeId, TypeRef};
 use jiff::Timestamp;
@@ -28,6 +24,7 @@ use std::{
 };
 use store::Revision;
 use tokio_util::sync::CancellationToken;
+use wire::typed::{self, DecodeFieldError};
 
 /// The `scale` subresource of custom kinds.
 static SCALE: [Subresource; 1] = [Subresource {

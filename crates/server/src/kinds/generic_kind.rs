@@ -4,8 +4,8 @@
 //! nothing else.
 
 use super::{Column, FieldErrors, Kind, KindInfo, NAME_AND_AGE, SchemaResolver, WriteContext, WriteTarget};
-use crate::typed;
 use serde_json::{Map, Value, json};
+use wire::typed;
 
 /// A kind described by data and function pointers.
 pub(in crate::kinds) struct GenericKind {

@@ -1,16 +1,16 @@
-//! Schemas of built-in kinds for server-side apply, built from the [message table](crate::protobuf::message_table) of types.
+//! Schemas of built-in kinds for server-side apply, built from the [message table](wire::protobuf::message_table) of types.
 
-use crate::{
-    kinds::ALL,
+use crate::kinds::ALL;
+use apply::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
+use serde_json::{Value, json};
+use std::{collections::HashMap, sync::LazyLock};
+use wire::{
     protobuf::{
         merge_strategies,
         message_table::{Cardinality, Field as MessageField, Message, TABLE, ValueType},
     },
     typed::EMBEDDED_WITH_TYPE_META,
 };
-use apply::{Field, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
-use serde_json::{Value, json};
-use std::{collections::HashMap, sync::LazyLock};
 
 /// Keys of list items that have a default (`+default` in upstream's types); every other key without `omitempty` has the
 /// zero value of its type.

@@ -1,8 +1,8 @@
 //! The `default` of fields in version 3, as upstream's generator (`kube-openapi`, `mustEnforceDefault`): the zero value of fields
 //! without `omitempty`, and declared defaults (`+default`).
 
-use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use serde_json::{Value, json};
+use wire::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 
 /// Declared default of a field.
 enum DefaultValue {

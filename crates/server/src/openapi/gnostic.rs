@@ -11,9 +11,9 @@
 //! A type is `string`, `bool`, `int`, `double`, `any` (YAML, in a message) or a message; `[]` means repeated. Zero values are only
 //! encoded for alternatives.
 
-use crate::protobuf::wire::{put_bytes, put_fixed, put_number};
 use serde_json::Value;
 use std::sync::LazyLock;
+use wire::protobuf::wire::{put_bytes, put_fixed, put_number};
 
 /// Messages of OpenAPI v2.
 pub(super) static V2: LazyLock<MessageTable> =

@@ -1,8 +1,8 @@
 //! Content negotiation of documents: JSON, or protobuf messages of gnostic.
 
-use crate::accept::{MediaRange, parse_accept};
 use errors::ApiError;
 use http::{HeaderMap, header};
+use wire::accept::{MediaRange, parse_accept};
 
 pub(super) const JSON: &str = "application/json";
 

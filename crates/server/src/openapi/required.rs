@@ -1,7 +1,7 @@
 //! The `required` fields of a schema. The typed schemas of k8s-openapi require some optional fields.
 
-use crate::protobuf::message_table::TABLE;
 use serde_json::{Value, json};
+use wire::protobuf::message_table::TABLE;
 
 /// Required fields with `omitempty` (`+required`).
 const REQUIRED_OMITEMPTY: [(&str, &str); 10] = [

@@ -4,13 +4,11 @@ use super::{
     defaults, enums, extensions, required,
     types::{SchemaType, TYPES, find},
 };
-use crate::{
-    kinds::{Kind, KindInfo},
-    protobuf::merge_strategies,
-};
+use crate::kinds::{Kind, KindInfo};
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtension};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+use wire::protobuf::merge_strategies;
 
 // Upstream's descriptions of the common fields of objects and lists (`types_swagger_doc_generated.go`), which `kubectl explain`
 // prints.

@@ -1,12 +1,12 @@
 //! Strategic merge patch (upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`). Patch strategies and merge keys are in
 //! the table of types.
 
-use crate::protobuf::{
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
+use wire::protobuf::{
     merge_strategies,
     message_table::{Cardinality, Message, TABLE, ValueType},
 };
-use serde_json::{Map, Value};
-use std::collections::{HashMap, HashSet};
 
 /// Invalid strategic merge patch, with upstream's message.
 #[derive(Debug, thiserror::Error)]

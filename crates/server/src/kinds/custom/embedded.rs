@@ -4,10 +4,10 @@
 use crate::{
     kinds::{FieldErrors, FieldPath},
     object_meta,
-    typed::{self, DecodeFieldError},
 };
 use schema::Schema;
 use serde_json::{Value, json};
+use wire::typed::{self, DecodeFieldError};
 
 /// Decodes the metadata of embedded resources. Returns the unknown fields.
 ///

@@ -1,10 +1,13 @@
 //! Requests and responses in protobuf over HTTP.
 
-use super::{KUBECTL_BODIES, bytes, decode, encode, wire};
 use crate::{
     ApiServer, UserInfo,
-    protobuf::MEDIA_TYPE,
     test_server::{Answer, request, send, server},
+};
+use ::wire::protobuf::{
+    MEDIA_TYPE, decode, encode,
+    sample::{KUBECTL_BODIES, bytes},
+    wire,
 };
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

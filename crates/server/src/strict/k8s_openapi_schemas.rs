@@ -1,10 +1,8 @@
 //! Comparison of the message table with the schemas of k8s-openapi.
 
-use super::{decode, encode, sample::Sample};
 use crate::{
     decode::DecodedBody,
     kinds::ALL,
-    protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType},
     strict::{self, Validation},
 };
 use k8s_openapi::{
@@ -34,6 +32,11 @@ use k8s_openapi::{
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use wire::protobuf::{
+    decode, encode,
+    message_table::{Cardinality, Field, Message, TABLE, ValueType},
+    sample::Sample,
+};
 
 macro_rules! schemas {
     ($($kind:ty),* $(,)?) => {{

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 /// Type of a field's value, or of the items of a list or map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueType {
+pub enum ValueType {
     String,
     Bool,
     Int32,
@@ -39,7 +39,7 @@ pub(crate) enum ValueType {
 
 /// Cardinality of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cardinality {
+pub enum Cardinality {
     /// A plain value: its zero value can be on the wire, and JSON omits it.
     Plain,
     /// A pointer in Go: a zero value is set, not absent.
@@ -51,37 +51,37 @@ pub(crate) enum Cardinality {
 }
 
 #[derive(Debug)]
-pub(crate) struct Field {
+pub struct Field {
     /// Name in JSON.
-    pub(crate) name: &'static str,
-    pub(crate) number: u32,
+    pub name: &'static str,
+    pub number: u32,
     /// Index in Go's struct, which is the order in JSON.
     pub(crate) go_index: u16,
-    pub(crate) cardinality: Cardinality,
-    pub(crate) value_type: ValueType,
+    pub cardinality: Cardinality,
+    pub value_type: ValueType,
     /// Whether JSON contains the zero value: no `omitempty` in Go.
-    pub(crate) always_encoded: bool,
+    pub always_encoded: bool,
     /// Markers of apply and strategic merge patches, parsed by [`super::merge_strategies`].
     pub(crate) merge_markers: &'static str,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Message {
+pub struct Message {
     /// Package and name, for example `core/v1.Pod`.
-    pub(crate) name: String,
+    pub name: String,
     /// Whether it is atomic for server-side apply.
-    pub(crate) atomic: bool,
+    pub atomic: bool,
     /// Sorted by number.
-    pub(crate) fields: Vec<Field>,
+    pub fields: Vec<Field>,
 }
 
 impl Message {
-    pub(crate) fn field(&self, number: u32) -> Option<&Field> {
+    pub fn field(&self, number: u32) -> Option<&Field> {
         self.fields.binary_search_by_key(&number, |f| f.number).ok().and_then(|i| self.fields.get(i))
     }
 
     /// Returns the field with a JSON name, also of an inlined message.
-    pub(crate) fn field_named(&self, name: &str) -> Option<&Field> {
+    pub fn field_named(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find_map(|field| match (field.cardinality, field.value_type) {
             (Cardinality::Inline, ValueType::Message(index)) => TABLE.messages[index].field_named(name),
             _ => (field.name == name).then_some(field),
@@ -91,8 +91,8 @@ impl Message {
 
 /// All messages.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) messages: Vec<Message>,
+pub struct Table {
+    pub messages: Vec<Message>,
     /// By API version and kind.
     kinds: HashMap<(&'static str, &'static str), usize>,
 }
@@ -112,11 +112,11 @@ const MESSAGES: &str = concat!(
     include_str!("json_only.txt"),
 );
 
-pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(MESSAGES).unwrap_or_default());
+pub static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(MESSAGES).unwrap_or_default());
 
 impl Table {
     /// Returns the message of a kind. Kinds of meta/v1, such as `DeleteOptions`, belong to every API version.
-    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Message> {
         let found = self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&("", kind)));
         found.and_then(|i| self.messages.get(*i)).filter(|message| !message.name.starts_with(JSON_ONLY_PREFIX))
     }
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// Returns the message with this name.
-    pub(crate) fn message(&self, name: &str) -> Option<&Message> {
+    pub fn message(&self, name: &str) -> Option<&Message> {
         self.messages.iter().find(|m| m.name == name)
     }
 

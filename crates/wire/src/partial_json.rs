@@ -7,11 +7,11 @@ use std::fmt;
 
 /// Tree of the fields to keep; a leaf keeps the whole value.
 #[derive(Debug, Default)]
-pub(crate) struct Outline(Vec<(Box<str>, Self)>);
+pub struct Outline(Vec<(Box<str>, Self)>);
 
 impl Outline {
     /// Adds a path to keep.
-    pub(crate) fn add<'a>(&mut self, mut path: impl Iterator<Item = &'a str>) {
+    pub fn add<'a>(&mut self, mut path: impl Iterator<Item = &'a str>) {
         let Some(name) = path.next() else { return };
         let place = self.0.iter().position(|(n, _)| **n == *name).unwrap_or_else(|| {
             self.0.push((name.into(), Self::default()));
@@ -21,7 +21,7 @@ impl Outline {
     }
 
     /// Parses the values at the paths; null when the text is not JSON.
-    pub(crate) fn read(&self, json: &[u8]) -> Value {
+    pub fn read(&self, json: &[u8]) -> Value {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         self.deserialize(&mut deserializer).unwrap_or_default()
     }

@@ -4,17 +4,16 @@
 //! JSON: request bodies are converted to JSON, and responses to protobuf, with one table of messages
 //! (`protobuf/messages.txt`) for all kinds of the stable groups.
 
-mod bodies;
-mod decode;
-mod encode;
+pub mod decode;
+pub mod encode;
 mod json_schema_props;
-pub(crate) mod merge_strategies;
-pub(crate) mod message_table;
+pub mod merge_strategies;
+pub mod message_table;
+#[cfg(any(test, feature = "samples"))]
+pub mod sample;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
-
-pub(crate) use bodies::{decode_body, encode_response};
+pub mod wire;
 
 use decode::Depth;
 use message_table::{Message, TABLE};
@@ -22,13 +21,13 @@ use serde_json::{Map, Value};
 use wire::{Fields, Wire, put_bytes};
 
 /// Media type.
-pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// Prefix of every object.
 const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// Error of decoding.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DecodeError {
+pub enum DecodeError {
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
     Magic,
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
@@ -64,7 +63,7 @@ impl DecodeError {
 }
 
 /// Decodes an object to JSON with `apiVersion` and `kind`.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
+pub fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
     envelope(bytes, Depth::START)
 }
 
@@ -99,7 +98,7 @@ fn envelope(bytes: &[u8], depth: Depth) -> Result<Value, DecodeError> {
 }
 
 /// Encodes an object; `None` if its kind has no message, or the object does not match it.
-pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
+pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let raw = encode::message(TABLE.kind(api_version, kind)?, object.as_object()?)?;
@@ -116,7 +115,7 @@ pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
 }
 
 /// Encodes the JSON of a watch event as a frame: four bytes of length, then a `WatchEvent` with the encoded object.
-pub(crate) fn encode_event(frame: &Value) -> Option<Vec<u8>> {
+pub fn encode_event(frame: &Value) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     put_bytes(&mut raw, 1, &encode(frame.get("object")?)?);
     let mut event = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// Error of a conversion.
 #[derive(Debug)]
-pub(crate) enum ConversionError {
+pub enum ConversionError {
     /// Error of the converter.
     Converter(ConverterError),
     /// The error is that of the type's own decoder, as in JSON.
@@ -17,7 +17,7 @@ pub(crate) enum ConversionError {
 
 /// Error of Go's converter.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ConverterError {
+pub enum ConverterError {
     #[error("cannot restore struct from: {0}")]
     NotAStruct(&'static str),
     #[error("cannot restore {expected} from {found}")]
@@ -42,7 +42,7 @@ impl From<ConverterError> for ConversionError {
 ///
 /// # Errors
 /// The first value that cannot be converted, in the order of Go's fields.
-pub(crate) fn convert(api_version: &str, kind: &str, object: &mut Value) -> Result<(), ConversionError> {
+pub fn convert(api_version: &str, kind: &str, object: &mut Value) -> Result<(), ConversionError> {
     TABLE.kind(api_version, kind).map_or(Ok(()), |found| message(found, object))
 }
 

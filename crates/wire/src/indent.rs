@@ -1,7 +1,7 @@
 //! Indentation of JSON text, as Go's `json.Indent` does it, without parsing it.
 
 /// Indents JSON by two spaces, without a final newline.
-pub(crate) fn indent(json: &[u8]) -> Vec<u8> {
+pub fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() + json.len() / 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
     for &byte in json {

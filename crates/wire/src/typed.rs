@@ -8,12 +8,12 @@ mod scalar;
 
 use crate::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 use api::bounded_messages::BoundedMessages;
-pub(crate) use convert::{ConversionError, ConverterError, convert};
+pub use convert::{ConversionError, ConverterError, convert};
 use scalar::InvalidValue;
 use serde_json::{Map, Value};
 
 /// Embedded messages that have `apiVersion` and `kind`.
-pub(crate) const EMBEDDED_WITH_TYPE_META: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
+pub const EMBEDDED_WITH_TYPE_META: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
 
 /// Lists for which defaulting distinguishes empty from absent (upstream's `copyHPAScalingRules`). Validation rejects empty
 /// ones, so none is stored.
@@ -35,11 +35,7 @@ pub enum DecodeFieldError {
 ///
 /// # Errors
 /// If a value has the wrong type. The object is invalid then.
-pub(crate) fn decode_object(
-    api_version: &str,
-    kind: &str,
-    object: &mut Value,
-) -> Result<Vec<String>, DecodeFieldError> {
+pub fn decode_object(api_version: &str, kind: &str, object: &mut Value) -> Result<Vec<String>, DecodeFieldError> {
     let Some(message) = TABLE.kind(api_version, kind) else { return Ok(Vec::new()) };
     let mut decoder = Decoder::default();
     decoder.message(message, object, kind)?;
@@ -52,7 +48,7 @@ pub(crate) fn decode_object(
 ///
 /// # Errors
 /// If a value has the wrong type.
-pub(crate) fn decode_metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, DecodeFieldError> {
+pub fn decode_metadata(metadata: &mut Value, path: &str) -> Result<Vec<String>, DecodeFieldError> {
     let Some(message) = TABLE.message("meta/v1.ObjectMeta") else { return Ok(Vec::new()) };
     let mut decoder = Decoder { path: path.to_owned(), unknown: BoundedMessages::default() };
     decoder.message(message, metadata, "ObjectMeta")?;
@@ -60,7 +56,7 @@ pub(crate) fn decode_metadata(metadata: &mut Value, path: &str) -> Result<Vec<St
 }
 
 /// Returns the fields that Go encodes of an empty object.
-pub(crate) fn empty_object(api_version: &str, kind: &str) -> Map<String, Value> {
+pub fn empty_object(api_version: &str, kind: &str) -> Map<String, Value> {
     let mut fields = Map::new();
     TABLE.kind(api_version, kind).into_iter().for_each(|message| fill(message, &mut fields));
     fields

@@ -5,31 +5,31 @@ use std::sync::LazyLock;
 
 /// Merge strategies of a message.
 #[derive(Debug)]
-pub(crate) struct MessageStrategies {
+pub struct MessageStrategies {
     /// Whether it is atomic for server-side apply.
-    pub(crate) atomic: bool,
+    pub atomic: bool,
     /// The fields with markers.
-    pub(crate) fields: Vec<FieldStrategy>,
+    pub fields: Vec<FieldStrategy>,
 }
 
 /// Merge strategies of a field.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FieldStrategy {
+pub struct FieldStrategy {
     /// Name in JSON.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// `atomic`, `set` or `map`, with the keys of a `map`.
-    pub(crate) apply: Option<(&'static str, Vec<&'static str>)>,
+    pub apply: Option<(&'static str, Vec<&'static str>)>,
     /// The strategy, for example `merge` or `merge,retainKeys`, and the merge key of a list of objects.
-    pub(crate) patch: Option<(&'static str, Option<&'static str>)>,
+    pub patch: Option<(&'static str, Option<&'static str>)>,
 }
 
 /// Parses the message table, which is otherwise parsed on first use.
-pub(crate) fn parse_table() {
+pub fn parse_table() {
     LazyLock::force(&TABLE);
 }
 
 /// Returns the merge strategies of a schema such as `io.k8s.api.core.v1.PodSpec`.
-pub(crate) fn of_schema(schema: &str) -> Option<MessageStrategies> {
+pub fn of_schema(schema: &str) -> Option<MessageStrategies> {
     let mut parts = schema.rsplit('.');
     let (name, version, package) = (parts.next()?, parts.next()?, parts.next()?);
     let name = format!("{package}/{version}.{name}");
@@ -50,7 +50,7 @@ fn collect(message: &'static Message, into: &mut Vec<FieldStrategy>) {
 }
 
 /// Returns the list or map type of a field for server-side apply: `atomic`, `set` or `map`, with the keys of a `map`.
-pub(crate) fn apply(field: &'static Field) -> Option<(&'static str, Vec<&'static str>)> {
+pub fn apply(field: &'static Field) -> Option<(&'static str, Vec<&'static str>)> {
     split_keys(markers(field).0.trim_start_matches('~'))
 }
 
@@ -66,6 +66,6 @@ fn split_keys(text: &'static str) -> Option<(&'static str, Vec<&'static str>)> {
 }
 
 /// Returns the patch strategy of a field, and the merge key of a list of objects.
-pub(crate) fn patch(field: &'static Field) -> Option<(&'static str, Option<&'static str>)> {
+pub fn patch(field: &'static Field) -> Option<(&'static str, Option<&'static str>)> {
     split_keys(markers(field).1).map(|(strategy, keys)| (strategy, keys.first().copied()))
 }

@@ -1,19 +1,22 @@
 //! Conversion of request and response bodies between protobuf and JSON.
 
-use super::MEDIA_TYPE;
+#[cfg(test)]
+mod tests;
+
 use crate::{content_negotiation, request::RequestInfo, response::Body};
 use bytes::{Bytes, BytesMut};
 use errors::ApiError;
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use wire::protobuf::{self, MEDIA_TYPE};
 
 /// Decodes a request body to JSON.
 pub(crate) fn decode_body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiError> {
     if bytes.is_empty() {
         return Ok(Bytes::new());
     }
-    let decoded = super::decode(bytes).map_err(|e| {
+    let decoded = protobuf::decode(bytes).map_err(|e| {
         let kind = resource.kind.info().kind;
         ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {e}"))
     })?;
@@ -29,7 +32,7 @@ pub(crate) async fn encode_response(response: Response<Body>) -> Response<Body> 
         let frames = body.map_frame(|frame| frame.map_data(|lines| encode_events(&lines)));
         return Response::from_parts(head, frames.boxed_unsync());
     }
-    let encode = |json: &[u8]| super::encode(&serde_json::from_slice(json).ok()?);
+    let encode = |json: &[u8]| protobuf::encode(&serde_json::from_slice(json).ok()?);
     content_negotiation::reencode(Response::from_parts(head, body), MEDIA_TYPE, encode).await
 }
 
@@ -39,9 +42,9 @@ fn encode_events(lines: &[u8]) -> Bytes {
     let mut all = BytesMut::new();
     for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
         let frame = serde_json::from_slice::<Value>(line).unwrap_or_default();
-        let encoded = super::encode_event(&frame).or_else(|| {
+        let encoded = protobuf::encode_event(&frame).or_else(|| {
             let error = ApiError::internal("an event has no binary form");
-            super::encode_event(&serde_json::json!({"type": "ERROR", "object": error.to_json()}))
+            protobuf::encode_event(&serde_json::json!({"type": "ERROR", "object": error.to_json()}))
         });
         all.extend_from_slice(&encoded.unwrap_or_default());
     }

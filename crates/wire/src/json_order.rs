@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 /// Type that determines the order of an object's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Type {
+pub enum Type {
     /// Alphabetical order.
     Untyped,
     /// The type of the object's own `apiVersion` and `kind` (`runtime.RawExtension`).
@@ -23,7 +23,7 @@ pub(crate) enum Type {
 
 impl Type {
     /// The type of an object's `apiVersion` and `kind`.
-    pub(crate) fn of(object: &Value) -> Self {
+    pub fn of(object: &Value) -> Self {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         TABLE.index_of_type(text("apiVersion"), text("kind")).map_or(Self::Untyped, Self::Struct)
     }
@@ -47,7 +47,7 @@ impl Type {
 }
 
 /// Sorts the fields of an object of this type; returns each with the type of its value.
-pub(crate) fn sorted<'a, T>(of: Type, fields: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Type, T)> {
+pub fn sorted<'a, T>(of: Type, fields: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Type, T)> {
     let mut all: Vec<_> = fields.map(|(name, value)| (of.field(name), name, value)).collect();
     all.sort_unstable_by(|a, b| (a.0.0, a.1).cmp(&(b.0.0, b.1)));
     all.into_iter().map(|((_, of), name, value)| (name, of, value)).collect()
@@ -92,9 +92,9 @@ fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
 }
 
 /// Serializes a value of this type in order.
-pub(crate) struct InOrder<'a> {
-    pub(crate) value: &'a Value,
-    pub(crate) of: Type,
+pub struct InOrder<'a> {
+    pub value: &'a Value,
+    pub of: Type,
 }
 
 impl Serialize for InOrder<'_> {
@@ -122,19 +122,19 @@ impl Serialize for InOrder<'_> {
 }
 
 /// Encodes an object in the order of its kind, with a final newline.
-pub(crate) fn encode_document(value: &Value) -> Vec<u8> {
+pub fn encode_document(value: &Value) -> Vec<u8> {
     let mut text = encode_value(value, Type::of(value));
     text.push(b'\n');
     text
 }
 
 /// Encodes a value of this type, without a final newline.
-pub(crate) fn encode_value(value: &Value, of: Type) -> Vec<u8> {
+pub fn encode_value(value: &Value, of: Type) -> Vec<u8> {
     serde_json::to_vec(&InOrder { value, of }).unwrap_or_default()
 }
 
 /// Removes the final newline of a document, to embed it in another.
-pub(crate) fn without_newline(document: &[u8]) -> &[u8] {
+pub fn without_newline(document: &[u8]) -> &[u8] {
     document.strip_suffix(b"\n").unwrap_or(document)
 }
 

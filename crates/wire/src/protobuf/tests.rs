@@ -1,43 +1,13 @@
 //! Tests of the protobuf encoding: with messages of kubectl, round trips, and arbitrary bytes.
 
-mod http;
-mod k8s_openapi_schemas;
-mod sample;
-
-use super::{DecodeError, MAGIC, decode, encode, message_table::TABLE, wire};
+use super::{
+    DecodeError, MAGIC, decode, encode,
+    message_table::TABLE,
+    sample::{self, KUBECTL_BODIES, Sample, bytes},
+    wire,
+};
 use proptest::prelude::*;
-use sample::Sample;
 use serde_json::{Value, json};
-
-fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
-}
-
-/// Bodies that `kubectl create` 1.32 sends, and the JSON that it prints for the same objects.
-const KUBECTL_BODIES: [(&str, &str); 5] = [
-    (
-        "6b3873000a0f0a02763112094e616d65737061636512190a110a017812001a0022002a0032003800420012001a020a001a002200",
-        r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}"#,
-    ),
-    (
-        "6b3873000a0f0a0276311209436f6e6669674d617012270a110a016312001a0022002a0032003800420012060a01611201621a0a0a0362696e1203ff00011a002200",
-        r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}, "binaryData": {"bin": "/wAB"}}"#,
-    ),
-    (
-        "6b3873000a0c0a0276311206536563726574121d0a110a017312001a0022002a0032003800420012060a01701201771a001a002200",
-        r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "dw=="}}"#,
-    ),
-    (
-        "6b3873000a150a07617070732f7631120a4465706c6f796d656e7412a7010a1b0a016412001a0022002a003200380042005a080a03617070120164127a0801120a0a080a036170701201641a620a1a0a0012001a0022002a003200380042005a080a03617070120164124412260a01781201782a00320a0a001000185022002a0042006a007200800100880100900100a201001a00320042004a0052005800600068008201008a01009a0100c2010022020a00280038001a0c0800100018002000280038001a002200",
-        r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "labels": {"app": "d"}}, "spec": {
-            "replicas": 1, "selector": {"matchLabels": {"app": "d"}},
-            "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "x", "image": "x", "ports": [{"containerPort": 80}]}]}}}}"#,
-    ),
-    (
-        "6b3873000a130a027631120d5265736f7572636551756f746112230a110a017112001a0022002a00320038004200120c0a0a0a0363707512030a01311a001a002200",
-        r#"{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"cpu": "1"}}}"#,
-    ),
-];
 
 #[test]
 fn kubectl_bodies_are_decoded_to_the_printed_json() {

@@ -4,7 +4,7 @@ use super::DecodeError;
 
 /// Wire type and content of a field.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wire<'a> {
+pub enum Wire<'a> {
     Varint(u64),
     /// A string, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
@@ -15,17 +15,17 @@ pub(super) enum Wire<'a> {
 }
 
 /// Reads the fields of one message.
-pub(super) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The next field's number and content; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, DecodeError> {
+    pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -108,19 +108,19 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a field that holds a number.
-pub(crate) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
+pub fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
     put_varint(out, u64::from(number) << 3);
     put_varint(out, value.cast_unsigned());
 }
 
 /// Appends a field that holds eight bytes.
-pub(crate) fn put_fixed(out: &mut Vec<u8>, number: u32, value: f64) {
+pub fn put_fixed(out: &mut Vec<u8>, number: u32, value: f64) {
     put_varint(out, u64::from(number) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a field that holds bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     out.extend_from_slice(bytes);

@@ -5,7 +5,7 @@ use super::{
     message_table::{Cardinality, Field, Message, TABLE, ValueType},
     wire::{put_bytes, put_fixed, put_number},
 };
-use crate::duration;
+use api::duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 

@@ -2,24 +2,24 @@
 
 /// One media range of an Accept header.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MediaRange<'a> {
-    pub(crate) media: &'a str,
+pub struct MediaRange<'a> {
+    pub media: &'a str,
     text: &'a str,
 }
 
 impl<'a> MediaRange<'a> {
-    pub(crate) fn parse(text: &'a str) -> Self {
+    pub fn parse(text: &'a str) -> Self {
         Self { media: text.split(';').next().unwrap_or_default().trim(), text }
     }
 
     /// Returns the value of a parameter.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&'a str> {
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut parameters = self.text.split(';').skip(1).filter_map(|p| p.split_once('='));
         parameters.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
     }
 
     /// The `as` parameter: the representation of objects that the client wants, such as `Table`.
-    pub(crate) fn requested_as(&self) -> Option<&'a str> {
+    pub fn requested_as(&self) -> Option<&'a str> {
         self.parameter("as")
     }
 
@@ -35,7 +35,7 @@ impl<'a> MediaRange<'a> {
 
 /// Parses an Accept header. Ranges are sorted by quality, then by fewer wildcards, then by their order in the header (as
 /// `goautoneg` does).
-pub(crate) fn parse_accept(accept: &str) -> Vec<MediaRange<'_>> {
+pub fn parse_accept(accept: &str) -> Vec<MediaRange<'_>> {
     let mut all: Vec<MediaRange<'_>> = accept.split(',').map(MediaRange::parse).collect();
     if all.len() > 1 {
         all.sort_by(|a, b| b.quality().total_cmp(&a.quality()).then_with(|| a.wildcards().cmp(&b.wildcards())));
