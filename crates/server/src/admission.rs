@@ -33,13 +33,9 @@ pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePl
 pub(crate) use registrations::RegistrationInformer;
 pub(crate) use service_account::ENFORCE_MOUNTABLE_SECRETS;
 
-use crate::{
-    audit::AuditContext,
-    kinds::{self, FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError},
-    request::RequestInfo,
-    service::ApiServer,
-};
+use crate::{audit::AuditContext, request::RequestInfo, service::ApiServer};
 use errors::ApiError;
+use kinds::{FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError};
 use runtime_class::RuntimeClassError;
 use serde_json::Value;
 use service_account::ServiceAccountError;

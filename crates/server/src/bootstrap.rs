@@ -4,12 +4,12 @@ use crate::{
     ApiServer, UserInfo,
     authorization::bootstrap_policy::{self, BootstrapObject, ReconcileOperation, reconcile},
     custom_resource_definitions,
-    kinds::priority_class,
 };
 use bytes::Bytes;
 use futures::future::join_all;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
+use kinds::priority_class;
 use serde_json::{Value, json};
 use std::time::Duration;
 use store::{Key, Scope};

@@ -4,17 +4,16 @@
 mod review;
 
 use crate::{
-    kinds::Kind,
     object,
     selectors::Selection,
     webhook::{WebhookClient, WebhookError, WebhookTarget, WebhookTargetError},
 };
 use bytes::Bytes;
 use errors::ApiError;
+use kinds::{ConversionWebhook, Kind};
 use review::{ConvertedObjectError, ReviewError};
-use schema::Schema;
 use serde_json::Value;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::time::Duration;
 use store::Object;
 use wire::json_order;
 
@@ -22,8 +21,6 @@ use wire::json_order;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximal number of objects in a ConversionReview.
 const BATCH_SIZE: usize = 500;
-/// Supported versions of ConversionReview.
-const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Failed conversion by a webhook, with upstream's message.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +28,7 @@ enum ConversionError {
     #[error("no supported conversion review versions")]
     ReviewVersions,
     #[error("conversion webhook for {gvk} failed: {source}")]
-    Target { gvk: String, source: Arc<WebhookTargetError> },
+    Target { gvk: String, source: WebhookTargetError },
     #[error("conversion webhook for {gvk} failed: {source}")]
     Call { gvk: String, source: WebhookError },
     #[error("conversion webhook for {gvk} failed: {source}")]
@@ -42,101 +39,66 @@ enum ConversionError {
     Object { gvk: String, index: usize, source: ConvertedObjectError },
 }
 
-/// Conversion webhook of a custom resource.
-pub struct Conversion {
-    target: Result<WebhookTarget, Arc<WebhookTargetError>>,
-    /// The first of `conversionReviewVersions` that is supported.
-    review_version: Option<&'static str>,
-    /// Schemas by API version.
-    schemas: BTreeMap<String, Schema>,
-    storage_version: String,
+/// Converts objects to this version, in place.
+async fn convert_all(
+    conversion: &ConversionWebhook,
+    webhooks: &WebhookClient,
+    values: &mut [Value],
+    desired_version: &str,
+) -> Result<(), ApiError> {
+    let mut others: Vec<&mut Value> = values.iter_mut().filter(|v| v["apiVersion"] != desired_version).collect();
+    for batch in others.chunks_mut(BATCH_SIZE) {
+        convert_batch(conversion, webhooks, batch, desired_version)
+            .await
+            .map_err(|error| ApiError::new(500, "", error.to_string()))?;
+    }
+    Ok(())
 }
 
-impl Conversion {
-    /// Reads `spec.conversion` of a definition; `None` without a webhook.
-    pub(crate) fn read(definition: &Value) -> Option<Self> {
-        let spec = &definition["spec"];
-        let conversion = &spec["conversion"];
-        if conversion["strategy"] != "Webhook" {
-            return None;
-        }
-        let versions = || spec["versions"].as_array().into_iter().flatten();
-        let name = |v: &Value| format!("{}/{}", spec["group"].as_str().unwrap_or(""), v["name"].as_str().unwrap_or(""));
-        let schema = |v: &Value| {
-            let mut schema = Schema::parse(&v["schema"]["openAPIV3Schema"]);
-            schema.preserve_unknown_fields |= spec["preserveUnknownFields"] == true;
-            schema
-        };
-        let reviews = conversion["webhook"]["conversionReviewVersions"].as_array().into_iter().flatten();
-        Some(Self {
-            target: WebhookTarget::parse(&conversion["webhook"]["clientConfig"]).map_err(Arc::new),
-            review_version: reviews.filter_map(|v| REVIEW_VERSIONS.into_iter().find(|supported| v == supported)).next(),
-            schemas: versions().map(|v| (name(v), schema(v))).collect(),
-            storage_version: versions().find(|v| v["storage"] == true).map(name).unwrap_or_default(),
-        })
+async fn convert_batch(
+    conversion: &ConversionWebhook,
+    webhooks: &WebhookClient,
+    batch: &mut [&mut Value],
+    desired_version: &str,
+) -> Result<(), ConversionError> {
+    let Some(first) = batch.first() else { return Ok(()) };
+    let gvk = review::gvk(first);
+    let version = conversion.review_version.ok_or(ConversionError::ReviewVersions)?;
+    let target = WebhookTarget::parse(&conversion.client_config)
+        .map_err(|source| ConversionError::Target { gvk: gvk.clone(), source })?;
+    let uid = uuid::Uuid::new_v4().to_string();
+    let request = review::request(version, &uid, desired_version, batch);
+    let response = webhooks.call(&target, TIMEOUT, &request).await;
+    let response = response.map_err(|source| ConversionError::Call { gvk: gvk.clone(), source })?;
+    let converted = review::objects(version, &uid, response)
+        .map_err(|source| ConversionError::Review { gvk: gvk.clone(), source })?;
+    if converted.len() != batch.len() {
+        let (got, sent) = (converted.len(), batch.len());
+        return Err(ConversionError::Count { gvk, got, sent });
     }
+    for (i, (object, mut converted)) in batch.iter_mut().zip(converted).enumerate() {
+        review::check(object, &mut converted, desired_version).map_err(|source| ConversionError::Object {
+            gvk: gvk.clone(),
+            index: i,
+            source,
+        })?;
+        // Fields that the version's schema does not have are pruned from the webhook's response too.
+        if let Some(schema) = conversion.schema(desired_version) {
+            schema.prune(&mut converted);
+        }
+        **object = converted;
+    }
+    Ok(())
+}
 
-    /// Converts objects to this version, in place.
-    async fn convert_all(
-        &self,
-        webhooks: &WebhookClient,
-        values: &mut [Value],
-        desired_version: &str,
-    ) -> Result<(), ApiError> {
-        let mut others: Vec<&mut Value> = values.iter_mut().filter(|v| v["apiVersion"] != desired_version).collect();
-        for batch in others.chunks_mut(BATCH_SIZE) {
-            self.convert_batch(webhooks, batch, desired_version)
-                .await
-                .map_err(|error| ApiError::new(500, "", error.to_string()))?;
-        }
-        Ok(())
+/// Decodes a stored object, pruned and with the defaults of its stored version.
+fn decode_stored(conversion: &ConversionWebhook, object: &Object) -> Value {
+    let mut value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
+    if let Some(schema) = value["apiVersion"].as_str().and_then(|version| conversion.schema(version)) {
+        schema.prune(&mut value);
+        schema.apply_defaults(&mut value);
     }
-
-    async fn convert_batch(
-        &self,
-        webhooks: &WebhookClient,
-        batch: &mut [&mut Value],
-        desired_version: &str,
-    ) -> Result<(), ConversionError> {
-        let Some(first) = batch.first() else { return Ok(()) };
-        let gvk = review::gvk(first);
-        let version = self.review_version.ok_or(ConversionError::ReviewVersions)?;
-        let target = self.target.as_ref();
-        let target = target.map_err(|error| ConversionError::Target { gvk: gvk.clone(), source: Arc::clone(error) })?;
-        let uid = uuid::Uuid::new_v4().to_string();
-        let request = review::request(version, &uid, desired_version, batch);
-        let response = webhooks.call(target, TIMEOUT, &request).await;
-        let response = response.map_err(|source| ConversionError::Call { gvk: gvk.clone(), source })?;
-        let converted = review::objects(version, &uid, response)
-            .map_err(|source| ConversionError::Review { gvk: gvk.clone(), source })?;
-        if converted.len() != batch.len() {
-            let (got, sent) = (converted.len(), batch.len());
-            return Err(ConversionError::Count { gvk, got, sent });
-        }
-        for (i, (object, mut converted)) in batch.iter_mut().zip(converted).enumerate() {
-            review::check(object, &mut converted, desired_version).map_err(|source| ConversionError::Object {
-                gvk: gvk.clone(),
-                index: i,
-                source,
-            })?;
-            // Fields that the version's schema does not have are pruned from the webhook's response too.
-            if let Some(schema) = self.schemas.get(desired_version) {
-                schema.prune(&mut converted);
-            }
-            **object = converted;
-        }
-        Ok(())
-    }
-
-    /// Decodes a stored object, pruned and with the defaults of its stored version.
-    fn decode_stored(&self, object: &Object) -> Value {
-        let mut value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
-        if let Some(schema) = value["apiVersion"].as_str().and_then(|version| self.schemas.get(version)) {
-            schema.prune(&mut value);
-            schema.apply_defaults(&mut value);
-        }
-        value
-    }
+    value
 }
 
 /// Decodes stored objects in this kind's version.
@@ -148,8 +110,8 @@ pub(crate) async fn decode_all(
     let Some(conversion) = kind.conversion() else {
         return Ok(objects.iter().map(|o| object::decode(kind, o)).collect());
     };
-    let mut values: Vec<Value> = objects.iter().map(|o| conversion.decode_stored(o)).collect();
-    conversion.convert_all(webhooks, &mut values, &kind.info().api_version()).await?;
+    let mut values: Vec<Value> = objects.iter().map(|o| decode_stored(conversion, o)).collect();
+    convert_all(conversion, webhooks, &mut values, &kind.info().api_version()).await?;
     Ok(values)
 }
 
@@ -204,9 +166,9 @@ pub(crate) async fn to_storage_version(
 ) -> Result<Value, ApiError> {
     let Some(conversion) = kind.conversion() else { return Ok(value) };
     let mut values = [value];
-    conversion.convert_all(webhooks, &mut values, &conversion.storage_version).await?;
+    convert_all(conversion, webhooks, &mut values, &conversion.storage_version).await?;
     let [mut value] = values;
-    if let Some(schema) = conversion.schemas.get(&conversion.storage_version) {
+    if let Some(schema) = conversion.schema(&conversion.storage_version) {
         schema.apply_defaults(&mut value);
     }
     Ok(value)
@@ -220,7 +182,7 @@ pub(crate) async fn convert(
     mut object: Value,
 ) -> Result<Value, ApiError> {
     if let Some(conversion) = to.conversion() {
-        conversion.convert_all(webhooks, std::slice::from_mut(&mut object), &to.info().api_version()).await?;
+        convert_all(conversion, webhooks, std::slice::from_mut(&mut object), &to.info().api_version()).await?;
     } else if let Some(fields) = object.as_object_mut() {
         from.to_storage(fields);
         to.from_storage(fields);

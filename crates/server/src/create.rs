@@ -3,10 +3,9 @@
 use crate::{
     admission::{self, AdmissionContext, dynamic, resource_quota},
     authorization, decode, identity,
-    kinds::{FieldErrors, WriteContext, WriteTarget},
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object, object_meta,
+    object,
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
@@ -18,6 +17,7 @@ use crate::{
 use ::admission::attributes::Operation;
 use apply::ManagedFields;
 use errors::ApiError;
+use kinds::{FieldErrors, WriteContext, WriteTarget, object_meta};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use store::{Key, Precondition, Write, WriteError};

@@ -6,12 +6,9 @@
 mod conditions;
 mod finalizer;
 
-pub(crate) use conditions::set as set_condition;
-
 use crate::{
     UserInfo,
     audit::AuditContext,
-    kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::DefinitionContext},
     managed_fields::RequestedManagedFields,
     managed_object::ManagedObject,
     registry::Registry,
@@ -23,14 +20,13 @@ use crate::{
 use bytes::Bytes;
 use errors::ApiError;
 use http::{HeaderMap, Method};
+use kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::DefinitionContext};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
 use store::{Object, Revision, Scope};
 
 /// Storage name of definitions.
 const STORAGE: &str = "customresourcedefinitions";
-/// Finalizer that keeps a definition until its objects are deleted.
-pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Maximal number of status writes of one reconciliation.
 const MAX_STATUS_WRITES: usize = 20;
 

@@ -4,9 +4,10 @@ mod yaml;
 
 pub(crate) use yaml::{DecodeYamlError, is_yaml_error, split_warnings};
 
-use crate::{kinds::Kind, service::Call};
+use crate::service::Call;
 use api::bounded_messages::BoundedMessages;
 use errors::ApiError;
+use kinds::Kind;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::{

@@ -6,7 +6,6 @@ use crate::{
     admission::{self, AdmissionContext, dynamic},
     authorization::node::{self, Removal},
     conversion, decode,
-    kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class},
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     read,
@@ -23,6 +22,7 @@ use errors::{ApiError, GroupResource};
 use futures::{StreamExt, TryStreamExt, future::ready, stream};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class};
 use propagation::Propagation;
 use serde_json::{Value, json};
 use store::{Key, Object, Precondition, QuotaAllowance, Write, WriteError};
@@ -300,7 +300,7 @@ pub(crate) fn check_preconditions(
 
 /// Validates the preconditions of Namespaces and definitions (`REST.Delete` of each).
 fn check_own_preconditions(
-    info: &crate::kinds::KindInfo,
+    info: &kinds::KindInfo,
     value: &Value,
     name: &str,
     options: &DeletionOptions,
@@ -345,7 +345,7 @@ fn set_deletion_fields(resource: &RequestInfo, value: &mut Value, requested: Opt
             if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
                 value["metadata"]["generation"] = json!(generation + 1);
             }
-            resource.kind.begin_deletion(value);
+            resource.kind.begin_deletion(value, now);
         }
     }
     if resource.kind.info().kind == "Namespace" {

@@ -2,13 +2,13 @@
 
 use crate::{
     aggregation::Aggregation,
-    kinds::{Kind, KindInfo},
     openapi,
     registry::{Group, ServedKinds},
     response::{self, Body},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Response};
+use kinds::{Kind, KindInfo};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

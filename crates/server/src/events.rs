@@ -44,7 +44,7 @@ impl ApiServer {
     /// # Errors
     /// When the store rejects a deletion; the next call retries the remaining events.
     pub async fn delete_expired_events(&self, now: Timestamp) -> Result<Duration, ApiError> {
-        let kind: &dyn crate::kinds::Kind = &crate::kinds::CORE_EVENT;
+        let kind: &dyn kinds::Kind = &kinds::CORE_EVENT;
         let mut next = TTL;
         for event in self.store.list(&Scope::resource(kind.info().storage), None, None).objects {
             let value = object::decode(kind, &event);

@@ -4,7 +4,6 @@ use crate::{
     admission::dynamic,
     authorization::node::{self, Removal},
     delete::{self, DeletionOptions},
-    kinds::{Kind, POD_DISRUPTION_BUDGET, selector},
     object, pods,
     request::RequestInfo,
     response::{self, HandlerResult},
@@ -13,6 +12,7 @@ use crate::{
     write::{dry_run, now},
 };
 use errors::ApiError;
+use kinds::{Kind, POD_DISRUPTION_BUDGET, selector};
 use serde_json::{Value, json};
 use store::{Key, Object, Precondition, QuotaAllowance, Revision, Scope, Write, WriteError};
 

@@ -4,7 +4,6 @@
 //! limit, and serves its flows in round-robin order. A write of a FlowSchema or a PriorityLevelConfiguration reloads
 //! the configuration.
 
-pub(crate) mod bootstrap;
 mod controller;
 mod flow_schema;
 mod metrics;
@@ -14,6 +13,7 @@ use crate::{UserInfo, authorization::Attributes, deadline, response::Body, servi
 use errors::ApiError;
 use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};
+use kinds::flow_control::bootstrap;
 use metrics::{ExecutingGuard, RequestCounts, WaitingGuard};
 use parking_lot::RwLock;
 use priority_level::{PriorityLevel, PriorityLevelSpec, Seat};

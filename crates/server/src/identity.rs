@@ -1,10 +1,8 @@
 //! Validation of the identity of a sent object: its name, namespace, UID and `resourceVersion`.
 
-use crate::{
-    kinds::{FieldErrors, FieldPath, KindInfo},
-    request::RequestInfo,
-};
+use crate::request::RequestInfo;
 use errors::{ApiError, GroupKind};
+use kinds::{FieldErrors, FieldPath, KindInfo};
 use serde_json::{Value, json};
 
 /// Requires the object's name to be set and to match the URL.

@@ -1,7 +1,7 @@
 //! Validation of an object's `apiVersion` and `kind` against the request's resource, with upstream's messages.
 
-use crate::kinds::{ALL, FieldErrors, FieldPath, Kind, KindInfo};
 use errors::{ApiError, GroupKind};
+use kinds::{ALL, FieldErrors, FieldPath, Kind, KindInfo};
 use serde_json::{Value, json};
 
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";

@@ -1,8 +1,9 @@
 //! Cache of recently written large objects in decoded form: clients that apply the same object repeatedly would decode it
 //! each time, only to find it unchanged.
 
-use crate::{kinds::Kind, managed_object::ManagedObject, webhook::WebhookClient};
+use crate::{managed_object::ManagedObject, webhook::WebhookClient};
 use errors::ApiError;
+use kinds::Kind;
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use store::{Key, Object, Revision};

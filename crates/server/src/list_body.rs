@@ -3,7 +3,6 @@
 //! A long list is assembled chunk by chunk while it is sent, so that it needs little memory beside that of its objects.
 
 use crate::{
-    kinds::{Kind, KindRef},
     object,
     response::{self, Body, BoxError},
 };
@@ -11,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use kinds::{Kind, KindRef};
 use serde_json::{Value, json};
 use std::{
     pin::Pin,
@@ -185,7 +185,7 @@ impl http_body::Body for ChunkedList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::ALL;
+    use kinds::ALL;
     use store::{Key, Record};
 
     fn stored(i: usize, data: &str) -> Object {

@@ -1,12 +1,9 @@
 //! `ListOptions`: the query of a list or watch (upstream's `internalversion/validation.ValidateListOptions`).
 
-use crate::{
-    kinds::{FieldErrors, FieldPath},
-    object,
-    request::Query,
-};
+use crate::{object, request::Query};
 use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use errors::ApiError;
+use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use store::{Key, Revision};
 
@@ -137,7 +134,7 @@ impl ContinueToken {
         Self { revision, namespace: key.namespace.to_string(), name: key.name.to_string() }
     }
 
-    pub(crate) fn key(&self, kind: &dyn crate::kinds::Kind) -> Key {
+    pub(crate) fn key(&self, kind: &dyn kinds::Kind) -> Key {
         object::key(kind, &self.namespace, &self.name)
     }
 

@@ -1,18 +1,13 @@
 //! Field ownership: every write updates `metadata.managedFields` (KEP-555).
 
 mod name;
-pub(crate) mod types;
 
 pub(crate) use name::{field_manager_name, validate_field_manager};
 
-use crate::{
-    kinds::{Kind, KindInfo, KindRef, WriteTarget},
-    managed_object::ManagedObject,
-    request::RequestInfo,
-    service::Call,
-};
+use crate::{managed_object::ManagedObject, request::RequestInfo, service::Call};
 use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
 use errors::ApiError;
+use kinds::{Kind, KindInfo, KindRef, WriteTarget};
 use serde_json::{Value, json};
 
 /// Field manager of one write (upstream's `managedfields.FieldManager`).
@@ -211,19 +206,5 @@ pub(crate) fn set_managed_fields(object: &mut Value, managers: &ManagedFields) {
     match managers.to_json() {
         Some(entries) => drop(metadata.insert("managedFields".to_owned(), entries)),
         None => drop(metadata.remove("managedFields")),
-    }
-}
-
-/// Returns the filter of fields that requests to this part of an object can own: upstream's `GetResetFields`, for most
-/// kinds.
-pub(crate) fn reset_fields_filter(info: &KindInfo, target: WriteTarget) -> Filter {
-    match target {
-        WriteTarget::Status => {
-            let kept: Vec<[&str; 2]> = info.reset_by_status_update.iter().map(|field| ["metadata", field]).collect();
-            let paths: Vec<&[&str]> = std::iter::once(&["spec"][..]).chain(kept.iter().map(|path| &path[..])).collect();
-            Filter::without(&paths)
-        }
-        WriteTarget::Main | WriteTarget::Sub(_) if info.status => Filter::without(&[&["status"]]),
-        WriteTarget::Main | WriteTarget::Sub(_) => Filter::Everything,
     }
 }

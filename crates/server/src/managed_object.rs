@@ -1,9 +1,10 @@
 //! Decoded objects with their field managers seed, as field sets. As JSON, `managedFields` is the largest part of many
 //! objects, and only clients need it in that form.
 
-use crate::{conversion, encode, kinds::Kind, managed_fields, object, webhook::WebhookClient};
+use crate::{conversion, encode, managed_fields, object, webhook::WebhookClient};
 use apply::ManagedFields;
 use errors::ApiError;
+use kinds::Kind;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 use std::{fmt, sync::Arc};

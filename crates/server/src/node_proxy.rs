@@ -2,7 +2,6 @@
 
 use crate::{
     handler_chain::read_body,
-    kinds::{FieldErrors, FieldPath},
     object,
     request::{Query, RequestInfo},
     response::{BoxError, HandlerResult},
@@ -16,6 +15,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};

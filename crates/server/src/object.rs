@@ -1,13 +1,9 @@
 //! Encoding and decoding of stored objects, and their representations: whole objects, Tables and PartialObjectMetadata.
 
-use crate::{
-    content_negotiation, encode,
-    kinds::{Kind, KindInfo},
-    meta_v1beta1,
-    request::Query,
-};
+use crate::{content_negotiation, encode, meta_v1beta1, request::Query};
 use bytes::Bytes;
 use errors::ApiError;
+use kinds::{Kind, KindInfo};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Template};
@@ -259,7 +255,7 @@ pub(crate) fn table(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::ALL;
+    use kinds::ALL;
 
     /// A watch of Tables converts its bookmarks to rows, too.
     #[test]

@@ -211,5 +211,5 @@ fn index(documents: &[Arc<CompressedDocument>], aggregated_urls: Vec<(String, St
 /// Returns the published schemas of all kinds, for tests of other modules.
 #[cfg(test)]
 pub(crate) fn schemas_of_all_kinds() -> Map<String, Value> {
-    schemas::of_kinds(crate::kinds::ALL)
+    schemas::of_kinds(kinds::ALL)
 }

@@ -4,11 +4,9 @@ mod go_format;
 pub(crate) mod json_patch;
 mod strategic;
 
-use crate::{
-    decode::{self, DecodedBody},
-    kinds::Kind,
-};
+use crate::decode::{self, DecodedBody};
 use errors::ApiError;
+use kinds::Kind;
 use serde_json::Value;
 
 /// Media type of JSON patches.

@@ -3,9 +3,7 @@
 use crate::{
     admission::{dynamic, pod_topology_labels},
     create::set_request_namespace,
-    decode,
-    kinds::{FieldErrors, FieldPath, KindRef, POD},
-    object,
+    decode, object,
     request::RequestInfo,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
@@ -14,6 +12,7 @@ use crate::{
     write::{dry_run, now},
 };
 use errors::{ApiError, GroupKind, GroupResource};
+use kinds::{FieldErrors, FieldPath, KindRef, POD};
 use serde_json::{Value, json};
 use store::{Precondition, Write, WriteError};
 

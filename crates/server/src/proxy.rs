@@ -8,7 +8,6 @@ use crate::{
     audit::Peer,
     backend_connections::{self, unavailable},
     endpoints,
-    kinds::KindInfo,
     request::RequestInfo,
     response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
@@ -17,6 +16,7 @@ use crate::{
 };
 use errors::ApiError;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use kinds::KindInfo;
 use links::LinkRewriter;
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::ServerName;

@@ -2,13 +2,10 @@
 //!
 //! A request uses one [`ServedKinds`] snapshot until it ends; a changed CustomResourceDefinition creates a new one.
 
-use crate::{
-    custom_resource_definitions::Definition,
-    kinds::{ALL, Custom, Kind, KindInfo, KindRef},
-    openapi::DocumentCache,
-};
+use crate::{custom_resource_definitions::Definition, openapi::DocumentCache};
 use ::admission::policy::ResourceType;
 use api::{feature_gates::FeatureGates, version::version_priority};
+use kinds::{ALL, Custom, Kind, KindInfo, KindRef};
 use parking_lot::RwLock;
 use std::{
     cmp::Reverse,

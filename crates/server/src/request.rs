@@ -1,12 +1,10 @@
 //! Parsing of request paths and queries.
 
-use crate::{
-    kinds::{Kind, KindRef, WriteTarget},
-    registry::ServedKinds,
-};
+use crate::registry::ServedKinds;
 use api::text::parse_query_bool;
 use errors::ApiError;
 use http::Uri;
+use kinds::{Kind, KindRef, WriteTarget};
 use percent_encoding::percent_decode_str;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 

@@ -8,7 +8,6 @@ mod usage;
 pub(crate) use scrape::NodeSampleCache;
 
 use crate::{
-    kinds::{Kind, NODE, POD},
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     request::RequestInfo,
@@ -19,6 +18,7 @@ use crate::{
 };
 use api::{duration, quantity::Amount};
 use errors::{ApiError, GroupResource};
+use kinds::{Kind, NODE, POD};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};

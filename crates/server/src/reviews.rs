@@ -7,7 +7,6 @@ mod selectors;
 use crate::{
     admission::dynamic,
     create, decode,
-    kinds::FieldErrors,
     request::RequestInfo,
     response::HandlerResult,
     service::{ApiServer, Call},
@@ -15,6 +14,7 @@ use crate::{
     write::{dry_run, respond_with_value, with_warnings},
 };
 use errors::{ApiError, GroupKind};
+use kinds::FieldErrors;
 
 /// Handles a review.
 pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
@@ -48,7 +48,7 @@ enum ReviewError {
 }
 
 impl ReviewError {
-    fn into_api_error(self, info: &crate::kinds::KindInfo) -> ApiError {
+    fn into_api_error(self, info: &kinds::KindInfo) -> ApiError {
         match self {
             // Upstream names no kind here (`authorizationapi.Kind("")`).
             Self::Invalid(errors) => ApiError::invalid(GroupKind::new(info.group, ""), "", &errors),

@@ -1,13 +1,9 @@
 //! The `scale` subresource (`autoscaling/v1`).
 
 mod apply;
-mod paths;
-
-pub(crate) use paths::{BUILT_IN, ScalePaths};
 
 use crate::{
     conversion, decode, identity,
-    kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, integer, selector},
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
     object, patch as patches,
@@ -20,6 +16,7 @@ use crate::{
 };
 use ::apply::ManagedFields;
 use errors::{ApiError, GroupResource};
+use kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, ScalePaths, integer, selector};
 use serde_json::{Value, json};
 
 /// Kind of the body of scale requests.

@@ -1,8 +1,9 @@
 //! Label and field selectors of requests.
 
-use crate::{kinds::KindRef, object, request::Query};
+use crate::{object, request::Query};
 use api::selector::{FieldSelector, LabelRequirements};
 use errors::ApiError;
+use kinds::KindRef;
 use serde_json::Value;
 use store::Object;
 use wire::partial_json::Outline;
@@ -102,7 +103,7 @@ fn outline(kind: &KindRef, labels: &LabelRequirements, fields: &FieldSelector) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::ALL;
+    use kinds::ALL;
     use serde_json::json;
 
     /// Returns an object with a value at a path.

@@ -4,9 +4,7 @@ use crate::{
     authorization,
     create::{self, NewObject},
     decode::{self, DecodedBody},
-    identity,
-    kinds::Kind,
-    large_requests,
+    identity, large_requests,
     managed_fields::{self, FieldManager},
     managed_object::ManagedObject,
     object, patch,
@@ -19,6 +17,7 @@ use crate::{
 };
 use ::apply::ManagedFields;
 use errors::ApiError;
+use kinds::Kind;
 use parking_lot::Mutex;
 use serde_json::Value;
 

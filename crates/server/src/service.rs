@@ -11,7 +11,6 @@ use crate::{
     create, custom_resource_definitions, delete, eviction,
     flowcontrol::FlowControl,
     ip_addresses::{self, IpAddresses},
-    kinds::Subresource,
     large_object_cache::LargeObjectCache,
     large_requests::LargeRequests,
     metrics::Metrics,
@@ -31,6 +30,7 @@ use bytes::Bytes;
 use errors::ApiError;
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
+use kinds::Subresource;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::Store;

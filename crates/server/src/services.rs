@@ -1,15 +1,9 @@
 //! Allocation of cluster IPs and node ports of Services.
 
-use crate::{
-    ip_addresses,
-    kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports},
-    object,
-    request::RequestInfo,
-    service::ApiServer,
-    service_ranges::Ranges,
-};
+use crate::{ip_addresses, object, request::RequestInfo, service::ApiServer, service_ranges::Ranges};
 use api::address::ipv4;
 use errors::ApiError;
+use kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

@@ -1,11 +1,8 @@
 //! Defaults and validation of static Pods, which the kubelet runs from a manifest.
 
-use crate::{
-    kinds::{self, FieldErrors, Kind, WriteContext, WriteTarget, priority_class},
-    object_meta,
-    write::now,
-};
+use crate::write::now;
 use api::feature_gates::FeatureGates;
+use kinds::{FieldErrors, Kind, WriteContext, WriteTarget, object_meta, priority_class};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Errors of the store as errors of requests (upstream's `apiserver/pkg/registry/generic/storage/errors`).
 
-use crate::kinds::KindInfo;
 use errors::ApiError;
+use kinds::KindInfo;
 use store::WriteError;
 
 /// Returns the error of a request whose write failed (`InterpretCreateError`, `InterpretUpdateError`).

@@ -4,7 +4,8 @@
 //! cannot create or enlarge objects. A reserve keeps the cluster running: statuses and Leases of nodes, and updates by the
 //! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
-use crate::{ApiServer, UserInfo, kinds::Kind, user};
+use crate::{ApiServer, UserInfo, user};
+use kinds::Kind;
 use store::{Object, QuotaAllowance, Template, Write, WriteError, WriteOperation};
 use tokio::sync::watch;
 
@@ -80,10 +81,8 @@ fn stored_size(kind: &dyn Kind, template: &Template) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kinds::CORE_EVENT,
-        test_server::{self, send, send_as},
-    };
+    use crate::test_server::{self, send, send_as};
+    use kinds::CORE_EVENT;
     use serde_json::{Value, json};
     use store::{MemoryEngine, Options, Store};
 

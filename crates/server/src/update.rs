@@ -6,11 +6,10 @@ use crate::{
     create::{self, NewObject},
     decode,
     identity::{self, requested_version},
-    kinds::{FieldErrors, KindInfo, WriteContext},
     large_requests,
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object, object_meta, patch as patches,
+    object, patch as patches,
     request::RequestInfo,
     response::HandlerResult,
     scale, server_side_apply,
@@ -24,6 +23,7 @@ use ::admission::attributes::Operation;
 use apply::ManagedFields;
 use errors::ApiError;
 use http::Method;
+use kinds::{FieldErrors, KindInfo, WriteContext, object_meta};
 use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
 use store::{Object, Precondition, Write, WriteError};

@@ -2,7 +2,6 @@
 
 use crate::{
     conversion,
-    kinds::KindRef,
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     read,
@@ -15,6 +14,7 @@ use crate::{
 use bytes::{BufMut, Bytes, BytesMut};
 use errors::ApiError;
 use futures::stream;
+use kinds::KindRef;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use store::{Event, EventKind, Object, Revision, Watch};

@@ -1,15 +1,14 @@
 //! Helpers of all writes: dry runs, warnings, and the response with the written object.
 
 use crate::{
-    conversion,
-    kinds::{FieldErrors, FieldPath, Kind},
-    object,
+    conversion, object,
     request::Query,
     response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
 use errors::ApiError;
 use http::{HeaderValue, Response};
+use kinds::{FieldErrors, FieldPath, Kind};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use store::Object;

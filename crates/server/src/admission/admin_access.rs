@@ -1,11 +1,8 @@
 //! Admin access to devices (`adminAccess`) requires a label on the namespace (`AuthorizedForAdmin` and
 //! `AuthorizedForAdminStatus` of upstream's `pkg/registry/resource`).
 
-use crate::{
-    kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget},
-    request::RequestInfo,
-    service::ApiServer,
-};
+use crate::{request::RequestInfo, service::ApiServer};
+use kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget};
 use serde_json::Value;
 use store::Key;
 

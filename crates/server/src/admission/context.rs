@@ -4,9 +4,7 @@
 use super::registrations::Registrations;
 use crate::{
     authorization::{self, Decision, ResourceAttributes},
-    conversion,
-    kinds::KindRef,
-    managed_fields,
+    conversion, managed_fields,
     request::RequestInfo,
     service::{ApiServer, Call},
     user,
@@ -19,6 +17,7 @@ use ::admission::{
 };
 use apply::TypeRef;
 use errors::ApiError;
+use kinds::KindRef;
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;
@@ -156,7 +155,7 @@ impl<'a> AdmissionContext<'a> {
     pub(super) fn type_ref(&self, equivalent: usize) -> Option<TypeRef<'_>> {
         let Some(kind) = self.kinds.get(equivalent) else {
             let [group, version, kind] = &self.attributes.equivalent_resources.get(equivalent)?.kind;
-            return managed_fields::types::of(&format!("{group}/{version}"), kind);
+            return kinds::apply_types::of(&format!("{group}/{version}"), kind);
         };
         kind.type_ref()
     }

@@ -1,11 +1,12 @@
 //! The `LimitRanger` admission plugin.
 
-use crate::{kinds::KindInfo, service::ApiServer};
+use crate::service::ApiServer;
 use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},
 };
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
+use kinds::KindInfo;
 use serde_json::{Value, json};
 use store::Scope;
 

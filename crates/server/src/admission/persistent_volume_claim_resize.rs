@@ -1,7 +1,8 @@
 //! The `PersistentVolumeClaimResize` admission plugin (`plugin/pkg/admission/storage/persistentvolume/resize`).
 
-use crate::{ApiServer, kinds::storage_class};
+use crate::ApiServer;
 use api::quantity::Amount;
+use kinds::storage_class;
 use serde_json::Value;
 use store::Key;
 

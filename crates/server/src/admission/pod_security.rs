@@ -1,15 +1,11 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
 use super::forbidden;
-use crate::{
-    audit::AuditContext,
-    kinds::{FieldErrors, FieldPath},
-    request::RequestInfo,
-    service::ApiServer,
-};
+use crate::{audit::AuditContext, request::RequestInfo, service::ApiServer};
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use store::{Key, Scope};

@@ -1,16 +1,13 @@
 //! Matching of policies and their bindings, and their parameters (`apiserver/pkg/admission/plugin/policy/{generic,matching}`).
 
 use super::context::AdmissionContext;
-use crate::{
-    conversion,
-    kinds::{Kind, selector},
-    registry::ServedKinds,
-};
+use crate::{conversion, registry::ServedKinds};
 use ::admission::{
     matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},
 };
 use errors::ApiError;
+use kinds::{Kind, selector};
 use serde_json::Value;
 use store::{Key, Scope};
 

@@ -1,9 +1,7 @@
 //! The `Priority` admission plugin: sets the priority of new Pods, and allows only one global default PriorityClass.
 
-use crate::{
-    ApiServer,
-    kinds::priority_class::{self, PodPriorityError, STORAGE},
-};
+use crate::ApiServer;
+use kinds::priority_class::{self, PodPriorityError, STORAGE};
 use serde_json::{Value, json};
 use store::{Key, Scope};
 

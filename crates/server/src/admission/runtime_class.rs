@@ -1,7 +1,8 @@
 //! The `RuntimeClass` admission plugin.
 
-use crate::{kinds::RUNTIME_CLASSES, service::ApiServer};
+use crate::service::ApiServer;
 use api::quantity::Amount;
+use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};
 use store::Key;
 

@@ -1,9 +1,10 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
-use crate::{create, kinds::pod::mirror_pod, service::ApiServer};
+use crate::{create, service::ApiServer};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
+use kinds::pod::mirror_pod;
 use serde_json::{Value, json};
 use store::Key;
 

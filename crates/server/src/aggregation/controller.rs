@@ -2,9 +2,10 @@
 //! one is unavailable, and every 30 s, as no event reports that a server has stopped to answer.
 
 use super::{PATH, Route, autoregister, availability};
-use crate::{custom_resource_definitions::set_condition, service::ApiServer};
+use crate::{service::ApiServer, write::now};
 use futures::FutureExt;
 use http::Method;
+use kinds::conditions::set_condition;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use store::Key;
@@ -45,7 +46,7 @@ async fn sync_status(server: ApiServer, route: Arc<Route>) -> bool {
     let Ok(mut object) = serde_json::from_slice::<Value>(&stored.data) else { return available };
     object["metadata"]["resourceVersion"] = stored.revision.to_string().into();
     let before = object["status"].clone();
-    set_condition(&mut object["status"], "Available", found.status, found.reason, &found.message);
+    set_condition(&mut object["status"], "Available", found.status, found.reason, &found.message, now());
     if object["status"] != before {
         // A conflicting write wakes the controller again.
         server.request_as_apiserver(Method::PUT, &format!("{PATH}/{}/status", route.name), &object).await;

@@ -5,8 +5,8 @@
 use crate::{
     UserInfo,
     authorization::{Attributes, RequestTarget, ResourceAttributes, non_resource_url_matches},
-    kinds::{FieldErrors, FieldPath},
 };
+use kinds::{FieldErrors, FieldPath};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

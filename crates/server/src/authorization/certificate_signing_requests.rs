@@ -2,8 +2,9 @@
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
 use super::{Attributes, Decision, ResourceAttributes, authorize};
-use crate::{ApiServer, UserInfo, kinds::certificates, request::RequestInfo};
+use crate::{ApiServer, UserInfo, request::RequestInfo};
 use errors::ApiError;
+use kinds::certificates;
 use serde_json::{Value, json};
 
 const GROUP: &str = "certificates.k8s.io";

@@ -3,11 +3,8 @@
 //! (`pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`).
 
 use super::{Attributes, Decision, ResourceAttributes, authorize};
-use crate::{
-    ApiServer, UserInfo,
-    kinds::{FieldErrors, FieldPath},
-    request::RequestInfo,
-};
+use crate::{ApiServer, UserInfo, request::RequestInfo};
+use kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 use store::Key;
 

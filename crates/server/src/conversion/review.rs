@@ -1,6 +1,6 @@
 //! ConversionReview: requests, and validation of responses (`webhook_converter.go`).
 
-use crate::object_meta;
+use kinds::object_meta;
 use serde_json::{Map, Value, json};
 
 /// Invalid or failed response to a ConversionReview, with upstream's message.

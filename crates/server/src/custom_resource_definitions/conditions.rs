@@ -1,9 +1,7 @@
 //! Status of a definition: accepted names and conditions (`pkg/controller/status`, `pkg/controller/establish`).
 
-use crate::{
-    kinds::{Approval, has_ca_bundle},
-    write::now,
-};
+use crate::write::now;
+use kinds::{Approval, conditions::set_condition, has_ca_bundle};
 use serde_json::{Value, json};
 
 /// Whether a condition is `True`.
@@ -15,25 +13,9 @@ fn find<'a>(definition: &'a Value, condition: &str) -> Option<&'a Value> {
     definition["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == condition)
 }
 
-/// Sets a condition. `lastTransitionTime` changes with the status only, and is always set, so that setting a condition
-/// twice changes nothing.
-pub(crate) fn set(status: &mut Value, condition: &str, value: &str, reason: &str, message: &str) {
-    if !status["conditions"].is_array() {
-        status["conditions"] = json!([]);
-    }
-    let Some(conditions) = status["conditions"].as_array_mut() else { return };
-    let mut new = json!({
-        "type": condition, "status": value, "reason": reason, "message": message, "lastTransitionTime": now(),
-    });
-    match conditions.iter_mut().find(|c| c["type"] == condition) {
-        None => conditions.push(new),
-        Some(old) => {
-            if old["status"] == value && old["lastTransitionTime"].is_string() {
-                new["lastTransitionTime"] = old["lastTransitionTime"].clone();
-            }
-            *old = new;
-        }
-    }
+/// Sets a condition now.
+pub(super) fn set(status: &mut Value, condition: &str, value: &str, reason: &str, message: &str) {
+    set_condition(status, condition, value, reason, message, now());
 }
 
 /// Computes the desired status of a definition; `None` when it has it. `others` are the other definitions of its group.

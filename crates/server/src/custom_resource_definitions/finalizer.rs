@@ -1,13 +1,13 @@
 //! Finalizer of definitions: deletes the custom resources first (`pkg/controller/finalizer`).
 
-use super::{Definition, FINALIZER, conditions, reconcile, update_definition};
+use super::{Definition, conditions, reconcile, update_definition};
 use crate::{
     delete::{self, DeletionOptions},
-    kinds::{Custom, KindRef, custom::DefinitionContext},
     request::RequestInfo,
     service::ApiServer,
 };
 use futures::{StreamExt, stream};
+use kinds::{CUSTOM_RESOURCE_FINALIZER, Custom, KindRef, custom::DefinitionContext};
 use serde_json::Value;
 use std::sync::Arc;
 use store::{Key, Scope};
@@ -17,7 +17,7 @@ const CONCURRENCY: usize = 64;
 
 /// Finalizes a terminating definition in the background.
 pub(super) fn spawn(server: &ApiServer, definition: &Definition) {
-    let is_finalizer = |f: &Value| f == FINALIZER;
+    let is_finalizer = |f: &Value| f == CUSTOM_RESOURCE_FINALIZER;
     let has_finalizer =
         definition.value["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(is_finalizer));
     if !has_finalizer {
@@ -40,7 +40,7 @@ pub(super) fn spawn(server: &ApiServer, definition: &Definition) {
             let updated = update_definition(&server, &name, None, |value| {
                 conditions::set(&mut value["status"], "Terminating", "False", reason, message);
                 if let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() {
-                    finalizers.retain(|f| f != FINALIZER);
+                    finalizers.retain(|f| f != CUSTOM_RESOURCE_FINALIZER);
                 }
             });
             match updated.await {

@@ -1,7 +1,7 @@
 //! Deletion propagation to dependents: stored as finalizers, which the garbage collector reads.
 
-use crate::kinds::{FieldErrors, FieldPath, KindInfo};
 use errors::ApiError;
+use kinds::{FieldErrors, FieldPath, KindInfo};
 use serde_json::{Value, json};
 
 const FOREGROUND: &str = "foregroundDeletion";

@@ -1,10 +1,11 @@
 //! APF controller: maintains the mandatory and suggested objects, and the condition `Dangling` of FlowSchemas
 //! (`apf_controller.go`).
 
-use super::{FLOW_SCHEMAS, PRIORITY_LEVELS, bootstrap};
-use crate::{custom_resource_definitions::set_condition, service::ApiServer};
+use super::{FLOW_SCHEMAS, PRIORITY_LEVELS};
+use crate::{service::ApiServer, write::now};
 use futures::{FutureExt, future::join_all};
 use http::Method;
+use kinds::{conditions::set_condition, flow_control::bootstrap};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 use store::{Key, Scope};
@@ -84,7 +85,7 @@ impl ApiServer {
             let message =
                 format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {rest}");
             let old_status = object["status"].clone();
-            set_condition(&mut object["status"], "Dangling", status, reason, &message);
+            set_condition(&mut object["status"], "Dangling", status, reason, &message, now());
             object["metadata"]["resourceVersion"] = stored.revision.to_string().into();
             (object["status"] != old_status).then_some(object)
         });

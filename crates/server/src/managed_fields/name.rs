@@ -1,11 +1,9 @@
 //! Name of a request's field manager.
 
-use crate::{
-    kinds::{FieldErrors, FieldPath},
-    service::Call,
-};
+use crate::service::Call;
 use errors::ApiError;
 use http::header;
+use kinds::{FieldErrors, FieldPath};
 use serde_json::json;
 
 /// Maximum length of a manager's name, in bytes (upstream's `FieldManagerMaxLength`).

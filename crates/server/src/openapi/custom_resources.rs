@@ -3,7 +3,7 @@
 use super::schemas::{
     API_VERSION, CONVENTIONS, EMBEDDED_API_VERSION, EMBEDDED_KIND, KIND, LIST_METADATA, METADATA, reference, text,
 };
-use crate::kinds::{Kind, KindInfo};
+use kinds::{Kind, KindInfo};
 use serde_json::{Value, json};
 use store::Object;
 

@@ -1,10 +1,8 @@
 //! Documents of a group and version.
 
 use super::{custom_resources, non_resource, paths, schemas};
-use crate::{
-    kinds::Kind,
-    registry::{self, ServedKinds},
-};
+use crate::registry::{self, ServedKinds};
+use kinds::Kind;
 use serde_json::{Map, Value, json};
 use store::Object;
 

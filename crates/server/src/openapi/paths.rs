@@ -8,10 +8,8 @@ use super::{
     parameters::{self, collect_shared},
     schemas::{name, reference},
 };
-use crate::{
-    discovery,
-    kinds::{KindInfo, Subresource},
-};
+use crate::discovery;
+use kinds::{KindInfo, Subresource};
 use operation::{DELETE, LIST, Operation, PATCH_WRITE, WRITE, capitalized};
 pub(super) use operation::{group_id, group_tag};
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use super::{
     defaults, enums, extensions, required,
     types::{SchemaType, TYPES, find},
 };
-use crate::kinds::{Kind, KindInfo};
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtension};
+use kinds::{Kind, KindInfo};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use wire::protobuf::merge_strategies;

@@ -1,17 +1,16 @@
 //! Tests of OpenAPI documents over HTTP.
 
+mod apply_types;
 mod gnostic;
 mod protobuf;
 mod published;
 mod swagger;
 mod upstream;
 
-use crate::{
-    kinds::ALL,
-    test_server::{Answer, send, server},
-};
+use crate::test_server::{Answer, send, server};
 use api::feature_gates::FeatureGates;
 use flate2::read::GzDecoder;
+use kinds::ALL;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, io::Read};
 

@@ -4,9 +4,9 @@ use super::{ReviewError, selectors};
 use crate::{
     ApiServer, UserInfo,
     authorization::{self, Attributes, Decision, RequestTarget, ResourceAttributes},
-    kinds::{FieldErrors, FieldPath},
 };
 use errors::ApiError;
+use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.

@@ -2,7 +2,7 @@
 //!
 //! Unknown operators are allowed, since newer clients may know them.
 
-use crate::kinds::{FieldErrors, FieldPath, selector};
+use kinds::{FieldErrors, FieldPath, selector};
 use serde_json::Value;
 
 /// `validateResourceAttributes`.

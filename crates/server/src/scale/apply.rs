@@ -2,7 +2,7 @@
 
 use super::{SCALE, Scale, ScalePaths, scale_for_update, write};
 use crate::{
-    managed_fields::{self, types},
+    managed_fields,
     managed_object::ManagedObject,
     request::RequestInfo,
     response::HandlerResult,
@@ -13,6 +13,7 @@ use crate::{
 };
 use ::apply::{ApplyError, Converter, Filter, ManagedFields, Path, Request, ScaleHandler, TypeRef};
 use errors::ApiError;
+use kinds::apply_types;
 use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";
@@ -22,7 +23,7 @@ struct OneVersion;
 
 impl Converter for OneVersion {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
-        types::of(api_version, SCALE.kind)
+        apply_types::of(api_version, SCALE.kind)
     }
 
     fn convert(&self, object: &Value, _from: &str, _to: &str) -> Option<Value> {

@@ -2,7 +2,6 @@
 
 use crate::{
     decode::DecodedBody,
-    kinds::ALL,
     strict::{self, Validation},
 };
 use k8s_openapi::{
@@ -29,6 +28,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1 as meta,
 };
+use kinds::ALL;
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;

@@ -6,7 +6,6 @@ use crate::{
     admission::dynamic,
     authorization::node,
     create, decode,
-    kinds::{FieldErrors, FieldPath},
     request::RequestInfo,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
@@ -15,6 +14,7 @@ use crate::{
 use errors::{ApiError, GroupKind, GroupResource};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
+use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use store::Key;
 

@@ -4,8 +4,9 @@
 //! There is no stored graph: a request looks its edges up among the Pods of one namespace. Objects that do not contain
 //! the name are not decoded.
 
-use crate::{ApiServer, kinds::pod::mirror_pod};
+use crate::ApiServer;
 use api::pod_references;
+use kinds::pod::mirror_pod;
 use serde_json::Value;
 use store::{Key, Scope};
 

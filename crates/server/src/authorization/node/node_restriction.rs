@@ -2,14 +2,10 @@
 //! its own Pods (`plugin/pkg/admission/noderestriction`).
 
 use super::node_identity;
-use crate::{
-    ApiServer, UserInfo,
-    kinds::{KindInfo, certificates, pod::mirror_pod},
-    object,
-    request::RequestInfo,
-};
+use crate::{ApiServer, UserInfo, object, request::RequestInfo};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
+use kinds::{KindInfo, certificates, pod::mirror_pod};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use store::Key;

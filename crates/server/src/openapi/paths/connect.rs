@@ -4,10 +4,8 @@ use super::{
     operation::{Operation, capitalized},
     path_parameters,
 };
-use crate::{
-    kinds::{KindInfo, Subresource},
-    openapi::parameters::{self, collect_shared},
-};
+use crate::openapi::parameters::{self, collect_shared};
+use kinds::{KindInfo, Subresource};
 use serde_json::{Value, json};
 
 const LOG: [&str; 9] = [

@@ -1,6 +1,7 @@
 //! An operation of a path, as upstream describes it.
 
-use crate::{discovery, kinds::KindInfo, openapi::parameters};
+use crate::{discovery, openapi::parameters};
+use kinds::KindInfo;
 use serde_json::{Map, Value, json};
 
 pub(super) const LIST: [&str; 10] = [

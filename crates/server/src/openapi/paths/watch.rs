@@ -4,10 +4,8 @@ use super::{
     operation::{LIST, Operation},
     path_parameters,
 };
-use crate::{
-    kinds::KindInfo,
-    openapi::{parameters::collect_shared, schemas::reference},
-};
+use crate::openapi::{parameters::collect_shared, schemas::reference};
+use kinds::KindInfo;
 use serde_json::{Value, json};
 
 /// Returns the watch paths of a built-in kind: of an object, a collection, and all namespaces.

@@ -1,0 +1,112 @@
+//! Kinds of the core group that are described by data ([`super::generic_kind::GenericKind`]).
+
+mod endpoints;
+mod limit_range;
+mod persistent_volume;
+mod persistent_volume_claim;
+mod pod_template;
+mod replication_controller;
+mod resource_quota;
+mod unstored;
+
+pub(super) use endpoints::ENDPOINTS;
+pub(super) use limit_range::LIMIT_RANGE;
+pub(super) use persistent_volume::{PERSISTENT_VOLUME, validate_inline};
+pub(super) use persistent_volume_claim::{PERSISTENT_VOLUME_CLAIM, set_claim_defaults, validate_claim_spec};
+pub(super) use pod_template::POD_TEMPLATE;
+pub(super) use replication_controller::REPLICATION_CONTROLLER;
+pub(super) use resource_quota::RESOURCE_QUOTA;
+pub(super) use unstored::{BINDING, COMPONENT_STATUS};
+
+use super::{
+    FieldErrors, FieldPath,
+    field_validation::{items, text},
+    pod::is_native_resource,
+};
+use api::quantity::Amount;
+use serde_json::{Value, json};
+
+/// Access modes of volumes with their abbreviations in tables.
+const ACCESS_MODES: [(&str, &str); 4] =
+    [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+
+/// Formats access modes, for example `RWO,ROX` (`GetAccessModesAsString`).
+fn format_access_modes(modes: &Value) -> String {
+    let has = |mode: &str| modes.as_array().is_some_and(|all| all.iter().any(|m| m == mode));
+    let all: Vec<&str> = ACCESS_MODES.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect();
+    all.join(",")
+}
+
+/// Validates access modes: at least one, only known ones, and `ReadWriteOncePod` not with others.
+fn validate_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut FieldErrors) {
+    let at = path.child("accessModes");
+    if items(spec, "accessModes").next().is_none() {
+        errors.required(&at, why);
+    }
+    for mode in items(spec, "accessModes") {
+        if !ACCESS_MODES.iter().any(|(known, _)| mode == known) {
+            let mut supported: Vec<&str> = ACCESS_MODES.iter().map(|(known, _)| *known).collect();
+            supported.sort_unstable();
+            errors.not_supported(&at, mode, &supported);
+        }
+    }
+    let is_exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
+    if is_exclusive && items(spec, "accessModes").count() > 1 {
+        errors.forbidden(&at, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+/// Deprecated annotation of the storage class, and its warning.
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const STORAGE_CLASS_ANNOTATION_WARNING: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+
+/// Warns of a deprecated annotation, if it is set.
+fn deprecated_annotation_warnings(object: &Value, name: &str, why: &str) -> Vec<String> {
+    let is_set = !object["metadata"]["annotations"][name].is_null();
+    is_set.then(|| format!("metadata.annotations[{name}]: {why}")).into_iter().collect()
+}
+
+/// Returns the storage class of a volume or claim, from the deprecated annotation or the field
+/// (`GetPersistentVolumeClass`).
+pub fn storage_class(object: &Value) -> String {
+    let old = &object["metadata"]["annotations"][STORAGE_CLASS_ANNOTATION];
+    old.as_str().unwrap_or_else(|| text(&object["spec"], "storageClassName")).to_owned()
+}
+
+/// Resources with integer quantities.
+const INTEGER_RESOURCES: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// Validates a resource quantity, which must be an integer for some resources (`ValidateResourceQuantityValue`).
+pub(super) fn validate_resource_quantity(name: &str, quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if is_negative(quantity) {
+        errors.invalid(path, quantity, "must be greater than or equal to 0");
+    }
+    let is_integer = INTEGER_RESOURCES.contains(&name) || !is_native_resource(name) && !name.starts_with("requests.");
+    let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+    if is_integer && amount.milli() % 1000 != 0 {
+        errors.invalid(path, quantity, "must be an integer");
+    }
+}
+
+fn is_negative(quantity: &Value) -> bool {
+    quantity.as_str().and_then(|q| Amount::parse(q).ok()).is_some_and(Amount::is_negative)
+}
+
+/// Validates that a quantity is greater than zero (`ValidatePositiveQuantityValue`).
+fn validate_positive_quantity(quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+    if amount.is_negative() || amount.is_zero() {
+        let shown = if quantity.is_null() { json!("0") } else { quantity.clone() };
+        errors.invalid(path, &shown, "must be greater than zero");
+    }
+}

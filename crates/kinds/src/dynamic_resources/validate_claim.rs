@@ -1,0 +1,280 @@
+//! Validation of DeviceClasses, ResourceClaims and their templates (`pkg/apis/resource/validation`).
+
+use super::field_validation::{
+    validate_configs, validate_fully_qualified_name, validate_label, validate_list, validate_selectors, validate_set,
+    validate_toleration,
+};
+use crate::{
+    FieldErrors, FieldPath,
+    field_validation::{items, text as text_of, validate_required_dns_subdomain},
+};
+use serde_json::{Value, json};
+
+const MAX_REQUESTS: usize = 32;
+const MAX_CONSTRAINTS: usize = 32;
+/// Maximum number of subrequests in `firstAvailable`.
+const MAX_SUBREQUESTS: usize = 8;
+const MAX_TOLERATIONS: usize = 16;
+
+/// Validates a DeviceClass (`validateDeviceClassSpec`).
+pub(super) fn validate_device_class(object: &Value, errors: &mut FieldErrors) {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    validate_selectors(spec, &path, errors);
+    validate_configs(spec, &path, errors, |_, _, _| {});
+    let (resource, at) = (&spec["extendedResourceName"], path.child("extendedResourceName"));
+    if resource.as_str().is_some_and(|name| !api::resources::is_extended(name)) {
+        errors.invalid(&at, resource, "must be a valid extended resource name");
+    }
+}
+
+/// Validates the spec of a claim (`validateResourceClaimSpec`).
+pub(super) fn validate_claim_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (devices, path) = (&spec["devices"], path.child("devices"));
+    validate_set(devices, ("requests", MAX_REQUESTS), name, &path, errors, validate_request);
+    let validate_references = |list: &Value, path: &FieldPath, errors: &mut FieldErrors| {
+        validate_set(
+            list,
+            ("requests", MAX_REQUESTS),
+            |name| name,
+            path,
+            errors,
+            |name, path, errors| {
+                validate_request_reference(devices, name, path, errors);
+            },
+        );
+    };
+    validate_list(devices, "constraints", MAX_CONSTRAINTS, &path, errors, |constraint, path, errors| {
+        validate_references(constraint, path, errors);
+        match ["matchAttribute", "distinctAttribute"].into_iter().find(|field| !constraint[*field].is_null()) {
+            None => errors.required(&path.child("matchAttribute"), ""),
+            Some(field) => validate_fully_qualified_name(&constraint[field], &path.child(field), errors),
+        }
+    });
+    validate_configs(devices, &path, errors, validate_references);
+}
+
+fn name(of: &Value) -> &Value {
+    &of["name"]
+}
+
+/// Validates a request (`validateDeviceRequest`).
+fn validate_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_label(&request["name"], &path.child("name"), errors);
+    let (exactly, several) = (&request["exactly"], items(request, "firstAvailable").count());
+    match (exactly.is_null(), several) {
+        (true, 0) => errors.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
+        (false, n) if n > 0 => {
+            let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            errors.invalid(path, &json!(null), why);
+        }
+        (false, _) => validate_exact_request(exactly, &path.child("exactly"), errors),
+        (true, _) => {
+            validate_set(request, ("firstAvailable", MAX_SUBREQUESTS), name, path, errors, |one, path, errors| {
+                validate_label(&one["name"], &path.child("name"), errors);
+                validate_exact_request(one, path, errors);
+            });
+        }
+    }
+}
+
+/// Validates an exact request or subrequest (`validateExactDeviceRequest`).
+fn validate_exact_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_required_dns_subdomain(&request["deviceClassName"], &path.child("deviceClassName"), errors);
+    validate_selectors(request, path, errors);
+    let (mode, count) = (text_of(request, "allocationMode"), request["count"].as_i64().unwrap_or(0));
+    match mode {
+        "All" if count != 0 => {
+            let why = "must not be specified when allocationMode is 'All'";
+            errors.invalid(&path.child("count"), &json!(count), why);
+        }
+        "ExactCount" if count <= 0 => {
+            errors.invalid(&path.child("count"), &json!(count), "must be greater than zero");
+        }
+        "All" | "ExactCount" => {}
+        _ => errors.not_supported(&path.child("allocationMode"), &request["allocationMode"], &["All", "ExactCount"]),
+    }
+    validate_list(request, "tolerations", MAX_TOLERATIONS, path, errors, validate_toleration);
+}
+
+/// Validates a reference to a request or subrequest (`validateRequestNameRef`).
+fn validate_request_reference(devices: &Value, name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const WHY: &str =
+        "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let parts: Vec<&str> = name.as_str().unwrap_or("").split('/').collect();
+    if parts.len() > 2 {
+        return errors.invalid(path, name, WHY);
+    }
+    parts.iter().for_each(|part| validate_label(&json!(part), path, errors));
+    let request = items(devices, "requests").find(|request| request["name"] == parts[0]);
+    let exists = request.is_some_and(|request| {
+        parts.get(1).is_none_or(|part| items(request, "firstAvailable").any(|one| one["name"] == *part))
+    });
+    if !exists {
+        errors.invalid(path, name, WHY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(devices: Value, expected: &[&str]) {
+        let mut errors = FieldErrors::default();
+        let gpu =
+            json!({"name": "gpu", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
+        let mut spec = json!({"devices": {"requests": [gpu]}});
+        for (key, value) in devices.as_object().unwrap() {
+            spec["devices"][key] = value.clone();
+        }
+        super::validate_claim_spec(&spec, &FieldPath::new("spec"), &mut errors);
+        let shown =
+            |e: &crate::FieldError| e.to_string().split(": a lowercase RFC 1123").next().unwrap_or("").to_owned();
+        let expected: Vec<String> = expected.iter().map(|e| format!("spec.devices.{e}")).collect();
+        assert_eq!(errors.0.iter().map(shown).collect::<Vec<_>>(), expected);
+    }
+
+    fn with_exact_request(more: Value) -> Value {
+        let mut exactly = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1});
+        for (key, value) in more.as_object().unwrap() {
+            exactly[key] = value.clone();
+        }
+        json!({"requests": [{"name": "gpu", "exactly": exactly}]})
+    }
+
+    #[test]
+    fn request_names_are_unique() {
+        let one = |name: &str| json!({"name": name, "exactly": {"deviceClassName": "c", "allocationMode": "All"}});
+        check(json!({"requests": [one("a"), one("b")]}), &[]);
+        check(json!({"requests": [one("a"), one("a")]}), &["requests[1]: Duplicate value: \"a\""]);
+        check(json!({"requests": [one("A_")]}), &["requests[0].name: Invalid value: \"A_\""]);
+        let many: Vec<Value> = (0..33).map(|i| one(&format!("r{i}"))).collect();
+        check(json!({"requests": many}), &["requests: Too many: 33: must have at most 32 items"]);
+        let choice = json!({"name": "x", "deviceClassName": "c", "allocationMode": "All"});
+        check(
+            json!({"requests": [{"name": "a", "firstAvailable": [choice, choice]}]}),
+            &["requests[0].firstAvailable[1]: Duplicate value: \"x\""],
+        );
+        check(
+            json!({"requests": [{"name": "a", "firstAvailable": [choice], "exactly": {}}]}),
+            &[
+                "requests[0]: Invalid value: null: exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
+            ],
+        );
+    }
+
+    #[test]
+    fn exact_request_has_class_and_count() {
+        let at = "requests[0].exactly";
+        check(with_exact_request(json!({"deviceClassName": ""})), &[&format!("{at}.deviceClassName: Required value")]);
+        check(
+            with_exact_request(json!({"count": -1})),
+            &[&format!("{at}.count: Invalid value: -1: must be greater than zero")],
+        );
+        let all = "must not be specified when allocationMode is 'All'";
+        check(with_exact_request(json!({"allocationMode": "All"})), &[&format!("{at}.count: Invalid value: 1: {all}")]);
+        check(
+            with_exact_request(json!({"allocationMode": "Foo"})),
+            &[&format!("{at}.allocationMode: Unsupported value: \"Foo\": supported values: \"All\", \"ExactCount\"")],
+        );
+        let long = "x".repeat(10_241);
+        check(
+            with_exact_request(json!({"selectors": [{}, {"cel": {"expression": ""}}, {"cel": {"expression": long}}]})),
+            &[
+                &format!("{at}.selectors[0].cel: Required value"),
+                &format!("{at}.selectors[1].cel.expression: Required value"),
+                &format!("{at}.selectors[2].cel.expression: Too long: may not be more than 10240 bytes"),
+            ],
+        );
+    }
+
+    #[test]
+    fn device_tolerations_are_validated() {
+        let at = "requests[0].exactly.tolerations[0]";
+        let of = |toleration: Value| with_exact_request(json!({"tolerations": [toleration]}));
+        check(of(json!({"operator": "Exists"})), &[]);
+        check(of(json!({"key": "a.b/c", "operator": "Equal", "value": "d", "effect": "None"})), &[]);
+        let operators = "supported values: \"Equal\", \"Exists\"";
+        check(of(json!({"operator": "X"})), &[&format!("{at}.operator: Unsupported value: \"X\": {operators}")]);
+        check(
+            of(json!({"operator": "Exists", "value": "v", "effect": "Never"})),
+            &[
+                &format!("{at}.value: Invalid value: \"v\": must be empty for operator `Exists`"),
+                &format!(
+                    "{at}.effect: Unsupported value: \"Never\": supported values: \"NoExecute\", \"NoSchedule\", \"None\""
+                ),
+            ],
+        );
+        check(of(json!({})), &[&format!("{at}.operator: Required value")]);
+    }
+
+    #[test]
+    fn constraints_reference_requests_of_claim() {
+        let of = |constraint: Value| json!({"constraints": [constraint]});
+        let reference =
+            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        check(of(json!({"requests": ["gpu"], "matchAttribute": "a.b/c"})), &[]);
+        check(
+            of(json!({"requests": ["zz"], "matchAttribute": "a.b/c"})),
+            &[&format!("constraints[0].requests[0]: Invalid value: \"zz\": {reference}")],
+        );
+        check(
+            of(json!({"requests": ["gpu", "gpu", "a/b/c", "gpu/x"], "matchAttribute": "a.b/c"})),
+            &[
+                &format!("constraints[0].requests[2]: Invalid value: \"a/b/c\": {reference}"),
+                &format!("constraints[0].requests[3]: Invalid value: \"gpu/x\": {reference}"),
+                "constraints[0].requests[1]: Duplicate value: \"gpu\"",
+            ],
+        );
+        let slash = "a fully qualified name must be a domain and a name separated by a slash";
+        check(
+            of(json!({"matchAttribute": "nope"})),
+            &[&format!("constraints[0].matchAttribute: Invalid value: \"nope\": {slash}")],
+        );
+        check(
+            of(json!({"matchAttribute": "/"})),
+            &[
+                "constraints[0].matchAttribute: Invalid value: \"\": the domain must not be empty",
+                "constraints[0].matchAttribute: Invalid value: \"\": the name must not be empty",
+            ],
+        );
+        check(of(json!({"requests": ["gpu"]})), &["constraints[0].matchAttribute: Required value"]);
+    }
+
+    #[test]
+    fn opaque_parameters_are_json_objects() {
+        let of = |config: Value| json!({"config": [config]});
+        check(of(json!({"requests": ["gpu"], "opaque": {"driver": "D.io", "parameters": {}}})), &[]);
+        check(of(json!({})), &["config[0].opaque: Required value"]);
+        check(
+            of(json!({"opaque": {"driver": "A_", "parameters": "x"}})),
+            &[
+                "config[0].opaque.driver: Invalid value: \"A_\"",
+                "config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object",
+            ],
+        );
+        let much = "x".repeat(10_240);
+        check(
+            of(json!({"opaque": {"driver": "", "parameters": {"a": much}}})),
+            &[
+                "config[0].opaque.driver: Required value",
+                "config[0].opaque.parameters: Too long: may not be more than 10240 bytes",
+            ],
+        );
+    }
+
+    #[test]
+    fn extended_resource_name_of_class_is_validated() {
+        let found = |spec: Value| {
+            let mut errors = FieldErrors::default();
+            validate_device_class(&json!({"spec": spec}), &mut errors);
+            errors.0.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(found(json!({"extendedResourceName": "example.com/gpu"})), Vec::<String>::new());
+        let wrong = "spec.extendedResourceName: Invalid value: \"x\": must be a valid extended resource name";
+        assert_eq!(
+            found(json!({"extendedResourceName": "x", "config": [{}], "selectors": [{}]})),
+            ["spec.selectors[0].cel: Required value", "spec.config[0].opaque: Required value", wrong],
+        );
+    }
+}

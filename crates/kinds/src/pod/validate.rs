@@ -1,0 +1,139 @@
+//! Validation of Pods (`pkg/apis/core/validation`).
+
+pub(super) mod apparmor;
+mod container;
+mod dns;
+mod ephemeral;
+mod node_affinity;
+mod os;
+mod pod_affinity;
+mod probe;
+mod resize;
+mod resource_claims;
+mod resources;
+pub(super) mod restart_policy;
+mod scheduling;
+mod security_context;
+mod status;
+mod stop_signal;
+mod topology_spread;
+mod update;
+mod volume;
+mod volume_devices;
+mod volume_mounts;
+
+pub(super) use ephemeral::validate_ephemeral_containers_update;
+pub(crate) use node_affinity::validate_node_selector;
+pub(super) use resize::{prepare_resize, validate_resize};
+pub(crate) use resources::{is_native_resource, validate_resource_name};
+pub(crate) use scheduling::validate_tolerations;
+pub(super) use status::validate_status;
+pub(super) use update::validate_update;
+
+use crate::{
+    FieldErrors, FieldPath,
+    field_validation::{
+        items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
+        validate_nonnegative, validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
+    },
+    object_meta,
+};
+use serde_json::{Value, json};
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Validates a new Pod (`ValidatePodCreate`).
+pub(super) fn validate_pod_create(object: &Value, errors: &mut FieldErrors) {
+    validate_pod(object, errors);
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    if items(spec, "ephemeralContainers").next().is_some() {
+        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !text(spec, "nodeName").is_empty() && items(spec, "schedulingGates").next().is_some() {
+        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    }
+    apparmor::validate_annotations_match_fields(object, errors);
+    security_context::validate_host_sysctls(spec, &path.child("securityContext").child("sysctls"), errors);
+}
+
+/// Validates a new or updated Pod (`ValidatePod`).
+pub(super) fn validate_pod(object: &Value, errors: &mut FieldErrors) {
+    apparmor::validate_annotations(object, errors);
+    validate_deletion_cost(&object["metadata"]["annotations"], errors);
+    let (path, pod_spec) = (FieldPath::new("spec"), &object["spec"]);
+    validate_pod_spec(pod_spec, &path, errors);
+    volume::validate_ephemeral_claim_names(text(&object["metadata"], "name"), pod_spec, &path.child("volumes"), errors);
+}
+
+/// Validates the spec of a Pod or Pod template (`ValidatePodSpec`).
+pub(crate) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let volumes = volume::validate_volumes(spec, &path.child("volumes"), errors);
+    resource_claims::validate_pod_claims(spec, &path.child("resourceClaims"), errors);
+    container::validate_containers(spec, path, &volumes, errors);
+    resources::validate_pod_resources(spec, &path.child("resources"), errors);
+    validate_overhead(&spec["overhead"], &path.child("overhead"), errors);
+    validate_one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
+    validate_one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
+    object_meta::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
+    security_context::validate_pod_security(spec, path, errors);
+    dns::validate_dns_config(spec, &path.child("dnsConfig"), errors);
+    scheduling::validate_scheduling(spec, path, errors);
+    for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
+        if !text(spec, name).is_empty() {
+            validate_dns_subdomain(&spec[name], &path.child(name), errors);
+        }
+    }
+    if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|s| !(1..=2_147_483_647).contains(s)) {
+        let path = path.child("activeDeadlineSeconds");
+        errors.invalid(&path, &json!(seconds), "must be between 1 and 2147483647, inclusive");
+    }
+    for name in ["hostname", "subdomain"] {
+        if !text(spec, name).is_empty() {
+            validate_dns_label(&spec[name], &path.child(name), errors);
+        }
+    }
+    validate_hostname_override(spec, path, errors);
+    for (i, alias) in items(spec, "hostAliases").enumerate() {
+        let path = path.child("hostAliases").index(i);
+        validate_ip(&alias["ip"], &path.child("ip"), errors);
+        for (j, name) in items(alias, "hostnames").enumerate() {
+            validate_dns_subdomain(name, &path.child("hostnames").index(j), errors);
+        }
+    }
+    if spec.get("preemptionPolicy").is_some() {
+        validate_one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
+    }
+    if let Some(os) = spec.get("os") {
+        validate_one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
+        os::validate_os_fields(spec, path, errors);
+    }
+}
+
+/// Validates the Pod deletion cost annotation (KEP-2255).
+fn validate_deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
+    let Some(cost) = annotations.get(DELETION_COST) else { return };
+    // Like `GetDeletionCostFromPodAnnotations`: Go's `ParseInt`, without a plus sign and leading zeros.
+    let text = cost.as_str().unwrap_or("");
+    if text.parse::<i32>().ok().is_none_or(|n| n.to_string() != text) {
+        let path = FieldPath::new("metadata").child("annotations").key(DELETION_COST);
+        errors.invalid(&path, cost, "must be a 32bit integer");
+    }
+}
+
+/// Validates the overhead of a Pod (`validateOverhead`). Like upstream, as the limits of a container, also in the path.
+pub(crate) fn validate_overhead(overhead: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    resources::validate_requirements(&json!({"limits": overhead}), path, errors);
+}
+
+/// Validates `hostnameOverride` (KEP-4762).
+fn validate_hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(name) = spec.get("hostnameOverride") else { return };
+    let at = path.child("hostnameOverride");
+    validate_dns_subdomain(name, &at, errors);
+    if name.as_str().is_some_and(|n| n.len() > 64) {
+        errors.too_long(&at, 64);
+    }
+    for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|f| spec[f] == json!(true)) {
+        errors.forbidden(&at, &format!("may not be specified when {field} is true"));
+    }
+}
