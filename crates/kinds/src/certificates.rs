@@ -146,13 +146,17 @@ fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
 
 /// Invalid certificate request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificateRequestError {
+pub enum CertificateRequestError {
+    /// The PEM block has another type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     PemBlock,
+    /// The DER is invalid.
     #[error("asn1: structure error: malformed certificate request")]
     Malformed,
+    /// The signature algorithm is not supported.
     #[error("x509: cannot verify signature: algorithm unimplemented")]
     SignatureAlgorithm,
+    /// The request is signed by another key.
     #[error("x509: the signature of the request is not that of its key")]
     Signature,
     /// The subject does not identify a user.

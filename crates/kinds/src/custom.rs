@@ -69,6 +69,8 @@ pub struct DefinitionContext<'a> {
 }
 
 impl<'a> DefinitionContext<'a> {
+    /// Reads the data of a definition.
+    #[must_use]
     pub fn new(definition: &'a Value, since: u64) -> Self {
         Self { definition, since, conversion: ConversionWebhook::from_definition(definition).map(Arc::new) }
     }

@@ -6,11 +6,13 @@ use super::{Column, FieldErrors, Kind, KindInfo, Row, WriteContext, age, column}
 use serde_json::{Map, Value, json};
 use std::{borrow::Cow, collections::BTreeMap};
 
-pub(crate) struct Event {
+/// The kind Event, in one of its groups.
+pub struct Event {
     info: &'static KindInfo,
     core: bool,
 }
 
+/// Event of the core group.
 pub static CORE_EVENT: Event = Event { info: &CORE_INFO, core: true };
 pub(super) static EVENTS_EVENT: Event = Event { info: &EVENTS_INFO, core: false };
 static CORE_INFO: KindInfo =

@@ -68,11 +68,10 @@ pub use runtime_class::STORAGE as RUNTIME_CLASSES;
 pub use scale_paths::ScalePaths;
 pub use service::{is_headless_without_selector, needs_health_check, needs_node_ports};
 pub use service_account::ENFORCE_MOUNTABLE_SECRETS;
+pub use table::{AGE, Cell, Column, NAME, integer};
 pub(crate) use table::{
-    AGE, NAME, NAME_AND_AGE, NAME_AND_CREATION, age, age_cell, boolean, column, human_duration, integer, name_cell,
-    or_none, text,
+    NAME_AND_AGE, NAME_AND_CREATION, age, age_cell, boolean, column, human_duration, name_cell, or_none, text,
 };
-pub use table::{Cell, Column};
 
 use ::admission::policy::ResourceType;
 use api::feature_gates::FeatureGates;

@@ -90,16 +90,29 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
 /// Denial of a Pod by the `Priority` admission plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum PodPriorityError {
+    /// The named class does not exist.
     #[error("no PriorityClass with name {0} was found")]
     ClassNotFound(String),
+    /// The Pod has another priority than its class.
     #[error(
         "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
     )]
-    Priority { given: Value, computed: i64 },
+    Priority {
+        /// Priority in the request.
+        given: Value,
+        /// Priority of the class.
+        computed: i64,
+    },
+    /// The Pod has another preemption policy than its class.
     #[error(
         "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
     )]
-    PreemptionPolicy { given: String, computed: String },
+    PreemptionPolicy {
+        /// Policy in the request.
+        given: String,
+        /// Policy of the class.
+        computed: String,
+    },
 }
 
 /// Sets the priority and preemption policy of a new Pod. `class` is the one that it names, else the global default; `None` if

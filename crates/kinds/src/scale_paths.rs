@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A field has the wrong type, with the message of upstream's accessors.
 #[derive(Debug, thiserror::Error)]
 #[error("{path} accessor error: {value} is of the type {found}, expected {expected}")]
-pub(super) struct FieldAccessorError {
+pub struct FieldAccessorError {
     path: String,
     value: String,
     found: &'static str,
@@ -18,7 +18,9 @@ pub(super) struct FieldAccessorError {
 /// Paths of desired replicas, current replicas and selector.
 #[derive(Debug, Clone, Default)]
 pub struct ScalePaths {
+    /// Path of the desired replicas.
     pub spec_replicas: Vec<String>,
+    /// Path of the current replicas.
     pub status_replicas: Vec<String>,
     /// Path of the selector, a string.
     pub label_selector: Vec<String>,
@@ -42,6 +44,8 @@ impl ScalePaths {
         }
     }
 
+    /// Whether they are those of built-in kinds, which have fixed fields.
+    #[must_use]
     pub fn is_built_in(&self) -> bool {
         self.spec_replicas.is_empty()
     }

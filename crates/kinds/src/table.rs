@@ -78,7 +78,7 @@ pub(crate) const fn text(name: &'static str, cell: Cell) -> Column {
 }
 
 /// Column of integers.
-pub(crate) const fn integer(name: &'static str, cell: Cell) -> Column {
+pub const fn integer(name: &'static str, cell: Cell) -> Column {
     Column { cell, ..column(name, "integer", 0) }
 }
 
@@ -88,9 +88,9 @@ pub(crate) const fn boolean(name: &'static str, cell: Cell) -> Column {
 }
 
 /// The `Name` column, first for most kinds.
-pub(crate) const NAME: Column = Column { format: "name", ..text("Name", Cell::Pointer("/metadata/name")) };
+pub const NAME: Column = Column { format: "name", ..text("Name", Cell::Pointer("/metadata/name")) };
 /// The `Age` column.
-pub(crate) const AGE: Column = text("Age", Cell::Age);
+pub const AGE: Column = text("Age", Cell::Age);
 
 /// Columns of kinds without columns of their own.
 pub(crate) const NAME_AND_AGE: &[Column] = &[NAME, AGE];

@@ -31,7 +31,6 @@ pub(crate) use connect_options::connect_options;
 pub(crate) use context::{AdmissionContext, operation_options};
 pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub(crate) use registrations::RegistrationInformer;
-pub(crate) use service_account::ENFORCE_MOUNTABLE_SECRETS;
 
 use crate::{audit::AuditContext, request::RequestInfo, service::ApiServer};
 use errors::ApiError;

@@ -7,7 +7,7 @@ pub(crate) use name::{field_manager_name, validate_field_manager};
 use crate::{managed_object::ManagedObject, request::RequestInfo, service::Call};
 use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
 use errors::ApiError;
-use kinds::{Kind, KindInfo, KindRef, WriteTarget};
+use kinds::{Kind, KindRef};
 use serde_json::{Value, json};
 
 /// Field manager of one write (upstream's `managedfields.FieldManager`).

@@ -3,11 +3,14 @@
 /// One media range of an Accept header.
 #[derive(Debug, Clone, Copy)]
 pub struct MediaRange<'a> {
+    /// Media type without its parameters.
     pub media: &'a str,
     text: &'a str,
 }
 
 impl<'a> MediaRange<'a> {
+    /// Parses one media range.
+    #[must_use]
     pub fn parse(text: &'a str) -> Self {
         Self { media: text.split(';').next().unwrap_or_default().trim(), text }
     }

@@ -93,7 +93,9 @@ fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
 
 /// Serializes a value of this type in order.
 pub struct InOrder<'a> {
+    /// The value.
     pub value: &'a Value,
+    /// Its type.
     pub of: Type,
 }
 

@@ -28,28 +28,49 @@ const MAGIC: [u8; 4] = *b"k8s\0";
 /// Error of decoding.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
+    /// The prefix of the media type is absent.
     #[error("provided data does not appear to be a protobuf message, expected prefix {MAGIC:?}")]
     Magic,
+    /// No built-in kind has this version and name.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
-    Kind { api_version: String, kind: String },
+    Kind {
+        /// `apiVersion` of the object.
+        api_version: String,
+        /// `kind` of the object.
+        kind: String,
+    },
+    /// The input ends within a field.
     #[error("unexpected EOF")]
     Truncated,
+    /// A number has more than ten bytes.
     #[error("a number is longer than 64 bits")]
     Varint,
+    /// A field has number 0, or one that is too large.
     #[error("illegal field number")]
     FieldNumber,
+    /// A field has another wire type than its message's.
     #[error("wrong wire type")]
     WireType,
+    /// A string is not UTF-8.
     #[error("a string is not UTF-8")]
     Utf8,
+    /// A time is outside of the years 0 to 9999.
     #[error("a time is out of range")]
     Time,
+    /// A field that embeds JSON has none.
     #[error("embedded JSON: {0}")]
     Json(serde_json::Error),
+    /// Messages are nested too deeply.
     #[error("messages stand too deep in each other")]
     TooDeep,
+    /// The value of a field is invalid.
     #[error("{field}: {source}")]
-    Field { field: String, source: Box<DecodeError> },
+    Field {
+        /// Message and field.
+        field: String,
+        /// Error of the value.
+        source: Box<DecodeError>,
+    },
 }
 
 impl DecodeError {

@@ -24,10 +24,22 @@ const EMPTY_LIST_IS_SET: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules",
 pub enum DecodeFieldError {
     /// `json.UnmarshalTypeError`.
     #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
-    Type { found: String, field: String, expected: String },
+    Type {
+        /// Go's name of the JSON value's type.
+        found: String,
+        /// Struct and path of the field.
+        field: String,
+        /// Go's name of the field's type.
+        expected: String,
+    },
     /// Error of a type's own decoder.
     #[error("{path}: {source}")]
-    Value { path: String, source: InvalidValue },
+    Value {
+        /// Path of the field.
+        path: String,
+        /// Error of the value.
+        source: InvalidValue,
+    },
 }
 
 /// Removes the unknown fields of an object; returns `unknown field "path"` for each. Kinds that are not in the table are

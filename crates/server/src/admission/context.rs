@@ -4,7 +4,7 @@
 use super::registrations::Registrations;
 use crate::{
     authorization::{self, Decision, ResourceAttributes},
-    conversion, managed_fields,
+    conversion,
     request::RequestInfo,
     service::{ApiServer, Call},
     user,

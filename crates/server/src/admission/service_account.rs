@@ -4,7 +4,7 @@
 use crate::{create, service::ApiServer};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
-use kinds::pod::mirror_pod;
+use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
 use serde_json::{Value, json};
 use store::Key;
 
@@ -15,8 +15,6 @@ const VOLUME_NAME_PREFIX: &str = "kube-api-access-";
 /// Lifetime of the token in seconds (`WarnOnlyBoundTokenExpirationSeconds`): an hour, and 7 seconds that mark the token as
 /// mounted by admission.
 const TOKEN_EXPIRATION_SECONDS: i64 = 3607;
-/// Annotation that restricts the Pods of an account to the Secrets that the account names.
-pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Denial of a Pod.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use crate::write::now;
 use kinds::{Approval, conditions::set_condition, has_ca_bundle};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Whether a condition is `True`.
 pub(super) fn is_true(definition: &Value, condition: &str) -> bool {
@@ -104,6 +104,7 @@ fn accept_names(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn definition(name: &str, kind: &str, short: &str) -> Value {
         let names = json!({"plural": name, "singular": kind.to_lowercase(), "kind": kind,

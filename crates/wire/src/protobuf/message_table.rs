@@ -5,9 +5,13 @@ use std::{collections::HashMap, sync::LazyLock};
 /// Type of a field's value, or of the items of a list or map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
+    /// `string`.
     String,
+    /// `bool`.
     Bool,
+    /// `int32`.
     Int32,
+    /// `int64`.
     Int64,
     /// Base64 in JSON.
     Bytes,
@@ -44,20 +48,26 @@ pub enum Cardinality {
     Plain,
     /// A pointer in Go: a zero value is set, not absent.
     Pointer,
+    /// A list.
     List,
+    /// A map with string keys.
     Map,
     /// A message on the wire whose fields are inlined in the JSON of the parent (`json:",inline"`).
     Inline,
 }
 
+/// A field of a message.
 #[derive(Debug)]
 pub struct Field {
     /// Name in JSON.
     pub name: &'static str,
+    /// Number on the wire.
     pub number: u32,
     /// Index in Go's struct, which is the order in JSON.
     pub(crate) go_index: u16,
+    /// Cardinality.
     pub cardinality: Cardinality,
+    /// Type of the value, or of the items.
     pub value_type: ValueType,
     /// Whether JSON contains the zero value: no `omitempty` in Go.
     pub always_encoded: bool,
@@ -65,6 +75,7 @@ pub struct Field {
     pub(crate) merge_markers: &'static str,
 }
 
+/// A message: a Go struct of the API.
 #[derive(Debug, Default)]
 pub struct Message {
     /// Package and name, for example `core/v1.Pod`.
@@ -76,6 +87,8 @@ pub struct Message {
 }
 
 impl Message {
+    /// Returns the field with a number.
+    #[must_use]
     pub fn field(&self, number: u32) -> Option<&Field> {
         self.fields.binary_search_by_key(&number, |f| f.number).ok().and_then(|i| self.fields.get(i))
     }
@@ -92,6 +105,7 @@ impl Message {
 /// All messages.
 #[derive(Debug, Default)]
 pub struct Table {
+    /// The messages; [`ValueType::Message`] is an index into them.
     pub messages: Vec<Message>,
     /// By API version and kind.
     kinds: HashMap<(&'static str, &'static str), usize>,
@@ -112,6 +126,7 @@ const MESSAGES: &str = concat!(
     include_str!("json_only.txt"),
 );
 
+/// The table of all messages, parsed on first use.
 pub static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(MESSAGES).unwrap_or_default());
 
 impl Table {

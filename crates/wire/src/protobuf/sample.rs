@@ -10,10 +10,14 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Returns a generator that fills fields at random.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { chance: Some(seed | 1) }
     }
 
+    /// Returns a generator that fills every field.
+    #[must_use]
     pub fn full() -> Self {
         Self { chance: None }
     }
@@ -27,6 +31,7 @@ impl Sample {
         *state % 3 > 0
     }
 
+    /// Generates an object of a message.
     pub fn message(&mut self, message: &Message, depth: usize) -> Map<String, Value> {
         let mut object = Map::new();
         for field in &message.fields {
@@ -97,14 +102,16 @@ impl Sample {
 }
 
 /// Returns the API version of a package in `messages.txt`.
+#[must_use]
 pub fn api_version(package: &str) -> Option<&'static str> {
     let heads = include_str!("messages.txt").lines().filter_map(|l| l.strip_prefix('[')?.strip_suffix(']'));
     heads.filter_map(|h| h.split_once(' ')).find(|(p, _)| *p == package).map(|(_, version)| version)
 }
 
-/// Decodes hexadecimal digits.
+/// Decodes hexadecimal digits; other characters are zero.
+#[must_use]
 pub fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap_or(0)).collect()
 }
 
 /// Bodies that `kubectl create` 1.32 sends, and the JSON that it prints for the same objects.

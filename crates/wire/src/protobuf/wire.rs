@@ -5,6 +5,7 @@ use super::DecodeError;
 /// Wire type and content of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Wire<'a> {
+    /// A variable-length number.
     Varint(u64),
     /// A string, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
@@ -20,11 +21,20 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Reads the fields of a message.
+    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The next field's number and content; `None` at the end.
+    ///
+    /// # Errors
+    /// If the message is malformed.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator of results could not be used with `?` in `while let`"
+    )]
     pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);

@@ -18,16 +18,32 @@ pub enum ConversionError {
 /// Error of Go's converter.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConverterError {
+    /// The value is not an object.
     #[error("cannot restore struct from: {0}")]
     NotAStruct(&'static str),
+    /// The value has another type than the field.
     #[error("cannot restore {expected} from {found}")]
-    Restore { expected: &'static str, found: &'static str },
+    Restore {
+        /// Go's kind of the field.
+        expected: &'static str,
+        /// Go's kind of the value.
+        found: &'static str,
+    },
+    /// The value cannot be converted to the field's type.
     #[error("cannot convert {from} to {to}")]
-    Convert { from: &'static str, to: &'static str },
+    Convert {
+        /// Go's kind of the value.
+        from: &'static str,
+        /// Go's kind of the field.
+        to: &'static str,
+    },
+    /// The field's type has no such value.
     #[error("unrecognized type: {0}")]
     Unrecognized(&'static str),
+    /// Error of a type with a JSON decoder of its own.
     #[error("error decoding from json: {0}")]
     Json(InvalidValue),
+    /// Error of the type's own decoder.
     #[error(transparent)]
     Value(InvalidValue),
 }
