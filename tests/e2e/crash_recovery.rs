@@ -161,7 +161,7 @@ async fn check(client: &Client, observed: &Mutex<Observed>, life: u32) {
 }
 
 /// Returns a Pod whose container records each start in a directory of its name.
-fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
+pub(crate) fn counting(dir: &Path, name: &str, policy: &str, script: &str) -> Value {
     PodBuilder::new(name)
         .restart_policy(policy)
         .grace_period(3)

@@ -52,6 +52,7 @@ mod kubelet_server;
 mod kustomize;
 mod lifecycle_hooks;
 mod log_lines;
+mod lost_checkpoints;
 mod malformed_streams;
 mod namespaces;
 mod network_policies;
