@@ -6,7 +6,7 @@ mod hook;
 mod image;
 mod mounts;
 mod oom_score;
-mod probe;
+mod prober;
 mod resize;
 mod sandbox;
 mod security;
@@ -179,7 +179,7 @@ pub(crate) async fn execute(
             }
         }
         Action::RunHook { container, id, hook, timeout } => hook::run(shared, pod, &container, id, hook, timeout).await,
-        Action::Probe { container, id, probe, .. } => probe::run(shared, pod, &container, id, probe).await,
+        Action::Probe { container, id, probe, .. } => prober::run(shared, pod, &container, id, probe).await,
         Action::DecideResize { generation, .. } => Ok(vec![resize::decide(shared, pod, generation)]),
         Action::ActuateResources { .. } => Ok(vec![resize::actuate(shared, pod).await]),
         // Handled by the Pod worker.

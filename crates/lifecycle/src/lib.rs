@@ -37,7 +37,7 @@ mod plan;
 mod pod;
 mod policy;
 mod preemption;
-mod probes;
+mod probe_worker;
 mod resize;
 mod restart;
 mod restart_all;

@@ -8,7 +8,7 @@ use crate::{
     container_kill::KillCause,
     hooks::{self, PostStart},
     pod::{Sandbox, SandboxState, Volumes},
-    probes, resize, restart_all,
+    probe_worker, resize, restart_all,
     termination::PodTermination,
     time::after,
 };
@@ -45,7 +45,7 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
             container.dead.iter().map(|id| Action::RemoveContainer { container: name.clone(), id: id.clone() }),
         );
     }
-    probes::plan(pod, now, &mut plan);
+    probe_worker::plan(pod, now, &mut plan);
     match (pod.stop(now), &pod.restarting) {
         (Some(stop), _) => sync_terminating_pod(pod, &stop, policy, now, &mut plan),
         (None, Some(restarting)) => restart_all::plan(pod, restarting, &mut plan),
@@ -104,7 +104,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         };
         let passed = match kind {
             ContainerKind::Init => has_init_succeeded(container, sandbox),
-            ContainerKind::Sidecar => probes::is_started(container, spec),
+            ContainerKind::Sidecar => probe_worker::is_started(container, spec),
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
         // Containers before the current init container restart independently.
