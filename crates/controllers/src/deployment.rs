@@ -1,14 +1,17 @@
 //! Deployment controller (`pkg/controller/deployment`).
 //!
-//! [`mod@plan`] decides from the cached state; this module writes the result and records Events.
+//! [`mod@plan`] decides from the cached state by the strategy ([`rolling`] or [`recreate`]); this module writes the result
+//! and records Events.
 
 mod limits;
 mod plan;
+mod proportional_scaling;
+mod recreate;
 mod replica_set;
-mod rollout;
-mod scaling;
+mod rolling;
+mod rollout_state;
 mod status;
-mod strategy;
+mod sync;
 mod template;
 #[cfg(test)]
 mod tests;
