@@ -2,8 +2,8 @@
 
 mod admit;
 mod container;
+mod ensure_image;
 mod hook;
-mod image;
 mod mounts;
 mod oom_score;
 mod prober;
@@ -145,7 +145,7 @@ pub(crate) async fn execute(
             Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id })])
         }
         Action::EnsureImage { container, pull, .. } => {
-            let (image, event) = image::ensure_image_exists(shared, pod, &container, pull, sender).await;
+            let (image, event) = ensure_image::ensure_image_exists(shared, pod, &container, pull, sender).await;
             Ok(vec![PodLifecycleEvent::Image { container, image, event }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {

@@ -30,7 +30,7 @@ pub mod eviction;
 mod explain;
 mod history;
 mod hooks;
-mod images;
+mod image_backoff;
 mod observe;
 mod phase;
 mod plan;
