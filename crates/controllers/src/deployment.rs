@@ -1,7 +1,7 @@
 //! Deployment controller (`pkg/controller/deployment`).
 //!
-//! [`mod@plan`] decides from the cached state by the strategy ([`rolling`] or [`recreate`]); this module writes the result
-//! and records Events.
+//! [`mod@plan`] decides from the cached state by the strategy ([`rolling`] or [`recreate`]); this module writes the
+//! result and records Events.
 
 mod limits;
 mod plan;
@@ -82,6 +82,7 @@ impl Controller for DeploymentController {
         }
     }
 
+    /// Syncs a Deployment (`syncDeployment`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let ready = self.sets.has_synced() && self.pods.has_synced();
         let Some(deployment) = self.known.get_by_key(key).filter(|_| ready) else { return Ok(None) };

@@ -30,7 +30,7 @@ pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 /// (`MaxPodTerminationMessageLogLength`).
 const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
-/// Computes the `PodStatus` to report.
+/// Computes the `PodStatus` to report (`generateAPIPodStatus`).
 ///
 /// A Pod that was restored from the API keeps its status there until the runtime was listed, as upstream, whose Pod worker
 /// waits for the first relist: restored state lacks the runtime's own data, such as the previous container.

@@ -1,7 +1,7 @@
 //! Masquerading of Pod traffic, and acceptance of forwarded Pod traffic.
 //!
-//! Both are rules for the whole Pod CIDR. Masquerading (SNAT) prefers nftables: a table of its own is replaced and removed
-//! as a whole, and is not affected by `iptables -F`. The rules of Services are in [`crate::services`].
+//! Both are rules for the whole Pod CIDR. Masquerading (SNAT) prefers nftables: a table of its own is replaced and
+//! removed as a whole, and is not affected by `iptables -F`. The rules of Services are in [`crate::services`].
 
 use crate::{
     Error, Names,

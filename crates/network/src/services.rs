@@ -1,7 +1,8 @@
 //! Service proxy, as upstream's kube-proxy in nftables mode.
 //!
 //! The desired table is a pure function of the API objects ([`rules`]); the difference to the applied one is one nft
-//! transaction ([`crate::nft_table`]), which [`crate::table_sync`] writes. The rules stay when Podium exits, as the Pods do.
+//! transaction ([`crate::nft_table`]), which [`crate::table_sync`] writes. The rules stay when Podium exits, as the
+//! Pods do.
 
 mod conntrack;
 mod reserved_ips;

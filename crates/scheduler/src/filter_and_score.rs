@@ -111,8 +111,8 @@ impl<'a> CycleState<'a> {
         pods.iter().for_each(|assigned| self.constraints.adjust(&assigned.info, node, by));
     }
 
-    /// Runs all filters (`RunFilterPlugins`). Returns the volumes to bind before the Pod can run on this node, or why the
-    /// node is rejected.
+    /// Runs all filters (`RunFilterPlugins`). Returns the volumes to bind before the Pod can run on this node, or why
+    /// the node is rejected.
     pub(crate) fn run_filters(
         &self,
         name: &str,

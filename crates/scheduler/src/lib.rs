@@ -1,12 +1,12 @@
 //! Scheduler: selects a node for each Pod and writes the binding.
 //!
 //! A Pod without a node enters the scheduling [`queue`]. `scheduling_loop` takes it from there and runs its scheduling
-//! cycle (`schedule_one`). [`schedule_pod`] runs the Filter and Score steps (`filter_and_score`) against the scheduler's [`cache`]. The cache assumes the Pod on the selected node, and the
-//! binding is written while the next Pod is scheduled.
-//! `pod_constraints` combines `inter_pod_affinity` and `pod_topology_spread`.
-//! An unschedulable Pod gets a `FailedScheduling` event and a `PodScheduled` condition, and stays in the queue until
-//! the cluster changes. `preemption` selects victims of lower priority, and `execute_preemption` deletes them; the preemptor is nominated to their node until
-//! they have terminated.
+//! cycle (`schedule_one`). [`schedule_pod`] runs the Filter and Score steps (`filter_and_score`) against the
+//! scheduler's [`cache`]. The cache assumes the Pod on the selected node, and the binding is written while the next Pod
+//! is scheduled. `pod_constraints` combines `inter_pod_affinity` and `pod_topology_spread`. An unschedulable Pod gets a
+//! `FailedScheduling` event and a `PodScheduled` condition, and stays in the queue until the cluster changes.
+//! `preemption` selects victims of lower priority, and `execute_preemption` deletes them; the preemptor is nominated to
+//! their node until they have terminated.
 //!
 //! **Invariant:** [`schedule_pod`] is pure: the same Pod and the same cache give the same decision and the same
 //! message.

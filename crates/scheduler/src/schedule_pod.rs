@@ -26,8 +26,8 @@ pub enum Decision {
     Preempt(Box<Preemption>),
 }
 
-/// Selects a node for the Pod: filters the nodes (`findNodesThatFitPod`), scores those that fit (`prioritizeNodes`), and
-/// takes the one with the highest score (`selectHost`). If none fits, looks for victims to preempt (`PostFilter`).
+/// Selects a node for the Pod: filters the nodes (`findNodesThatFitPod`), scores those that fit (`prioritizeNodes`),
+/// and takes the one with the highest score (`selectHost`). If none fits, looks for victims to preempt (`PostFilter`).
 #[must_use]
 pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
     if cache.node_count() == 0 {

@@ -31,8 +31,8 @@ fn importance(pod: &AssignedPod) -> (Reverse<i32>, Timestamp, &str, &str) {
     (Reverse(pod.priority), pod.start, &pod.info.namespace, &pod.name)
 }
 
-/// Selects a minimal set of victims (`SelectVictimsOnNode`): removes all potential victims, then reprieves one after the
-/// other if the Pod still fits.
+/// Selects a minimal set of victims (`SelectVictimsOnNode`): removes all potential victims, then reprieves one after
+/// the other if the Pod still fits.
 ///
 /// # Errors
 /// Why the node rejects the Pod without any of them.

@@ -16,8 +16,8 @@ pub(super) struct Plan {
     pub(super) requeue_at: Option<Timestamp>,
 }
 
-/// Plans a sync (`syncDeployment`). `sets` are the Deployment's ReplicaSets; `old_pods_running` returns whether Pods of others than the
-/// new ReplicaSet run.
+/// Plans a sync (`syncDeployment`). `sets` are the Deployment's ReplicaSets; `old_pods_running` returns whether Pods of
+/// others than the new ReplicaSet run.
 pub(super) fn plan(
     deployment: &Deployment,
     spec: &DeploymentSpec,

@@ -1,7 +1,7 @@
 //! Rules of the Service proxy: pure (after upstream's nftables proxy, KEP-3866).
 //!
-//! This file computes the desired table ([`Table`]). `crates/network/src/table_sync.rs` writes it, as a transaction that
-//! `crates/network/src/nft_table.rs` formats; [`super::run`] calls both whenever Services change.
+//! This file computes the desired table ([`Table`]). `crates/network/src/table_sync.rs` writes it, as a transaction
+//! that `crates/network/src/nft_table.rs` formats; [`super::run`] calls both whenever Services change.
 //!
 //! A verdict map sends a packet by its destination to the chain of a Service port; that chain picks an endpoint at
 //! random, or by session affinity; the endpoint's chain does the DNAT. Only the first packet of a connection is

@@ -1,7 +1,8 @@
 //! RBAC authorizer: decides by roles and bindings whether a user may make a request
 //! (`plugin/pkg/auth/authorizer/rbac/rbac.go`). Pure.
 //!
-//! [`super::rule_resolver`] finds the rules of the user, and [`super::PolicyRule::allows`] compares a rule with the request.
+//! [`super::rule_resolver`] finds the rules of the user, and [`super::PolicyRule::allows`] compares a rule with the
+//! request.
 
 use super::{
     Decision,

@@ -1,4 +1,5 @@
-//! RBAC informer: keeps the rule resolver, by which [`super::rbac`] decides, up to date with the store. Each call applies the changes since the last one.
+//! RBAC informer: keeps the rule resolver, by which [`super::rbac`] decides, up to date with the store. Each call
+//! applies the changes since the last one.
 
 use super::rule_resolver::RuleResolver;
 use crate::lazy_informer::{InformerUpdate, LazyInformer};
