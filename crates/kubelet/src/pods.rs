@@ -254,7 +254,8 @@ async fn watch_api(shared: &Arc<Shared>) {
     }
 }
 
-/// Passes a Pod from the API to its worker, or starts one (`HandlePodAdditions`, `HandlePodUpdates`).
+/// Passes a Pod from the API to its worker, or starts one (`HandlePodAdditions`, `HandlePodUpdates`,
+/// `HandlePodReconcile`).
 fn add_or_update(shared: &Arc<Shared>, object: ApiPod) {
     if is_mirror(&object) {
         return shared.mirror_pods.observe(object);
