@@ -93,6 +93,7 @@ impl Controller for CronJobController {
         }
     }
 
+    /// Syncs a CronJob (`syncCronJob`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(cron) = self.known.get_by_key(key).filter(|_| self.jobs.has_synced()) else { return Ok(None) };
         let Some(spec) = cron.spec.as_ref() else { return Ok(None) };

@@ -1,14 +1,17 @@
 //! Deployment controller (`pkg/controller/deployment`).
 //!
-//! [`mod@plan`] decides from the cached state; this module writes the result and records Events.
+//! [`mod@plan`] decides from the cached state by the strategy ([`rolling`] or [`recreate`]); this module writes the
+//! result and records Events.
 
 mod limits;
 mod plan;
+mod proportional_scaling;
+mod recreate;
 mod replica_set;
-mod rollout;
-mod scaling;
+mod rolling;
+mod rollout_state;
 mod status;
-mod strategy;
+mod sync;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -79,6 +82,7 @@ impl Controller for DeploymentController {
         }
     }
 
+    /// Syncs a Deployment (`syncDeployment`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let ready = self.sets.has_synced() && self.pods.has_synced();
         let Some(deployment) = self.known.get_by_key(key).filter(|_| ready) else { return Ok(None) };

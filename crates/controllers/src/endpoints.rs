@@ -91,6 +91,7 @@ impl Controller for EndpointsController {
         }
     }
 
+    /// Syncs the Endpoints and EndpointSlices of a Service (`syncService`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let listed =
             [self.services.has_synced(), self.pods.has_synced(), self.slices.has_synced(), self.endpoints.has_synced()];

@@ -86,6 +86,7 @@ impl Controller for JobController {
         }
     }
 
+    /// Syncs a Job (`syncJob`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.known.has_synced() && self.pods.has_synced()) {
             return Ok(None);

@@ -236,6 +236,7 @@ impl Controller for NodeLifecycle {
         }
     }
 
+    /// Syncs a node: its taints, labels and conditions (`monitorNodeHealth`, `doNodeProcessingPassWorker`).
     async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         self.record_registration_events(name).await;
         let Some(node) = self.nodes.get(name) else {

@@ -65,6 +65,7 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
         }
     }
 
+    /// Syncs a ReplicaSet (`syncReplicaSet`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(set) = self.known.get_by_key(key).filter(|_| self.members.has_synced()) else { return Ok(None) };
         if let Some(left) = self.expectations.remaining_wait(key, self.members.resource_version(), now) {

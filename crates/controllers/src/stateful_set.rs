@@ -107,6 +107,7 @@ impl Controller for StatefulSetController {
         }
     }
 
+    /// Syncs a StatefulSet (`syncStatefulSet`).
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let listed = self.pods.has_synced() && self.claims.has_synced() && self.revisions.informer.has_synced();
         let Some(set) = self.known.get_by_key(key).filter(|_| listed) else { return Ok(None) };

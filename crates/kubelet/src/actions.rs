@@ -2,11 +2,11 @@
 
 mod admit;
 mod container;
+mod ensure_image;
 mod hook;
-mod image;
 mod mounts;
 mod oom_score;
-mod probe;
+mod prober;
 mod resize;
 mod sandbox;
 mod security;
@@ -145,7 +145,7 @@ pub(crate) async fn execute(
             Ok(vec![PodLifecycleEvent::Sandbox(SandboxEvent::Removed { id })])
         }
         Action::EnsureImage { container, pull, .. } => {
-            let (image, event) = image::ensure_image_exists(shared, pod, &container, pull, sender).await;
+            let (image, event) = ensure_image::ensure_image_exists(shared, pod, &container, pull, sender).await;
             Ok(vec![PodLifecycleEvent::Image { container, image, event }])
         }
         Action::StartContainer { container, attempt, image_ref, sandbox } => {
@@ -179,7 +179,7 @@ pub(crate) async fn execute(
             }
         }
         Action::RunHook { container, id, hook, timeout } => hook::run(shared, pod, &container, id, hook, timeout).await,
-        Action::Probe { container, id, probe, .. } => probe::run(shared, pod, &container, id, probe).await,
+        Action::Probe { container, id, probe, .. } => prober::run(shared, pod, &container, id, probe).await,
         Action::DecideResize { generation, .. } => Ok(vec![resize::decide(shared, pod, generation)]),
         Action::ActuateResources { .. } => Ok(vec![resize::actuate(shared, pod).await]),
         // Handled by the Pod worker.

@@ -40,7 +40,7 @@ mod paths;
 mod pod_stats;
 mod pod_worker;
 mod pods;
-mod probe;
+mod probe_handlers;
 mod recorder;
 mod relist;
 mod runtime_events;
@@ -137,7 +137,7 @@ pub(crate) struct Shared {
     pub(crate) shutdown: NodeShutdown,
     pub(crate) rates: http::CpuRates,
     pub(crate) log_readers: http::LogReaders,
-    pub(crate) probes: probe::metrics::ProbeMetrics,
+    pub(crate) probes: probe_handlers::metrics::ProbeMetrics,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::TokenCache,
     /// Limit on concurrent sandbox starts: of many Pods, the first are ready sooner and the last no later.
@@ -202,7 +202,7 @@ impl Kubelet {
             shutdown,
             rates: http::CpuRates::default(),
             log_readers: http::LogReaders::default(),
-            probes: probe::metrics::ProbeMetrics::default(),
+            probes: probe_handlers::metrics::ProbeMetrics::default(),
             tokens: volumes::TokenCache::default(),
             images,
             network_readiness: OnceLock::new(),

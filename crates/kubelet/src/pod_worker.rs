@@ -189,8 +189,8 @@ impl PodWorker {
         observe(&mut self.pod, event, policy, now);
     }
 
-    /// Syncs the Pod: plans, checkpoints, publishes the state, reports the status and starts the actions. Returns the
-    /// next wake-up time, or `None` if the worker must end.
+    /// Syncs the Pod (`podWorkerLoop`, `SyncPod`): plans, checkpoints, publishes the state, reports the status and
+    /// starts the actions. Returns the next wake-up time, or `None` if the worker must end.
     fn step(&mut self) -> Option<Option<Timestamp>> {
         let now = self.shared.now();
         let plan = plan(&self.pod, &self.shared.options.policy, now);

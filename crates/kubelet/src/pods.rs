@@ -1,4 +1,7 @@
 //! Pod manager: the workers of all Pods of the node, and the watch of the API that starts them.
+//!
+//! There is no single sync loop as upstream's `syncLoopIteration`: each source sends its events to the Pod's worker
+//! ([`crate::pod_worker`]).
 
 use crate::{
     Shared, checkpoint,
@@ -213,7 +216,8 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     tokio::join!(watch_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
 }
 
-/// Watches the Pods that are bound to this node.
+/// Watches the Pods that are bound to this node. After each list, Pods that are gone from the API are terminated
+/// (`HandlePodCleanups`).
 async fn watch_api(shared: &Arc<Shared>) {
     let api: Api<WithoutManagedFields<ApiPod>> = Api::all(shared.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
@@ -250,7 +254,8 @@ async fn watch_api(shared: &Arc<Shared>) {
     }
 }
 
-/// Passes a Pod from the API to its worker, or starts one.
+/// Passes a Pod from the API to its worker, or starts one (`HandlePodAdditions`, `HandlePodUpdates`,
+/// `HandlePodReconcile`).
 fn add_or_update(shared: &Arc<Shared>, object: ApiPod) {
     if is_mirror(&object) {
         return shared.mirror_pods.observe(object);

@@ -45,7 +45,8 @@ fn optional<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeErro
     }
 }
 
-/// Lists everything and sends each Pod its state in the runtime. Sandboxes of unknown Pods are removed.
+/// Lists everything and sends each Pod its state in the runtime. Sandboxes and cgroups of unknown Pods are removed
+/// (`HandlePodCleanups`).
 async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     let revisions: HashMap<String, u64> = shared
         .pods

@@ -111,8 +111,8 @@ fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
     own.or_else(|| shared.node_resources.allocatable.get("memory").copied())
 }
 
-/// Creates the Pod's directories and mounts its volumes. Existing volumes are kept, and a failing one does not prevent the
-/// others.
+/// Creates the Pod's directories and mounts its volumes (`WaitForAttachAndMount`, `MountVolume`). Existing volumes are
+/// kept, and a failing one does not prevent the others.
 pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors> {
     let mut objects = ObjectCache::new(shared, pod.namespace());
     let (mut tasks, mut errors) = (Vec::new(), Vec::new());
@@ -238,13 +238,13 @@ fn volume_type(volume: &Volume) -> String {
     fields.map(|(field, _)| field).find(|field| *field != "name").cloned().unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Unmounts and removes the Pod's volumes.
+/// Unmounts and removes the Pod's volumes (`WaitForUnmount`, `UnmountVolume`).
 pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), RemovalError> {
     let (bound, volumes) = (shared.paths.sub_paths(pod.uid()), shared.paths.volumes(pod.uid()));
     blocking::run(move || remove_tree(&bound).and_then(|()| remove_tree(&volumes))).await
 }
 
-/// Removes the remaining directories and logs of a removed Pod.
+/// Removes the remaining directories and logs of a removed Pod (`cleanupOrphanedPodDirs`).
 pub(crate) async fn remove_pod_dirs(shared: &Shared, pod: &Pod) -> Result<(), RemovalError> {
     let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
     blocking::run(move || remove_tree(&own).and_then(|()| remove_tree(&logs))).await

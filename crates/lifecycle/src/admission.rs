@@ -85,7 +85,8 @@ impl crate::Pod {
     }
 }
 
-/// Decides whether the node admits a Pod. A critical Pod preempts others if only resources are missing.
+/// Decides whether the node admits a Pod (`canAdmitPod`, with all of upstream's `PodAdmitHandler`s). A critical Pod
+/// preempts others if only resources are missing.
 #[must_use]
 pub fn admit(pod: &Pod, view: &AdmissionNodeInfo<'_>) -> AdmissionDecision {
     let nothing = PodSpec::default();

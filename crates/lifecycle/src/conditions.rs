@@ -3,7 +3,7 @@
 use crate::{
     Pod,
     phase::{Phase, app_started},
-    probes, restart_all,
+    probe_worker, restart_all,
     status::is_ready,
 };
 use api::pod::{ContainerKind, containers};
@@ -110,7 +110,7 @@ fn initialized(pod: &Pod, phase: &Phase, now: Timestamp) -> ConditionValue {
     }
     let incomplete = names(pod, |kind, c| match kind {
         ContainerKind::Init => !is_ready(pod, kind, c, now),
-        ContainerKind::Sidecar => !probes::is_started(pod.container(&c.name), c),
+        ContainerKind::Sidecar => !probe_worker::is_started(pod.container(&c.name), c),
         ContainerKind::App | ContainerKind::Ephemeral => false,
     });
     if incomplete.is_empty() || app_started(pod) {

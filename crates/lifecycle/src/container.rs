@@ -4,7 +4,7 @@ use crate::{
     BackoffPolicy, ContainerExit, RuntimeImage, StartFailureStage,
     container_kill::{ContainerKill, KillCause},
     hooks::Hooks,
-    probes::Probes,
+    probe_worker::Probes,
     time::after,
     volatile::Volatile,
 };

@@ -4,13 +4,13 @@
 //! met threshold; [`local_storage_eviction`] evicts a Pod that exceeds its own local storage limits.
 
 mod local_storage;
+mod manager;
 mod message;
 mod ranking;
-mod synchronize;
 
 pub use local_storage::{has_local_storage_limits, local_storage_eviction};
+pub use manager::{EvictionManager, MetThreshold, is_reclaimed};
 pub use ranking::select_victim;
-pub use synchronize::{EvictionManager, MetThreshold, is_reclaimed};
 
 use crate::NodePressure;
 use api::quantity::{Amount, QuantityError};

@@ -5,7 +5,7 @@ use crate::{
     container_kill::KillCause,
     hooks::{self, PostStart},
     phase::phase,
-    probes,
+    probe_worker,
     status::{format_duration, status},
     termination::TerminationCause,
 };
@@ -115,9 +115,9 @@ fn pending_step(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
         return Some(format!("container {name}: postStart hook is still running"));
     }
     let terminating = pod.kill_deadline(now).is_some();
-    let has_not_passed = |kind: &ProbeKind| probes::result(container, *kind) != Some(true);
+    let has_not_passed = |kind: &ProbeKind| probe_worker::result(container, *kind) != Some(true);
     let probes = [ProbeKind::Startup, ProbeKind::Readiness].into_iter().filter(has_not_passed);
-    let (kind, due) = probes.filter_map(|k| Some((k, probes::due(pod, spec, k, terminating)?))).next()?;
+    let (kind, due) = probes.filter_map(|k| Some((k, probe_worker::due(pod, spec, k, terminating)?))).next()?;
     let failed = match instance.probes.worker(kind).failures() {
         0 => String::new(),
         1 => ", 1 failure".to_owned(),

@@ -38,6 +38,7 @@ impl Phase {
     }
 }
 
+/// Computes the phase of a Pod (`getPhase`).
 pub(crate) fn phase(pod: &Pod, now: Timestamp) -> Phase {
     // A terminal phase and its reason never change. The phase in the API takes precedence.
     if let Some(written) = pod.written_phase() {

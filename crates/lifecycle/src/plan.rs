@@ -8,7 +8,7 @@ use crate::{
     container_kill::KillCause,
     hooks::{self, PostStart},
     pod::{Sandbox, SandboxState, Volumes},
-    probes, resize, restart_all,
+    probe_worker, resize, restart_all,
     termination::PodTermination,
     time::after,
 };
@@ -32,7 +32,8 @@ impl Plan {
     }
 }
 
-/// Computes the actions that are due now. Without a new event, a repeated call returns the same actions and keys.
+/// Computes the actions that are due now (`computePodActions`). Without a new event, a repeated call returns the same
+/// actions and keys.
 #[must_use]
 pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
     // Without a relist the plan could duplicate running containers.
@@ -45,7 +46,7 @@ pub fn plan(pod: &Pod, policy: &NodePolicy, now: Timestamp) -> Plan {
             container.dead.iter().map(|id| Action::RemoveContainer { container: name.clone(), id: id.clone() }),
         );
     }
-    probes::plan(pod, now, &mut plan);
+    probe_worker::plan(pod, now, &mut plan);
     match (pod.stop(now), &pod.restarting) {
         (Some(stop), _) => sync_terminating_pod(pod, &stop, policy, now, &mut plan),
         (None, Some(restarting)) => restart_all::plan(pod, restarting, &mut plan),
@@ -104,7 +105,7 @@ fn sync_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
         };
         let passed = match kind {
             ContainerKind::Init => has_init_succeeded(container, sandbox),
-            ContainerKind::Sidecar => probes::is_started(container, spec),
+            ContainerKind::Sidecar => probe_worker::is_started(container, spec),
             ContainerKind::App | ContainerKind::Ephemeral => true,
         };
         // Containers before the current init container restart independently.
@@ -174,7 +175,8 @@ fn has_init_succeeded(container: &Container, sandbox: &Sandbox) -> bool {
         && container.current.as_ref().is_some_and(|i| was_created_in(i, sandbox))
 }
 
-/// Replaces a lost sandbox: stops its containers, then the sandbox; a new one is created afterwards.
+/// Replaces a lost sandbox (`PodSandboxChanged`): stops its containers, then the sandbox (`killPodWithSyncResult`); a
+/// new one is created afterwards.
 fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, deadline, policy, now, plan);
     if !pod.has_active_containers() {
@@ -182,6 +184,7 @@ fn replace_sandbox(pod: &Pod, id: &str, deadline: Timestamp, policy: &NodePolicy
     }
 }
 
+/// Creates a sandbox when none is ready (`PodSandboxChanged`).
 fn create_sandbox(pod: &Pod, now: Timestamp, plan: &mut Plan) {
     match &pod.sandbox_failure {
         _ if *pod.unlisted => {}
@@ -245,6 +248,7 @@ fn start_container(
     true
 }
 
+/// Plans that the container's image is found or pulled (`EnsureImageExists`).
 fn ensure_image(pod: &Pod, spec: &Spec, now: Timestamp) -> Action {
     let pull = pod.images_of(spec).all(|image| pod.pull_backoff(image, now).is_none());
     Action::EnsureImage { container: spec.name.clone(), image: spec.image.clone().unwrap_or_default(), pull }
@@ -268,7 +272,8 @@ fn sync_finished_pod(pod: &Pod, policy: &NodePolicy, now: Timestamp, plan: &mut 
     }
 }
 
-/// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`).
+/// Terminates a Pod: stops its containers, then its sandbox and volumes (`SyncTerminatingPod`,
+/// `killPodWithSyncResult`).
 fn sync_terminating_pod(pod: &Pod, stop: &PodTermination, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     kill_pod::kill_pod(pod, stop.deadline, policy, now, plan);
     // A previous kubelet may have created containers that only a relist shows.

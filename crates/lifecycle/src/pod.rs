@@ -4,7 +4,7 @@ use crate::{
     Admission, Eviction, PodEvent,
     container::Container,
     hooks::{self, PostStart},
-    images::FailedPull,
+    image_backoff::FailedPull,
     resize::Resize,
     restart::RestartFeatures,
     restart_all::RestartAll,

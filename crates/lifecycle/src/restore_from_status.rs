@@ -6,7 +6,7 @@ use crate::{
     container::{Container, EndedContainer, Instance, InstanceState},
     container_kill::{ContainerKill, KillCause},
     hooks::PostStart,
-    probes::ProbeWorkerState,
+    probe_worker::ProbeWorkerState,
     restart_all::{self, RestartAll},
 };
 use api::pod::containers;

@@ -7,7 +7,7 @@ use crate::{
     hooks::PostStart,
     phase::phase,
     plan::start_failure_reason,
-    probes, resize, restart, restart_all,
+    probe_worker, resize, restart, restart_all,
 };
 use api::{feature_gates::Gate, pod::ContainerKind};
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ pub(crate) const RUN_CONTAINER_ERROR_SHOWN: Duration = Duration::from_secs(1);
 /// (`MaxPodTerminationMessageLogLength`).
 const MAX_POD_TERMINATION_MESSAGE_BYTES: usize = 12 * 1024;
 
-/// Computes the `PodStatus` to report.
+/// Computes the `PodStatus` to report (`generateAPIPodStatus`).
 ///
 /// A Pod that was restored from the API keeps its status there until the runtime was listed, as upstream, whose Pod worker
 /// waits for the first relist: restored state lacks the runtime's own data, such as the previous container.
@@ -93,7 +93,7 @@ pub(crate) fn is_ready(pod: &Pod, kind: ContainerKind, spec: &Spec, now: Timesta
     let runs_again = |code| pod.restarts(kind, spec, code) && pod.stop(now).is_none() && !pod.finished();
     match kind {
         ContainerKind::Init => container.exit().is_some_and(|e| e.code == 0 && !runs_again(e.code)),
-        ContainerKind::Sidecar | ContainerKind::App => probes::is_ready(container, spec),
+        ContainerKind::Sidecar | ContainerKind::App => probe_worker::is_ready(container, spec),
         ContainerKind::Ephemeral => false,
     }
 }
@@ -151,7 +151,7 @@ fn container_status(
         ready: is_ready(pod, kind, spec, now) && !(terminal && kind != ContainerKind::Init),
         started: match kind {
             ContainerKind::Init => Some(container.is_running()),
-            ContainerKind::Sidecar | ContainerKind::App => Some(probes::is_started(container, spec)),
+            ContainerKind::Sidecar | ContainerKind::App => Some(probe_worker::is_started(container, spec)),
             ContainerKind::Ephemeral => None,
         },
         restart_count: i32::try_from(container.restart_count()).unwrap_or(i32::MAX),

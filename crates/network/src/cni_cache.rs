@@ -127,7 +127,7 @@ fn entries(dir: &Path) -> std::io::Result<Vec<(PathBuf, CacheEntry)>> {
 /// Converts `iptables -t <table> -S` into the input of `iptables-restore --noflush` that removes this network's rules
 /// and host port chains (portmap's, one per Pod); `None` if there is nothing to remove.
 pub(crate) fn stale_rules(table: &str, listing: &str, network: &str) -> Option<String> {
-    let markers = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::firewall::comment(network)];
+    let markers = [format!("\"dnat name: \\\"{network}\\\" id: "), crate::masquerade::comment(network)];
     let marked = |line: &str| {
         markers.iter().any(|marker| {
             line.find(marker.as_str()).is_some_and(|at| {

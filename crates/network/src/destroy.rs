@@ -1,11 +1,11 @@
 //! Removal of a data directory's network.
 
 use crate::{
-    Error, Names,
+    Error, Names, anti_spoof,
     cni_cache::{read_network, stale_rules},
     command::{find, run},
-    firewall,
     links::Netlink,
+    policies, services,
 };
 use nix::mount::{MntFlags, umount2};
 use std::{
@@ -34,7 +34,7 @@ pub(crate) async fn destroy(data_dir: &Path, cni_paths: &CniPaths) -> Result<(),
     let names = Names::of(data_dir);
     remove_namespaces(&names, cni_paths)?;
     remove_links(&names).await?;
-    firewall::remove_tables(&names).await;
+    remove_tables(&names).await;
     if find("iptables").is_some() {
         remove_rules(&names).await?;
     }
@@ -88,6 +88,20 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
     netlink.delete(bridge).await
 }
 
+/// Removes the nftables tables; [`remove_rules`] removes the iptables rules.
+async fn remove_tables(names: &Names) {
+    if find("nft").is_some() {
+        let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
+        let ports = anti_spoof::table_name(&names.bridge);
+        let ip = [&names.bridge, &services, &policies].map(|table| ("ip", table));
+        for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
+            // Fails if the table does not exist, or the kernel lacks nf_tables.
+            let _ = run("nft", &["delete", "table", family, table], "").await;
+        }
+    }
+}
+
+/// Removes the iptables rules.
 async fn remove_rules(names: &Names) -> Result<(), Error> {
     for table in ["nat", "filter"] {
         // If the table cannot be read, this network never wrote to it.

@@ -4,8 +4,8 @@ use crate::{
     Error, Names, Network, Options, anti_spoof, bridge, command,
     conflist::{BridgeParameters, conflist},
     destroy::CniPaths,
-    firewall,
     links::{Link, Machine, Netlink},
+    masquerade,
     pod_cidr::{CidrRequest, allocate, gateway},
     state::{self, Lock},
 };
@@ -32,8 +32,8 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::save_cidr(&names, cidr)?;
     drop(lock);
 
-    let has_nftables = firewall::masquerade(&names, cidr).await?;
-    firewall::allow_forwarding(&names, cidr).await?;
+    let has_nftables = masquerade::masquerade_pod_traffic(&names, cidr).await?;
+    masquerade::allow_forwarding(&names, cidr).await?;
     let gateway = gateway(cidr);
     // portmap is a plugin over iptables.
     let portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();

@@ -1,7 +1,8 @@
 //! Service proxy, as upstream's kube-proxy in nftables mode.
 //!
 //! The desired table is a pure function of the API objects ([`rules`]); the difference to the applied one is one nft
-//! transaction ([`crate::nft_table`]). The rules stay when Podium exits, as the Pods do.
+//! transaction ([`crate::nft_table`]), which [`crate::table_sync`] writes. The rules stay when Podium exits, as the
+//! Pods do.
 
 mod conntrack;
 mod reserved_ips;
@@ -20,7 +21,8 @@ pub(crate) fn table_name(bridge: &str) -> String {
     format!("{bridge}-services")
 }
 
-/// Syncs the proxy rules until it is cancelled.
+/// Syncs the proxy rules until it is cancelled: at each change, computes the table ([`rules::table`]) and writes it
+/// ([`TableSync::sync`]), as upstream's `syncProxyRules`.
 pub(crate) async fn run(mut informer: ServiceInformer, node: &str, config: ProxyConfig) {
     informer.wait_until_synced().await;
     let mut table_sync = TableSync::new(table_name(&config.bridge), "Services", "prerouting");

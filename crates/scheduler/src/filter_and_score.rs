@@ -111,7 +111,8 @@ impl<'a> CycleState<'a> {
         pods.iter().for_each(|assigned| self.constraints.adjust(&assigned.info, node, by));
     }
 
-    /// Returns the volumes to bind before the Pod can run on this node, or why the node is rejected.
+    /// Runs all filters (`RunFilterPlugins`). Returns the volumes to bind before the Pod can run on this node, or why
+    /// the node is rejected.
     pub(crate) fn run_filters(
         &self,
         name: &str,
@@ -175,6 +176,7 @@ impl<'a> CycleState<'a> {
         (!reasons.is_empty()).then_some(FilterStatus { reasons, resolvable })
     }
 
+    /// Scores a node that fits (`RunScorePlugins`).
     pub(crate) fn score(&self, node_info: &NodeInfo, used: Option<&NodeUsage>) -> NodeScore {
         let taints = node_info.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
         let untolerated = taints

@@ -1,14 +1,14 @@
 //! Scheduler: selects a node for each Pod and writes the binding.
 //!
-//! A Pod without a node enters the scheduling [`queue`]. [`schedule_one`] runs the Filter and Score steps
-//! (`filter_and_score`) against the scheduler's [`cache`]. The cache assumes the Pod on the selected node, and the
-//! binding is written while the next Pod is scheduled.
-//! `pod_constraints` combines `inter_pod_affinity` and `pod_topology_spread`.
-//! An unschedulable Pod gets a `FailedScheduling` event and a `PodScheduled` condition, and stays in the queue until
-//! the cluster changes. `preemption` selects victims of lower priority; the preemptor is nominated to their node until
-//! they have terminated.
+//! A Pod without a node enters the scheduling [`queue`]. `scheduling_loop` takes it from there and runs its scheduling
+//! cycle (`schedule_one`). [`schedule_pod`] runs the Filter and Score steps (`filter_and_score`) against the
+//! scheduler's [`cache`]. The cache assumes the Pod on the selected node, and the binding is written while the next Pod
+//! is scheduled. `pod_constraints` combines `inter_pod_affinity` and `pod_topology_spread`. An unschedulable Pod gets a
+//! `FailedScheduling` event and a `PodScheduled` condition, and stays in the queue until the cluster changes.
+//! `preemption` selects victims of lower priority, and `execute_preemption` deletes them; the preemptor is nominated to
+//! their node until they have terminated.
 //!
-//! **Invariant:** [`schedule_one`] is pure: the same Pod and the same cache give the same decision and the same
+//! **Invariant:** [`schedule_pod`] is pure: the same Pod and the same cache give the same decision and the same
 //! message.
 //!
 //! **Invariant:** an idle scheduler does no work: an event or an expired backoff precedes every attempt.
@@ -18,7 +18,7 @@ mod affinity_term;
 pub mod cache;
 mod disruption_budgets;
 mod dynamic_resources;
-mod evict;
+mod execute_preemption;
 mod filter_and_score;
 mod fit_error;
 mod inter_pod_affinity;
@@ -30,7 +30,7 @@ mod pod_topology_spread;
 mod preemption;
 pub mod queue;
 mod reflector;
-pub mod schedule_one;
+pub mod schedule_pod;
 mod scheduling_loop;
 #[cfg(test)]
 mod test_cache;

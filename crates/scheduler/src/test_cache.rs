@@ -3,7 +3,7 @@
 use crate::{
     cache::Cache,
     reflector::ListState,
-    schedule_one::{Decision, schedule_pod},
+    schedule_pod::{Decision, schedule_pod},
 };
 use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::api::core::v1::{Namespace, Node};

@@ -31,8 +31,8 @@ fn importance(pod: &AssignedPod) -> (Reverse<i32>, Timestamp, &str, &str) {
     (Reverse(pod.priority), pod.start, &pod.info.namespace, &pod.name)
 }
 
-/// Selects a minimal set of victims: removes all potential victims, then reprieves one after the other if the Pod
-/// still fits.
+/// Selects a minimal set of victims (`SelectVictimsOnNode`): removes all potential victims, then reprieves one after
+/// the other if the Pod still fits.
 ///
 /// # Errors
 /// Why the node rejects the Pod without any of them.
@@ -65,7 +65,7 @@ pub(crate) fn select_victims_on_node<'a>(
     Ok(Candidate { node, victims, pdb_violations })
 }
 
-/// Picks the node whose preemption disrupts the least; the first one of equals.
+/// Picks the node whose preemption disrupts the least; the first one of equals (`pickOneNodeForPreemption`).
 pub(crate) fn pick_one_node<'a>(candidates: Vec<Candidate<'a>>) -> Option<Candidate<'a>> {
     candidates.into_iter().min_by_key(|candidate| {
         let priorities = || candidate.victims.iter().map(|(_, pod)| i64::from(pod.priority));

@@ -11,6 +11,7 @@ mod policy_comparator;
 mod policy_params;
 mod policy_rule;
 mod rbac;
+mod rbac_informer;
 mod rule_resolver;
 
 pub(crate) use attributes::{Attributes, RequestTarget, ResourceAttributes, field_requirements};
@@ -19,13 +20,21 @@ pub(crate) use impersonation::impersonate;
 pub(crate) use policy_comparator::go_quoted_list;
 pub(crate) use policy_params::check_policy_params;
 pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
-pub(crate) use rbac::RbacAuthorizer;
-pub(crate) use rule_resolver::Decision;
+pub(crate) use rbac_informer::RbacInformer;
 
 use crate::{ApiServer, UserInfo, audit::AuditContext, request::RequestInfo, reverse_proxy, service::Call};
 use errors::{ApiError, GroupResource};
 use http::HeaderMap;
 use serde_json::Value;
+
+/// The decision of an authorizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Allowed, with a reason that may be empty.
+    Allowed(String),
+    /// Not allowed by any rule, with a reason that may be empty.
+    NoOpinion(String),
+}
 
 /// Decides whether the user may make a request: the node authorizer first, then RBAC.
 pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Decision {
@@ -36,7 +45,7 @@ pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attrib
         Decision::NoOpinion(why) => why,
         allowed @ Decision::Allowed(_) => return allowed,
     };
-    match server.authorizer.with_resolver(|resolver| resolver.authorize(user, attributes)) {
+    match server.rbac.with_resolver(|resolver| rbac::authorize(resolver, user, attributes)) {
         // The reasons of all authorizers, a line each.
         Decision::NoOpinion(why) if !denial.is_empty() && !why.is_empty() => {
             Decision::NoOpinion(format!("{denial}\n{why}"))
@@ -83,7 +92,7 @@ pub(crate) async fn authorize_request(
     let decision = match authorize_node(server, user, attributes) {
         allowed @ Decision::Allowed(_) => allowed,
         Decision::NoOpinion(_) => {
-            server.authorizer.wait_until_bootstrapped().await;
+            server.rbac.wait_until_bootstrapped().await;
             authorize(server, user, attributes)
         }
     };

@@ -83,7 +83,7 @@ impl ApiServer {
     /// Creates upstream's default roles and bindings, and reconciles existing ones; concurrently, so that few commits hold
     /// them. Until this is done, requests wait, except those of `system:masters`.
     pub fn bootstrap_rbac(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (server, bootstrap) = (self.clone(), self.authorizer.begin_bootstrap());
+        let (server, bootstrap) = (self.clone(), self.rbac.begin_bootstrap());
         async move {
             server.split_bindings().await;
             join_all(bootstrap_policy::objects().into_iter().map(|desired| server.reconcile_default(desired))).await;

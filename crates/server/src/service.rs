@@ -5,7 +5,7 @@ use crate::{
     admission::RegistrationInformer,
     aggregation::Aggregation,
     audit::AuditContext,
-    authorization::RbacAuthorizer,
+    authorization::RbacInformer,
     compaction::Compaction,
     component_statuses::{self, Components},
     create, custom_resource_definitions, delete, eviction,
@@ -42,8 +42,8 @@ pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
-    /// RBAC authorizer: roles and bindings.
-    pub(crate) authorizer: Arc<RbacAuthorizer>,
+    /// Roles and bindings.
+    pub(crate) rbac: Arc<RbacInformer>,
     /// Signs service account tokens; `None` disables them.
     pub(crate) signing_key: Option<Arc<SigningKey>>,
     /// Maximum lifetime of requested tokens.
@@ -114,7 +114,7 @@ impl ApiServer {
     /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        let authorizer = Arc::new(RbacAuthorizer::new(store.clone()));
+        let rbac = Arc::new(RbacInformer::new(store.clone()));
         let registrations = Arc::new(RegistrationInformer::new(store.clone()));
         let webhooks = Arc::new(WebhookClient::new(store.clone()));
         let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
@@ -126,7 +126,7 @@ impl ApiServer {
             registrations,
             dialer,
             gates: Arc::default(),
-            authorizer,
+            rbac,
             signing_key: None,
             token_lifetime: TokenLifetime::default(),
             tokens: None,

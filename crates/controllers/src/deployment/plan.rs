@@ -1,6 +1,6 @@
 //! Decides the desired ReplicaSets and the status of a Deployment (`syncDeployment`).
 
-use super::{limits::is_rolling, replica_set::PlannedReplicaSet, rollout::Rollout, status::progress_check_at};
+use super::{limits::is_rolling, replica_set::PlannedReplicaSet, rollout_state::Rollout, status::progress_check_at};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(super) struct Plan {
     pub(super) requeue_at: Option<Timestamp>,
 }
 
-/// Plans a sync. `sets` are the Deployment's ReplicaSets; `old_pods_running` returns whether Pods of others than the
-/// new ReplicaSet run.
+/// Plans a sync (`syncDeployment`). `sets` are the Deployment's ReplicaSets; `old_pods_running` returns whether Pods of
+/// others than the new ReplicaSet run.
 pub(super) fn plan(
     deployment: &Deployment,
     spec: &DeploymentSpec,

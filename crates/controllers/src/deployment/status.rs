@@ -3,7 +3,7 @@
 use super::{
     limits::{max_unavailable, replicas},
     replica_set::PlannedReplicaSet,
-    rollout::Rollout,
+    rollout_state::Rollout,
 };
 use crate::int_or_string::saturating_sum;
 use jiff::{SignedDuration, Timestamp};

@@ -12,6 +12,7 @@ const RELIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum wait for a preempted Pod (upstream's `minTerminationGrace` of `killPodNow`).
 const MIN_TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
+/// Collects what admission depends on, and calls [`lifecycle::admit`] (upstream's `canAdmitPod`).
 pub(super) async fn admit(shared: &Shared, pod: &Pod) -> Admission {
     let api: Api<Node> = Api::all(shared.client.clone());
     // Without the Node object, checks of labels and taints are skipped: the Pod is already bound.

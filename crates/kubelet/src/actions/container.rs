@@ -2,7 +2,7 @@
 
 use super::{
     ActionError, UnknownContainerError,
-    image::{self, ImageVolumeError},
+    ensure_image::{self, ImageVolumeError},
     mounts::{self, ContainerMountError},
     oom_score,
     sandbox::{self, SandboxConfigError},
@@ -275,7 +275,7 @@ async fn config(
     let pod_spec = pods::spec(pod);
     let spec = super::container_spec(pod, name)?;
     let env = make_environment_variables(shared, pod, spec, &mut ObjectCache::new(shared, pod.namespace())).await?;
-    let images = image::image_volume_mounts(shared, pod, spec).await?;
+    let images = ensure_image::image_volume_mounts(shared, pod, spec).await?;
     let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
     make_log_dir(&shared.paths.pod_logs(pod.object()).join(name))?;
     Ok(ContainerConfig {

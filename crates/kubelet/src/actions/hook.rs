@@ -3,7 +3,7 @@
 use super::{ActionError, container_spec, while_running};
 use crate::{
     Shared,
-    probe::http::{Get, GetError, InvalidGetError},
+    probe_handlers::http::{Get, GetError, InvalidGetError},
 };
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler};
 use lifecycle::{EventKind, Hook, HookOutcome, Pod, PodEvent, PodLifecycleEvent};

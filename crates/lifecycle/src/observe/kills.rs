@@ -5,7 +5,7 @@ use crate::{
     EventKind, Pod, ProbeKind,
     container::ImageState,
     container_kill::{ContainerKill, KillCause},
-    probes,
+    probe_worker,
     time::after,
 };
 use api::pod::{ContainerKind, containers};
@@ -19,7 +19,7 @@ pub(crate) fn kill(pod: &mut Pod, name: &str, cause: KillCause, now: Timestamp) 
         return;
     };
     let probe = match cause {
-        KillCause::Probe(kind) => probes::probe(spec, kind),
+        KillCause::Probe(kind) => probe_worker::probe(spec, kind),
         KillCause::PostStart
         | KillCause::Sandbox
         | KillCause::Definition

@@ -1,22 +1,24 @@
-//! Probe results (`pkg/kubelet/prober`).
+//! Outcomes of probes: records their Events and kills containers. [`crate::probe_worker`] decides the result by the
+//! thresholds.
 
 use super::{container_entry, kills, record};
 use crate::{
     EventKind, Pod, ProbeKind, ProbeOutcome,
     container::InstanceState,
     container_kill::KillCause,
-    probes::{self, ProbeSettings},
+    probe_worker::{self, ProbeSettings},
 };
 use jiff::Timestamp;
 
+/// Applies the outcome of one probe (the part of upstream's `worker.doProbe` after `prober.probe`).
 pub(super) fn observe(pod: &mut Pod, id: &str, kind: ProbeKind, outcome: &ProbeOutcome, now: Timestamp) {
     let terminating = pod.kill_deadline(now).is_some();
     // A result of an older container, or without a pending probe, is ignored.
     let Some(name) = pod.name_of(id) else { return };
     let Some((_, spec)) = pod.container_spec(&name) else { return };
-    let Some(probe) = probes::probe(spec, kind) else { return };
+    let Some(probe) = probe_worker::probe(spec, kind) else { return };
     let settings = ProbeSettings::from(probe);
-    let Some(due) = probes::due(pod, spec, kind, terminating).filter(|due| *due <= now) else { return };
+    let Some(due) = probe_worker::due(pod, spec, kind, terminating).filter(|due| *due <= now) else { return };
 
     record_probe_event(pod, &name, kind, outcome);
     let Some(instance) = container_entry(pod, &name).current.as_mut() else { return };

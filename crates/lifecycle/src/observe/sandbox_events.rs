@@ -50,6 +50,7 @@ fn failed(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
     pod.sandbox_failure = Some(failed_attempt(pod.sandbox_failure.as_ref(), message, policy, now));
 }
 
+/// Marks a sandbox that is no longer ready as lost: the plan replaces it (`PodSandboxChanged`).
 pub(super) fn lost(pod: &mut Pod, id: &str, now: Timestamp) {
     let Some(s) = pod.sandboxes.iter_mut().find(|s| s.id == id && s.state == SandboxState::Ready) else {
         return;

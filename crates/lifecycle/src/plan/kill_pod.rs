@@ -13,8 +13,9 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as Spec;
 
-/// Stops all running containers. All preStop hooks start at once; the stop signals of sidecars wait for the app
-/// containers and later sidecars to exit, at most until the end of the grace period.
+/// Stops all running containers (`killContainersWithSyncResult`); the sandbox follows in
+/// [`sync_terminated_pod`](super::sync_terminated_pod). All preStop hooks start at once; the stop signals of sidecars
+/// wait for the app containers and later sidecars to exit, at most until the end of the grace period.
 pub(super) fn kill_pod(pod: &Pod, deadline: Timestamp, policy: &NodePolicy, now: Timestamp, plan: &mut Plan) {
     let hooks = pod.runs_pre_stop_hooks();
     let all: Vec<_> = pod.all_containers().collect();

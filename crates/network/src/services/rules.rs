@@ -1,5 +1,8 @@
 //! Rules of the Service proxy: pure (after upstream's nftables proxy, KEP-3866).
 //!
+//! This file computes the desired table ([`Table`]). `crates/network/src/table_sync.rs` writes it, as a transaction
+//! that `crates/network/src/nft_table.rs` formats; [`super::run`] calls both whenever Services change.
+//!
 //! A verdict map sends a packet by its destination to the chain of a Service port; that chain picks an endpoint at
 //! random, or by session affinity; the endpoint's chain does the DNAT. Only the first packet of a connection is
 //! evaluated: connection tracking handles the others and the replies.
@@ -43,7 +46,7 @@ const DROP: &str = "drop-it";
 const DESTINATION: &str = "ip daddr . meta l4proto . th dport";
 const PORT: &str = "meta l4proto . th dport";
 
-/// Returns the table for the Service ports.
+/// Returns the table for the Service ports: the rules that upstream's `syncProxyRules` would write.
 pub(crate) fn table(ports: &[ServicePort], config: &ProxyConfig) -> Table {
     let mut rules = Rules { table: base(config), config };
     ports.iter().for_each(|port| rules.add(port));

@@ -2,7 +2,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "rows of a table read better without references")]
 
 use super::*;
-use crate::schedule_one::{Decision, schedule_pod};
+use crate::schedule_pod::{Decision, schedule_pod};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use crate::{
     cache::Cache,
-    schedule_one::{Decision, schedule_pod},
+    schedule_pod::{Decision, schedule_pod},
 };
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;

@@ -95,7 +95,7 @@ impl RbacWrite<'_> {
         let namespace = &self.resource.namespace;
         let rules = self
             .server
-            .authorizer
+            .rbac
             .with_resolver(|resolver| resolver.role_reference_rules(&role, namespace).map(<[PolicyRule]>::to_vec));
         let rules = rules.map_err(|_| ApiError::not_found(GroupResource::new(GROUP, plural), &role.name))?;
         self.confirm_no_escalation(&rules).map_err(|error| self.forbidden(&error.to_string()))
@@ -109,7 +109,7 @@ impl RbacWrite<'_> {
 
     /// Requires the user to hold all permissions of the rules (`ConfirmNoEscalation`).
     fn confirm_no_escalation(&self, rules: &[PolicyRule]) -> Result<(), MissingPermissions> {
-        let (missing, errors) = self.server.authorizer.with_resolver(|resolver| {
+        let (missing, errors) = self.server.rbac.with_resolver(|resolver| {
             let (owner, errors) = resolver.rules_for(self.user, &self.resource.namespace);
             (policy_comparator::uncovered_rules(&owner, rules), errors)
         });

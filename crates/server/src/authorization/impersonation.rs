@@ -29,7 +29,7 @@ pub(crate) async fn impersonate(
         return Err(ApiError::bad_request(format!("requested {} without impersonating a user", request.describe())));
     }
     if !requestor.is_master() {
-        server.authorizer.wait_until_bootstrapped().await;
+        server.rbac.wait_until_bootstrapped().await;
         for attributes in request.required_permissions() {
             require(server, &requestor, &Attributes::for_resource("impersonate", attributes))?;
         }

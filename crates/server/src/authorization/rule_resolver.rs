@@ -1,22 +1,14 @@
-//! RBAC rule resolver: an index of all roles and bindings (`pkg/registry/rbac/validation/rule.go`), and the decisions
-//! of the RBAC authorizer (`plugin/pkg/auth/authorizer/rbac`). Pure.
+//! RBAC rule resolver: an index of all roles and bindings by subject (`pkg/registry/rbac/validation/rule.go`). Pure.
+//!
+//! [`super::rbac`] decides about requests with it; [`super::rbac_informer`] keeps it up to date with the store.
 
-use super::{attributes::Attributes, policy_rule::PolicyRule};
+use super::policy_rule::PolicyRule;
 use crate::{UserInfo, user};
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
-
-/// The decision of an authorizer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Allowed, with a reason that may be empty.
-    Allowed(String),
-    /// Not allowed by any rule, with a reason that may be empty.
-    NoOpinion(String),
-}
 
 /// A stored Role or ClusterRole.
 #[derive(Debug, Default, Deserialize)]
@@ -159,12 +151,12 @@ pub(crate) struct RuleResolver {
 }
 
 /// A binding that applies to a user, and the rules of its role.
-struct ApplicableBinding<'a> {
+pub(super) struct ApplicableBinding<'a> {
     namespace: &'a str,
     name: &'a str,
     role: &'a RoleRef,
     subject: &'a Subject,
-    rules: Result<&'a [PolicyRule], RoleRefError>,
+    pub(super) rules: Result<&'a [PolicyRule], RoleRefError>,
 }
 
 impl RuleResolver {
@@ -200,8 +192,9 @@ impl RuleResolver {
         found.map(|rules| &**rules).ok_or_else(|| RoleRefError::NotFound { resource, name: role.name.clone() })
     }
 
-    /// Returns the bindings that apply to a user in a namespace: ClusterRoleBindings first.
-    fn applicable_bindings<'a>(
+    /// Returns the bindings that apply to a user in a namespace, with the rules of their roles: ClusterRoleBindings
+    /// first (`VisitRulesFor`).
+    pub(super) fn applicable_bindings<'a>(
         &'a self,
         user: &'a UserInfo,
         namespace: &'a str,
@@ -223,21 +216,6 @@ impl RuleResolver {
         )
     }
 
-    /// Decides whether RBAC allows a request.
-    pub(crate) fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        let mut errors = Vec::new();
-        for binding in self.applicable_bindings(user, attributes.namespace()) {
-            match &binding.rules {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
-                    return Decision::Allowed(format!("RBAC: allowed by {}", binding.describe()));
-                }
-                Ok(_) => {}
-                Err(error) => errors.push(error.clone()),
-            }
-        }
-        Decision::NoOpinion(aggregate(errors).map_or_else(String::new, |errors| format!("RBAC: {errors}")))
-    }
-
     /// Returns the rules of a user in a namespace, and the errors of unresolved roles (`RulesFor`).
     pub(crate) fn rules_for<'a>(
         &'a self,
@@ -256,7 +234,8 @@ impl RuleResolver {
 }
 
 impl ApplicableBinding<'_> {
-    fn describe(&self) -> String {
+    /// Describes the binding in the reason of a decision.
+    pub(super) fn describe(&self) -> String {
         let RoleRef { kind, name: role } = self.role;
         let (name, subject) = (self.name, self.subject.describe());
         match self.namespace {
@@ -267,7 +246,7 @@ impl ApplicableBinding<'_> {
 }
 
 /// Joins distinct errors as upstream's `NewAggregate`.
-fn aggregate(errors: Vec<RoleRefError>) -> Option<String> {
+pub(super) fn aggregate(errors: Vec<RoleRefError>) -> Option<String> {
     let mut seen: Vec<String> = Vec::new();
     for error in errors.iter().map(ToString::to_string) {
         if !seen.contains(&error) {

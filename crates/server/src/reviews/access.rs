@@ -139,7 +139,7 @@ pub(super) fn self_subject_rules_review(
         return Err(ReviewError::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.authorizer.with_resolver(|resolver| {
+    let errors = server.rbac.with_resolver(|resolver| {
         let (rules, errors) = resolver.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };

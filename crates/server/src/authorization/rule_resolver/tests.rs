@@ -1,7 +1,11 @@
 //! Tests of decisions by roles and bindings.
 
 use super::*;
-use crate::authorization::attributes::{RequestTarget, ResourceAttributes};
+use crate::authorization::{
+    Decision,
+    attributes::{Attributes, RequestTarget, ResourceAttributes},
+    rbac,
+};
 use serde_json::{Value, json};
 
 fn policy(objects: &[Value]) -> RuleResolver {
@@ -37,7 +41,7 @@ fn pods(verb: &str, namespace: &str) -> Attributes {
 
 #[track_caller]
 fn check(policy: &RuleResolver, user: &UserInfo, attributes: &Attributes, expected: &str) {
-    let got = match policy.authorize(user, attributes) {
+    let got = match rbac::authorize(policy, user, attributes) {
         Decision::Allowed(reason) => format!("yes {reason}"),
         Decision::NoOpinion(reason) => format!("no {reason}"),
     };
@@ -140,7 +144,7 @@ fn changed_binding_drops_its_old_subjects() {
     let mut policy = policy(&[role("", "reader", "get"), named("ann")]);
     policy.set_binding("n", "b", Some(serde_json::from_value(named("bob")).unwrap()));
     check(&policy, &user("ann", &[]), &pods("get", "n"), "no");
-    assert!(matches!(policy.authorize(&user("bob", &[]), &pods("get", "n")), Decision::Allowed(_)));
+    assert!(matches!(rbac::authorize(&policy, &user("bob", &[]), &pods("get", "n")), Decision::Allowed(_)));
     policy.set_binding("n", "b", None);
     policy.set_role("", "reader", None);
     assert!(policy.bindings.is_empty() && policy.roles.is_empty());

@@ -24,8 +24,8 @@ use std::sync::Arc;
 const MAX_CONCURRENT_DELETIONS: usize = 16;
 
 impl Writer {
-    /// Nominates the Pod and deletes the victims that are not terminating yet.
-    pub(crate) async fn preempt(
+    /// Nominates the Pod and deletes the victims that are not terminating yet (`prepareCandidate`).
+    pub(crate) async fn execute_preemption(
         self,
         uid: Uid,
         pod: Arc<Pod>,

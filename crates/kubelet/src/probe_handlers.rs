@@ -1,6 +1,7 @@
 //! Probe handlers: `exec`, `httpGet`, `tcpSocket` and `grpc`, with upstream's outcomes and messages (`pkg/probe`).
 //!
-//! A handler executes one probe. `lifecycle` schedules probes and interprets their outcomes.
+//! A handler executes one probe. `actions/prober.rs` selects it (`prober.runProbe`). `lifecycle` schedules probes and
+//! decides their results by the thresholds (`worker.doProbe`, `crates/lifecycle/src/probe_worker.rs`).
 
 pub(crate) mod exec;
 mod go_http_errors;

@@ -1,4 +1,5 @@
-//! Probe scheduling and results (`pkg/kubelet/prober`).
+//! Probe workers: decides when a probe runs, and its result by `successThreshold` and `failureThreshold` (upstream's
+//! `worker.doProbe` in `pkg/kubelet/prober/worker.go`).
 //!
 //! Liveness and readiness probes start after the startup probe succeeds. A container that fails its startup or liveness
 //! probe is killed; a container that fails its readiness probe is not ready.
@@ -114,7 +115,8 @@ impl ProbeWorkerState {
         *self.due = Some(after(started, settings.period).max(now));
     }
 
-    /// Counts a result.
+    /// Counts a probe's outcome. The result changes once `successThreshold` successes or `failureThreshold` failures
+    /// followed one another (`worker.doProbe`).
     pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) {
         let broken = *self.streak > 0 && self.passing != passed;
         *self.streak = if broken { 1 } else { self.streak.saturating_add(1) };

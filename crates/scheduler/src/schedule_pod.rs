@@ -1,4 +1,4 @@
-//! Scheduling of one Pod (`schedulePod` in `pkg/scheduler/schedule_one.go`): pure.
+//! Selection of a node for one Pod (`schedulePod` in `pkg/scheduler/schedule_one.go`): pure.
 
 use crate::{
     cache::Cache,
@@ -26,7 +26,8 @@ pub enum Decision {
     Preempt(Box<Preemption>),
 }
 
-/// Selects a node for the Pod.
+/// Selects a node for the Pod: filters the nodes (`findNodesThatFitPod`), scores those that fit (`prioritizeNodes`),
+/// and takes the one with the highest score (`selectHost`). If none fits, looks for victims to preempt (`PostFilter`).
 #[must_use]
 pub fn schedule_pod(pod: &Pod, cache: &Cache) -> Decision {
     if cache.node_count() == 0 {

@@ -1,10 +1,11 @@
-//! Execution of probes (upstream's `pkg/kubelet/prober/prober.go`).
+//! Execution of probes (upstream's `pkg/kubelet/prober/prober.go`). `crates/lifecycle/src/probe_worker.rs` decides the
+//! result by the thresholds.
 
 use super::{ActionError, container_spec, while_running};
 use crate::{
     Shared,
     env_vars::expand,
-    probe::{PortError, exec, grpc, http, resolve_port, tcp},
+    probe_handlers::{PortError, exec, grpc, http, resolve_port, tcp},
 };
 use k8s_openapi::api::core::v1::{Container, Probe};
 use lifecycle::{Pod, PodLifecycleEvent, ProbeKind, ProbeOutcome};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 /// Maximum number of attempts while a probe has no result (upstream's `maxProbeRetries`).
 const MAX_PROBE_RETRIES: usize = 3;
 
-/// Runs a probe once. There is no result if the container ends meanwhile.
+/// Executes a probe (`prober.probe`). There is no result if the container ends meanwhile.
 pub(super) async fn run(
     shared: &Shared,
     pod: &Pod,
@@ -59,6 +60,7 @@ async fn run_probe_with_retries(
     outcome
 }
 
+/// Runs the handler of a probe: `exec`, `httpGet`, `tcpSocket` or `grpc` (`prober.runProbe`).
 async fn run_probe(
     runtime: &dyn Runtime,
     id: &ContainerId,

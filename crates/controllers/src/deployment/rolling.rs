@@ -1,8 +1,8 @@
-//! Rollout strategies: RollingUpdate and Recreate.
+//! Strategy RollingUpdate (`pkg/controller/deployment/rolling.go`).
 
 use super::{
     limits::{max_unavailable, replicas},
-    rollout::Rollout,
+    rollout_state::Rollout,
     status::is_complete,
 };
 use crate::int_or_string::saturating_sum;
@@ -19,27 +19,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Scales down old ReplicaSets to 0, and creates the new one when no old Pod is left (`rolloutRecreate`).
-    /// `old_pods_running` says whether Pods of other ReplicaSets run.
-    pub(super) fn rollout_recreate(&mut self, old_pods_running: bool) {
-        let old = self.active(&self.old_replica_sets());
-        let mut shrunk = false;
-        for i in old {
-            shrunk |= self.sets[i].scale_if_needed(0, self.spec);
-        }
-        let left = saturating_sum(self.old_replica_sets().iter().map(|i| self.sets[*i].status_replicas()));
-        if shrunk || left > 0 || old_pods_running {
-            return;
-        }
-        self.create_new_replica_set();
-        if let Some(new) = self.new {
-            self.sets[new].scale_if_needed(replicas(self.spec), self.spec);
-        }
-        if is_complete(self.deployment, self.spec, &self.status) {
-            self.cleanup_deployment();
-        }
-    }
-
+    /// Scales the new ReplicaSet within `maxSurge` (`reconcileNewReplicaSet`).
     fn reconcile_new_replica_set(&mut self) -> bool {
         let Some(new) = self.new else { return false };
         let (size, wanted) = (self.sets[new].spec_replicas(), replicas(self.spec));

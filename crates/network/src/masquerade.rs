@@ -1,18 +1,17 @@
 //! Masquerading of Pod traffic, and acceptance of forwarded Pod traffic.
 //!
-//! Both are rules for the whole Pod CIDR. Masquerading prefers nftables: a table of its own is replaced and removed as
-//! a whole, and is not affected by `iptables -F`.
+//! Both are rules for the whole Pod CIDR. Masquerading (SNAT) prefers nftables: a table of its own is replaced and
+//! removed as a whole, and is not affected by `iptables -F`. The rules of Services are in [`crate::services`].
 
 use crate::{
-    Error, Names, anti_spoof,
+    Error, Names,
     command::{find, run},
-    policies, services,
 };
 use ipnet::Ipv4Net;
 
 /// Masquerades traffic that leaves the Pod CIDR. Without nft and iptables, Pods reach only this node and each other;
 /// this is logged. Returns whether nftables works.
-pub(crate) async fn masquerade(names: &Names, cidr: Ipv4Net) -> Result<bool, Error> {
+pub(crate) async fn masquerade_pod_traffic(names: &Names, cidr: Ipv4Net) -> Result<bool, Error> {
     if find("nft").is_some() {
         match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
             Ok(_) => return Ok(true),
@@ -62,19 +61,6 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
         return Ok(());
     }
     run("iptables", &args(verb), "").await.map(drop)
-}
-
-/// Removes the nftables tables; [`crate::cni_cache`] removes the iptables rules.
-pub(crate) async fn remove_tables(names: &Names) {
-    if find("nft").is_some() {
-        let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
-        let ports = anti_spoof::table_name(&names.bridge);
-        let ip = [&names.bridge, &services, &policies].map(|table| ("ip", table));
-        for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
-            // Fails if the table does not exist, or the kernel lacks nf_tables.
-            let _ = run("nft", &["delete", "table", family, table], "").await;
-        }
-    }
 }
 
 /// Returns the transaction that replaces the table. "delete" fails for a missing table: it is added first.

@@ -48,8 +48,8 @@ struct RequiredImage<'a> {
     handler: &'a str,
 }
 
-/// Ensures the images of a container's volumes and its own image, in this order; without `pull` none is pulled. Returns the
-/// event of the first failure, or of the container's own image.
+/// Ensures the images of a container's volumes and its own image, in this order (`EnsureImageExists`); without `pull`
+/// none is pulled. Returns the event of the first failure, or of the container's own image.
 pub(super) async fn ensure_image_exists(
     shared: &Shared,
     pod: &Pod,
@@ -105,6 +105,7 @@ async fn handler(shared: &Shared, pod: &Pod) -> Result<String, RuntimeClassError
     sandbox::runtime_handler(shared, pod).await
 }
 
+/// Finds an image, or pulls it as its pull policy says.
 async fn find_or_pull(
     shared: &Shared,
     required: &RequiredImage<'_>,

@@ -1,78 +1,20 @@
-//! Working state of a sync: a Deployment and its planned ReplicaSets.
+//! The new ReplicaSet of a Deployment: creation, revision and size (`getNewReplicaSet`), and cleanup of old ones
+//! (`cleanupDeployment`), as in upstream's `pkg/controller/deployment/sync.go`.
 
 use super::{
-    limits::{max_replicas, replicas},
+    limits::{is_rolling, max_replicas, replicas},
     replica_set::{PlannedReplicaSet, REVISION},
+    rollout_state::Rollout,
     template::{self, POD_TEMPLATE_HASH},
 };
-use crate::{clock::truncate_to_seconds, int_or_string::saturating_sum, pod_control::new_controller_ref};
-use jiff::Timestamp;
+use crate::pod_control::new_controller_ref;
 use k8s_openapi::{
-    api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
+    api::apps::v1::{ReplicaSet, ReplicaSetSpec},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-pub(super) struct Rollout<'a> {
-    pub(super) deployment: &'a Deployment,
-    pub(super) spec: &'a DeploymentSpec,
-    /// Sorted by age, oldest first.
-    pub(super) sets: Vec<PlannedReplicaSet>,
-    /// Index of the ReplicaSet with the Deployment's current template.
-    pub(super) new: Option<usize>,
-    /// The observed status, with conditions that this sync has set.
-    pub(super) status: DeploymentStatus,
-    /// Value of the Deployment's revision annotation, if known.
-    pub(super) revision: Option<String>,
-    pub(super) now: Timestamp,
-}
-
-impl<'a> Rollout<'a> {
-    pub(super) fn new(
-        deployment: &'a Deployment,
-        spec: &'a DeploymentSpec,
-        sets: &[Arc<ReplicaSet>],
-        now: Timestamp,
-    ) -> Self {
-        let mut sets: Vec<PlannedReplicaSet> = sets.iter().map(PlannedReplicaSet::existing).collect();
-        let age = |set: &PlannedReplicaSet| set.planned.metadata.creation_timestamp.as_ref().map(|t| t.0);
-        sets.sort_by(|a, b| age(a).cmp(&age(b)).then_with(|| a.name().cmp(b.name())));
-        let new = sets.iter().position(|set| {
-            let template = set.planned.spec.as_ref().and_then(|s| s.template.as_ref());
-            template.is_some_and(|template| template::equal_ignore_hash(template, &spec.template))
-        });
-        let status = deployment.status.clone().unwrap_or_default();
-        let now = truncate_to_seconds(now);
-        Self { deployment, spec, sets, new, status, revision: None, now }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        self.deployment.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    pub(super) fn new_replica_set(&self) -> Option<&PlannedReplicaSet> {
-        self.sets.get(self.new?)
-    }
-
-    /// Returns the indexes of the ReplicaSets with other templates, oldest first.
-    pub(super) fn old_replica_sets(&self) -> Vec<usize> {
-        (0..self.sets.len()).filter(|i| Some(*i) != self.new).collect()
-    }
-
-    /// Returns the sum of their planned `spec.replicas`.
-    pub(super) fn total_spec_replicas(&self, of: &[usize]) -> i32 {
-        saturating_sum(of.iter().map(|i| self.sets[*i].spec_replicas()))
-    }
-
-    pub(super) fn all(&self) -> Vec<usize> {
-        (0..self.sets.len()).collect()
-    }
-
-    /// Returns those whose planned `spec.replicas` is not 0.
-    pub(super) fn active(&self, of: &[usize]) -> Vec<usize> {
-        of.iter().copied().filter(|i| self.sets[*i].spec_replicas() > 0).collect()
-    }
-
+impl Rollout<'_> {
     fn next_revision(&self) -> i64 {
         self.old_replica_sets().iter().map(|i| self.sets[*i].revision()).max().unwrap_or(0).saturating_add(1)
     }
@@ -147,7 +89,7 @@ impl<'a> Rollout<'a> {
     /// Returns `spec.replicas` of the new ReplicaSet for this step of the rollout (`NewRSNewReplicas`).
     pub(super) fn new_rs_new_replicas(&self) -> i32 {
         let size = self.new_replica_set().map_or(0, PlannedReplicaSet::spec_replicas);
-        if !super::limits::is_rolling(self.spec) {
+        if !is_rolling(self.spec) {
             return replicas(self.spec);
         }
         let remaining = max_replicas(self.spec).saturating_sub(self.total_spec_replicas(&self.all()));

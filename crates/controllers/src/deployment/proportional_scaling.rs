@@ -4,7 +4,7 @@
 use super::{
     limits::{is_rolling, max_replicas, replicas},
     replica_set::PlannedReplicaSet,
-    rollout::Rollout,
+    rollout_state::Rollout,
 };
 use std::cmp::{Ordering, Reverse};
 
@@ -17,6 +17,7 @@ impl Rollout<'_> {
             .any(|i| self.sets[*i].desired_replicas_annotation().is_some_and(|desired| desired != replicas(self.spec)))
     }
 
+    /// Scales the ReplicaSets to `spec.replicas` (`scale`).
     pub(super) fn scale(&mut self) {
         let wanted = replicas(self.spec);
         let old = self.old_replica_sets();
