@@ -76,8 +76,8 @@ fn matches_value(matcher: &str, argument: &Value, actual: Option<&Value>) -> boo
     match (matcher, actual) {
         ("any", _) => true,
         ("exactly", _) => actual == argument,
-        ("contains", Value::Array(given)) => argument.as_array().is_some_and(|wanted| {
-            wanted.iter().all(|wanted_item| given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()))
+        ("contains", Value::Array(given)) => argument.as_array().is_some_and(|expected| {
+            expected.iter().all(|wanted_item| given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()))
         }),
         ("has", Value::String(text)) => argument.as_str().is_some_and(|part| text.contains(part)),
         ("hasnt", Value::String(text)) => argument.as_str().is_some_and(|part| !text.contains(part)),

@@ -4,7 +4,7 @@ use crate::{rng::SeededRng, values};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// Parameters that may be missing in the documents, and an unknown one.
-const MORE: [&str; 9] = [
+const OTHER_PARAMETERS: [&str; 9] = [
     "pretty",
     "timeout",
     "sendInitialEvents",
@@ -65,7 +65,7 @@ pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)>
         }
     }
     if rng.chance(10) {
-        let name = rng.pick(&MORE);
+        let name = rng.pick(&OTHER_PARAMETERS);
         let value = value(rng, name);
         pairs.push((name.to_owned(), value));
     }

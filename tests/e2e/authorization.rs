@@ -116,9 +116,9 @@ fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
     let rules = json!([{"verbs": ["get"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}]);
     let part = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": rules});
     kubectl.apply(&part.to_string());
-    let sees = |wanted: bool| {
+    let sees = |expected: bool| {
         let rules = kubectl.value("clusterrole/view", "/rules");
-        rules.as_array().unwrap().iter().any(|r| r["resources"] == json!(["roles"])) == wanted
+        rules.as_array().unwrap().iter().any(|r| r["resources"] == json!(["roles"])) == expected
     };
     eventually("the role to have the rules of its source", || sees(true));
     assert_eq!(may().ok(), "yes\n");

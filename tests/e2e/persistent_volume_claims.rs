@@ -108,12 +108,12 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
 #[e2e_test("a Pod waits until its PersistentVolumeClaim is bound")]
 fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
-    let waits = |why: &str| {
+    let waits = |text: &str| {
         let message = format!(
-            "0/1 nodes are available: {why}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
+            "0/1 nodes are available: {text}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
              Preemption is not helpful for scheduling."
         );
-        eventually(&format!("it waits: {why}"), || {
+        eventually(&format!("it waits: {text}"), || {
             kubectl.value("pod/p", "/status/conditions/0/message") == message.as_str()
                 && kubectl.events("p").contains(&("FailedScheduling".to_owned(), message.clone()))
         });
@@ -159,9 +159,9 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     );
     kubectl.wait_ready("first");
     apply(&kubectl, &[pod("second", &of("c"), "true").build()]);
-    let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+    let text = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     eventually("the second Pod to be unschedulable", || {
-        kubectl.events("second").iter().any(|(_, message)| message.contains(why))
+        kubectl.events("second").iter().any(|(_, message)| message.contains(text))
     });
     kubectl.run("delete pod first").ok();
     kubectl.wait_ready("second");

@@ -24,7 +24,7 @@ pub enum ExpressionError {
         /// The cause.
         source: EvalError,
     },
-    /// The result of a match condition is no boolean.
+    /// The result of a match condition is not a boolean.
     #[error("expression '{0}' resulted in error: it is neither true nor false")]
     NotBool(String),
 }
@@ -55,9 +55,9 @@ pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Auth
 
 /// Returns the types of the variables of all expressions, and of additional ones.
 #[must_use]
-pub fn types<'a>(more: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
+pub fn types<'a>(additional: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
     let mut all = vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request())];
-    all.extend(more.iter().cloned());
+    all.extend(additional.iter().cloned());
     all
 }
 

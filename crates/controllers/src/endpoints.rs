@@ -261,9 +261,9 @@ pub(crate) fn run(
         stream::select(slices.subscribe().map(Event::Slice), endpoints.subscribe().map(Event::Endpoints));
     let events = stream::select(of_services, of_endpoints).boxed();
     let managers = format!("{} in ({}, {})", endpoint_slices::MANAGED_BY, endpoint_slices::MANAGER, mirroring::MANAGER);
-    let own = Config::default().labels(&managers);
+    let labels = Config::default().labels(&managers);
     let watched = futures::future::join(
-        slices.clone().run_filtered(Api::all(clients.shared()), own, |slice| slice, stop.clone()),
+        slices.clone().run_filtered(Api::all(clients.shared()), labels, |slice| slice, stop.clone()),
         endpoints.clone().run(Api::all(clients.shared()), |endpoints| endpoints, stop.clone()),
     );
     let controller_clients = ControllerClients {

@@ -1,4 +1,4 @@
-//! Allocation of the Pod CIDR: pure.
+//! Allocation of the Pod CIDR. Does no I/O.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;

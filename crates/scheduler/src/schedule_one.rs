@@ -1,4 +1,4 @@
-//! Scheduling of one Pod (`schedulePod` in `pkg/scheduler/schedule_one.go`): pure.
+//! Scheduling of one Pod (`schedulePod` in `pkg/scheduler/schedule_one.go`). Does no I/O.
 
 use crate::{
     cache::Cache,

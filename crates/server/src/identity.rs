@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 pub(crate) fn check_named(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
     let name = resource.name.as_deref().unwrap_or("");
     if new["metadata"]["name"].as_str().unwrap_or("").is_empty() {
-        let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-        return Err(ApiError::bad_request(why));
+        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(ApiError::bad_request(message));
     }
     check_name(resource, new)
 }
@@ -23,8 +23,8 @@ pub(crate) fn check_name(resource: &RequestInfo, new: &Value) -> Result<(), ApiE
     if given == name {
         return Ok(());
     }
-    let why = format!("the name of the object ({given}) does not match the name on the URL ({name})");
-    Err(ApiError::bad_request(why))
+    let message = format!("the name of the object ({given}) does not match the name on the URL ({name})");
+    Err(ApiError::bad_request(message))
 }
 
 /// Requires the identity of the sent object to match the URL and the stored object. In an update (PUT), the UID is a
@@ -47,8 +47,8 @@ pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, 
     if parse_revision(version).is_none() {
         let mut errors = FieldErrors::default();
         let path = FieldPath::new("metadata").child("resourceVersion");
-        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-        errors.invalid(&path, &json!(version), &why);
+        let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        errors.invalid(&path, &json!(version), &message);
         return Err(ApiError::invalid(info, name, &errors));
     }
     Err(ApiError::optimistic_lock_conflict(info, name))
@@ -68,11 +68,11 @@ fn check_uid(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &V
         return Err(ApiError::invalid(info, name, &errors));
     }
     let scope = if info.namespaced { format!("{}/", resource.namespace) } else { String::new() };
-    let why = format!(
+    let message = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
         info.plural,
     );
-    Err(ApiError::conflict(info, name, &why))
+    Err(ApiError::conflict(info, name, &message))
 }
 
 /// Returns the `resourceVersion` of a sent object; `0` and an empty one mean any version.

@@ -60,8 +60,8 @@ impl ApiError {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
     }
 
-    pub(crate) fn unsupported_media_type(why: &str, accepted: &str) -> Self {
-        let message = format!("{why} - accepted media types include: {accepted}");
+    pub(crate) fn unsupported_media_type(text: &str, accepted: &str) -> Self {
+        let message = format!("{text} - accepted media types include: {accepted}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -140,8 +140,8 @@ impl ApiError {
             .with_details(kind, name)
     }
 
-    pub(crate) fn conflict(kind: &KindInfo, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.group_resource());
+    pub(crate) fn conflict(kind: &KindInfo, name: &str, text: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {text}", kind.group_resource());
         Self::new(409, "Conflict", message).with_details(kind, name)
     }
 
@@ -153,32 +153,32 @@ impl ApiError {
     }
 
     /// Conflict on a subresource, which upstream names as `pods/binding`.
-    pub(crate) fn conflict_on(resource: &str, name: &str, why: &str) -> Self {
-        Self::conflict_in("", resource, name, why)
+    pub(crate) fn conflict_on(resource: &str, name: &str, message: &str) -> Self {
+        Self::conflict_in("", resource, name, message)
     }
 
     /// As [`Self::conflict`], for a resource without a [`KindInfo`].
-    pub(crate) fn conflict_in(group: &str, resource: &str, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict_in(group: &str, resource: &str, name: &str, text: &str) -> Self {
         let dot = if group.is_empty() { "" } else { "." };
-        let message = format!("Operation cannot be fulfilled on {resource}{dot}{group} {name:?}: {why}");
+        let message = format!("Operation cannot be fulfilled on {resource}{dot}{group} {name:?}: {text}");
         Self { details: Some(details(name, group, resource)), ..Self::new(409, "Conflict", message) }
     }
 
     /// Conflict with a concurrent write (upstream's `OptimisticLockErrorMsg`).
     pub(crate) fn optimistic_lock_conflict(kind: &KindInfo, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        Self::conflict(kind, name, why)
+        let message = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(kind, name, message)
     }
 
-    pub(crate) fn forbidden(kind: &KindInfo, name: &str, why: &str) -> Self {
-        Self::forbidden_resource(kind.group, kind.plural, name, why)
+    pub(crate) fn forbidden(kind: &KindInfo, name: &str, message: &str) -> Self {
+        Self::forbidden_resource(kind.group, kind.plural, name, message)
     }
 
     /// As [`Self::forbidden`], for a resource without a [`KindInfo`], which may not exist.
-    pub(crate) fn forbidden_resource(group: &str, plural: &str, name: &str, why: &str) -> Self {
+    pub(crate) fn forbidden_resource(group: &str, plural: &str, name: &str, text: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         let dot = if group.is_empty() { "" } else { "." };
-        let message = format!("{plural}{dot}{group}{named} is forbidden: {why}");
+        let message = format!("{plural}{dot}{group}{named} is forbidden: {text}");
         Self { details: Some(details(name, group, plural)), ..Self::new(403, "Forbidden", message) }
     }
 
@@ -211,8 +211,8 @@ impl ApiError {
     }
 
     /// The store has not reached a `resourceVersion` yet (upstream's `NewTooLargeResourceVersionError`).
-    pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
-        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+    pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(504, "Timeout", message)
             .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
             .with_retry_after(1)

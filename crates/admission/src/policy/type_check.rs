@@ -48,9 +48,9 @@ pub fn type_check(
                 continue;
             }
             let wrong = all.iter().filter_map(|(_, known, types)| {
-                let why = Expression::read("", &validation[field], types).program.err()?.to_string();
-                let why = why.trim_start_matches("compilation failed: ");
-                Some(format!("{}: {why}\n", known.kind))
+                let error = Expression::read("", &validation[field], types).program.err()?.to_string();
+                let error = error.trim_start_matches("compilation failed: ");
+                Some(format!("{}: {error}\n", known.kind))
             });
             let warning = wrong.collect::<Vec<_>>().join("\n");
             if !warning.is_empty() {

@@ -14,8 +14,8 @@ pub(crate) struct Kind {
     v2: TypeId,
 }
 
-pub(crate) fn field(name: &str, of: TypeId) -> Field {
-    Field { name: name.into(), type_id: of, default: None, implied: None }
+pub(crate) fn field(name: &str, type_id: TypeId) -> Field {
+    Field { name: name.into(), type_id: type_id, default: None, implied: None }
 }
 
 pub(crate) fn structure(schema: &mut Schema, fields: Vec<Field>, atomic: bool) -> TypeId {

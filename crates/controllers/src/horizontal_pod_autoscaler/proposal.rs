@@ -83,7 +83,7 @@ pub(super) fn compute(
     for (spec, reading) in specs.iter().zip(readings) {
         match propose(spec, reading, calculator, namespace) {
             Ok(proposal) => {
-                if best.as_ref().is_none_or(|(most, _)| *most == 0 || proposal.replicas > *most) {
+                if best.as_ref().is_none_or(|(highest, _)| *highest == 0 || proposal.replicas > *highest) {
                     best = Some((proposal.replicas, proposal.name));
                 }
                 statuses.push(proposal.status);
@@ -171,18 +171,19 @@ fn resource(
     let failed = |value: &'static str| {
         move |source| ProposalError::Resource { resource: name(), value, source: Box::new(source) }
     };
-    if let Some(wanted) = &target.average_value {
+    if let Some(target_average) = &target.average_value {
         let is_cpu = resource == "cpu";
-        let counted = samples.and_then(|samples| Ok(calculator.by_average(&samples, milli(wanted), is_cpu)?));
+        let counted = samples.and_then(|samples| Ok(calculator.by_average(&samples, milli(target_average), is_cpu)?));
         let (replicas, average) = counted.map_err(failed("usage"))?;
         return Ok((replicas, format!("{resource} resource"), average_value(average)));
     }
-    let Some(wanted) = target.average_utilization else { return Err(ProposalError::NoResourceTarget) };
-    let counted = samples.and_then(|samples| Ok(calculator.by_utilization(&samples, wanted, resource, container)?));
+    let Some(average_utilization) = target.average_utilization else { return Err(ProposalError::NoResourceTarget) };
+    let counted = samples
+        .and_then(|samples| Ok(calculator.by_utilization(&samples, average_utilization, resource, container)?));
     let (replicas, used) = counted.map_err(failed("utilization"))?;
-    let of = if container.is_some() { "container resource" } else { "resource" };
+    let source = if container.is_some() { "container resource" } else { "resource" };
     let current = MetricValueStatus { average_utilization: Some(used.percent), ..average_value(used.average) };
-    Ok((replicas, format!("{resource} {of} utilization (percentage of request)"), current))
+    Ok((replicas, format!("{resource} {source} utilization (percentage of request)"), current))
 }
 
 /// `computeStatusForPodsMetric`.
@@ -234,15 +235,15 @@ fn object(
         }),
     };
     let (replicas, name, current) = match (target.type_.as_str(), &target.value, &target.average_value) {
-        ("Value", Some(wanted), _) => {
-            let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+        ("Value", Some(target_value), _) => {
+            let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(target_value))?, usage)));
             let (replicas, usage) = counted.map_err(|e| failure(e, ""))?;
             (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
         }
-        ("AverageValue", _, Some(wanted)) => {
+        ("AverageValue", _, Some(target_average)) => {
             let context = format!("failed to get {} object metric: ", metric.name);
             let usage = usage.map_err(|e| failure(e, &context))?;
-            let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
+            let (replicas, share) = calculator.by_value_per_pod(usage, milli(target_average));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
@@ -277,14 +278,14 @@ fn external(
             source: Box::new(source),
         }),
     });
-    let (replicas, current) = if let Some(wanted) = &target.average_value {
+    let (replicas, current) = if let Some(target_average) = &target.average_value {
         let context = format!("failed to get {} external metric: ", metric.name);
         let usage = usage.map_err(|e| failure(e, &context))?;
-        let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
+        let (replicas, share) = calculator.by_value_per_pod(usage, milli(target_average));
         (replicas, average_value(share))
-    } else if let Some(wanted) = &target.value {
+    } else if let Some(target_value) = &target.value {
         let context = format!("failed to get external metric {}: ", metric.name);
-        let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+        let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(target_value))?, usage)));
         let (replicas, usage) = counted.map_err(|e| failure(e, &context))?;
         (replicas, value(usage))
     } else {

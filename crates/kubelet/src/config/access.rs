@@ -51,7 +51,7 @@ impl KubeletConfiguration {
                 .as_bool()
                 .ok_or_else(|| AccessSettingsError::NoBoolean { path: path.to_owned(), value: value.clone() }),
         };
-        let time = |of: &Value, path: &str, default: u64| match of.pointer(path).and_then(Value::as_str) {
+        let time = |object: &Value, path: &str, default: u64| match object.pointer(path).and_then(Value::as_str) {
             None => Ok::<_, AccessSettingsError>(Duration::from_secs(default)),
             Some(text) => {
                 let parsed = duration::parse(text).ok_or_else(|| AccessSettingsError::Duration(text.to_owned()))?;

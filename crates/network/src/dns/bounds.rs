@@ -26,10 +26,10 @@ pub(super) fn connections() -> InProgress {
     ConnectionLimiter::new(bounds(CONNECTIONS, CONNECTIONS_SHARE))
 }
 
-fn bounds(most: usize, share: u64) -> ConnectionLimits {
-    let files =
-        getrlimit(Resource::RLIMIT_NOFILE).map_or(most, |(soft, _)| usize::try_from(soft / share).unwrap_or(most));
-    of(files.min(most))
+fn bounds(maximum: usize, share: u64) -> ConnectionLimits {
+    let files = getrlimit(Resource::RLIMIT_NOFILE)
+        .map_or(maximum, |(soft, _)| usize::try_from(soft / share).unwrap_or(maximum));
+    of(files.min(maximum))
 }
 
 /// Returns limits for a total.

@@ -127,8 +127,8 @@ impl<'a> AdmissionContext<'a> {
 
     async fn convert(&self, object: Value, from: usize, to: usize) -> Result<Value, ApiError> {
         match (self.kinds.get(from), self.kinds.get(to)) {
-            (Some(before), Some(after)) if from != to => {
-                conversion::convert(&self.server.webhooks, &**before, &**after, object).await
+            (Some(source), Some(target)) if from != to => {
+                conversion::convert(&self.server.webhooks, &**source, &**target, object).await
             }
             _ => Ok(object),
         }

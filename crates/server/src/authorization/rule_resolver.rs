@@ -1,5 +1,5 @@
 //! RBAC rule resolver: an index of all roles and bindings (`pkg/registry/rbac/validation/rule.go`), and the decisions
-//! of the RBAC authorizer (`plugin/pkg/auth/authorizer/rbac`). Pure.
+//! of the RBAC authorizer (`plugin/pkg/auth/authorizer/rbac`). Does no I/O.
 
 use super::{attributes::Attributes, policy_rule::PolicyRule};
 use crate::{UserInfo, user};

@@ -62,8 +62,8 @@ pub(in crate::kinds) fn validate_for_controller(
         errors.not_supported(&path.child("restartPolicy"), &spec["restartPolicy"], &["Always"]);
     }
     if !spec["activeDeadlineSeconds"].is_null() {
-        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
-        errors.forbidden(&path.child("activeDeadlineSeconds"), &why);
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(&path.child("activeDeadlineSeconds"), &detail);
     }
 }
 
@@ -75,8 +75,8 @@ pub(in crate::kinds) fn validate_selector_matches(
     errors: &mut FieldErrors,
 ) {
     if !selected {
-        let why = "`selector` does not match template `labels`";
-        errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], why);
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], detail);
     }
 }
 

@@ -99,9 +99,9 @@ impl Builder {
             match (field.cardinality, field.value_type) {
                 (Cardinality::Inline, ValueType::Message(index)) => fields.extend(self.fields(&TABLE.messages[index])),
                 _ => {
-                    let of = self.field(field);
+                    let field_type = self.field(field);
                     let (default, implied) = (default(message, field), implied(field));
-                    fields.push(Field { name: field.name.into(), type_id: of, default, implied });
+                    fields.push(Field { name: field.name.into(), type_id: field_type, default, implied });
                 }
             }
         }
@@ -159,8 +159,8 @@ impl Builder {
 
 /// Returns the default of a list item's key.
 fn default(message: &Message, field: &MessageField) -> Option<Value> {
-    let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
-    own.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
+    let declared = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
+    declared.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
 }
 
 /// Returns the value that Go's struct has when a field is absent.
@@ -196,34 +196,36 @@ mod tests {
     }
 
     impl Walk {
-        fn message(&mut self, name: &str, of: TypeRef<'_>) {
+        fn message(&mut self, name: &str, type_ref: TypeRef<'_>) {
             let Some(published) = self.published.get(name).filter(|s| s["properties"].is_object()).cloned() else {
                 return;
             };
             if !self.seen.insert(name.to_owned()) {
                 return;
             }
-            let Type::Map(map) = of.schema.get(of.id) else {
+            let Type::Map(map) = type_ref.schema.get(type_ref.id) else {
                 return self.wrong.push(format!("{name} is no map"));
             };
             self.check(name, (map.atomic, published["x-kubernetes-map-type"] == "atomic"));
             let properties = published["properties"].as_object().unwrap();
             for (field, property) in properties {
                 match map.field(field) {
-                    Some(own) => self.field(&format!("{name}.{field}"), property, TypeRef { id: own.type_id, ..of }),
+                    Some(declared) => {
+                        self.field(&format!("{name}.{field}"), property, TypeRef { id: declared.type_id, ..type_ref })
+                    }
                     None => self.wrong.push(format!("{name}.{field} has no type")),
                 }
             }
-            let more = map.fields.iter().filter(|f| !properties.contains_key(f.name.as_ref()));
-            self.wrong.extend(more.map(|f| format!("{name}.{} is not published", f.name)));
+            let undeclared = map.fields.iter().filter(|f| !properties.contains_key(f.name.as_ref()));
+            self.wrong.extend(undeclared.map(|f| format!("{name}.{} is not published", f.name)));
         }
 
-        fn field(&mut self, name: &str, property: &Value, of: TypeRef<'_>) {
+        fn field(&mut self, name: &str, property: &Value, type_ref: TypeRef<'_>) {
             let reference = |p: &Value| {
                 let target = p["$ref"].as_str().or(p["allOf"][0]["$ref"].as_str())?;
                 target.rsplit('/').next().map(str::to_owned)
             };
-            match of.schema.get(of.id) {
+            match type_ref.schema.get(type_ref.id) {
                 Type::List(list) => {
                     let keys: Vec<Value> = match &list.list_type {
                         ListType::Map(keys) => keys.iter().map(|k| json!(k)).collect(),
@@ -239,7 +241,7 @@ mod tests {
                     let published = property["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
                     self.check(name, (keys, published));
                     if let Some(target) = reference(&property["items"]) {
-                        self.message(&target, TypeRef { id: list.element, ..of });
+                        self.message(&target, TypeRef { id: list.element, ..type_ref });
                     }
                 }
                 Type::Map(map) => {
@@ -250,7 +252,7 @@ mod tests {
                         published.map(|p| &p["x-kubernetes-map-type"]).any(|published| published == "atomic");
                     self.check(name, (map.atomic, published));
                     if let Some(target) = target {
-                        self.message(&target, of);
+                        self.message(&target, type_ref);
                     }
                 }
                 Type::Scalar(_) | Type::Untyped { .. } => {}

@@ -17,7 +17,7 @@ static ENUMS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             package = name;
         } else if let Some((of, (field, values))) =
-            line.split_once(' ').and_then(|(of, rest)| Some((of, rest.split_once(' ')?)))
+            line.split_once(' ').and_then(|(object, rest)| Some((object, rest.split_once(' ')?)))
         {
             all.entry(format!("{package}.{of}")).or_default().push((field, values.split('|').collect()));
         }

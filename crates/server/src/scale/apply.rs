@@ -80,8 +80,8 @@ fn merged(
         ApplyError::Conflicts(conflicts) => ApiError::apply_conflict(&conflicts),
         error => {
             let text = |field: &str| config["metadata"][field].as_str().unwrap_or("");
-            let of = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);
-            ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
+            let object = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);
+            ApiError::bad_request(format!("failed to create typed patch object ({object}): {error}"))
         }
     })?;
     let managers = handler.to_parent(parent_managers, &applied.managers, &kind.info().api_version());

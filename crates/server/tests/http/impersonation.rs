@@ -46,7 +46,7 @@ async fn masters_may_impersonate_anyone() {
 async fn impersonation_requires_the_impersonate_verb() {
     let api = api().await;
     let as_bob = || as_ann(whoami()).header("impersonate-user", "bob");
-    let denied = |what: &str| json!({"reason": "Forbidden", "message": what});
+    let denied = |message: &str| json!({"reason": "Forbidden", "message": message});
     let users = r#"users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope"#;
     api.check(as_bob(), 403, denied(users)).await;
     let ann = json!([{"kind": "User", "name": "ann"}]);

@@ -58,8 +58,8 @@ impl Builder {
     fn fields(&mut self, schema: &Schema) -> Vec<Field> {
         let mut fields = Vec::with_capacity(schema.properties.len());
         for (name, property) in &schema.properties {
-            let (of, default) = (self.value(property), property.default.clone());
-            fields.push(Field { name: name.as_ref().into(), type_id: of, default, implied: None });
+            let (type_ref, default) = (self.value(property), property.default.clone());
+            fields.push(Field { name: name.as_ref().into(), type_id: type_ref, default, implied: None });
         }
         fields
     }

@@ -53,8 +53,8 @@ fn item(info: &KindInfo, sub: &Subresource, scope: &str, names: &[&str], rest: &
         all.push(parameters::path("path", "path to the resource"));
     }
     let mut value = json!({"parameters": in_path});
-    let more = PROXY_VERBS.iter().filter(|_| sub.name == "proxy");
-    for verb in sub.verbs.iter().chain(more) {
+    let verbs = PROXY_VERBS.iter().filter(|_| sub.name == "proxy");
+    for verb in sub.verbs.iter().chain(verbs) {
         let method = match *verb {
             "create" => "post",
             "update" => "put",

@@ -78,8 +78,8 @@ fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut Fiel
 fn validate_exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
     validate_required_enum(&rule["operator"], &["In", "NotIn"], &path.child("operator"), errors);
     if rule["containerName"].as_str().is_some_and(|name| !containers.contains(name)) {
-        let why = "must be one of the container or initContainer names in the pod template";
-        errors.invalid(&path.child("containerName"), &rule["containerName"], why);
+        let detail = "must be one of the container or initContainer names in the pod template";
+        errors.invalid(&path.child("containerName"), &rule["containerName"], detail);
     }
     let (path, values) = (path.child("values"), || items(rule, "values").filter_map(Value::as_i64));
     let codes: Vec<i64> = values().collect();
@@ -132,7 +132,7 @@ fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErr
             }
             match indexes::count_indexes(text, completions) {
                 Ok(count) => index_count = count,
-                Err(why) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {why}")),
+                Err(error) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {error}")),
             }
         }
         validate_nonnegative(rule, "succeededCount", &path, errors);
