@@ -23,7 +23,7 @@ const POINTERS: [&str; 16] = [
 ];
 
 /// Returns the body of a patch of this type for an object.
-pub(crate) fn of(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
+pub(crate) fn random_patch(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
     match media {
         "application/json-patch+json" => {
             let operations = if rng.chance(2) { 11_000 } else { rng.below(5) };

@@ -56,7 +56,7 @@ const FIELDS: [&str; 16] = [
 const VERSIONS: [&str; 9] = ["", "0", "1", "2", "40", "999999999", "18446744073709551616", "-1", "abc"];
 
 /// Returns the query of a request: a few documented parameters, and sometimes others.
-pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
+pub(crate) fn random_query(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for name in known {
         if rng.chance(14) {

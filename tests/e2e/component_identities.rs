@@ -90,7 +90,7 @@ fn components_use_their_identities_and_are_authorized() {
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
     let all = events(&log);
     // The Node authorizer forbids the kubelet to read objects whose last Pod on the node is gone.
-    let late = |what: &String| what.starts_with("system:node:") && what.contains("no relationship found");
+    let late = |message: &String| message.starts_with("system:node:") && message.contains("no relationship found");
     let forbidden: Vec<String> = forbidden(&all).into_iter().filter(|message| !late(message)).collect();
     assert!(forbidden.is_empty(), "{forbidden:#?}");
     let done: BTreeSet<String> = all.iter().map(describe).collect();

@@ -65,7 +65,8 @@ fn schema_line(name: &str, schema: &Value) -> String {
     let mut required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     required.sort_unstable();
-    let properties = fields(&schema["properties"]).map(|(field, of)| format!("{field}:{}{}", kind_of(of), marks(of)));
+    let properties = fields(&schema["properties"])
+        .map(|(field, property)| format!("{field}:{}{}", kind_of(property), marks(property)));
     let mut properties: Vec<String> = properties.collect();
     properties.sort();
     format!("{name} {}{} required={} {}", kind_of(schema), marks(schema), required.join(","), properties.join(" "))

@@ -238,7 +238,7 @@ impl Policy {
     pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Decision {
         inputs.push(("params", Value::from(params)));
         inputs.push(("namespaceObject", Value::from(namespace)));
-        match self.conditions.hold(&inputs) {
+        match self.conditions.matches(&inputs) {
             Ok(true) => {}
             Ok(false) => return Decision::default(),
             Err(error) => return Vec::from_iter(self.failed(error.to_string())).into(),

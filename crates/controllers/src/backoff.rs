@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn backoff_doubles_and_resets_after_the_maximum() {
         let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
-        let mut ask = |at, what: &str| {
-            let left = backoff.next("a", what.to_owned(), start + Duration::from_secs(at));
+        let mut ask = |at, operation: &str| {
+            let left = backoff.next("a", operation.to_owned(), start + Duration::from_secs(at));
             left.map(|left| left.as_secs())
         };
         assert_eq!(ask(0, "x"), None);

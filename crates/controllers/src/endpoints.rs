@@ -227,7 +227,7 @@ impl EndpointsController {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let name = service.metadata.name.as_deref().unwrap_or_default();
         let api: Api<Endpoints> = Api::namespaced(self.clients.endpoints.clone(), namespace);
-        let (written, reason, what) = if new {
+        let (written, reason, operation) = if new {
             let written = api.create(&PostParams::default(), desired).await;
             (written, "FailedToCreateEndpoint", format!("create endpoint for service {namespace}/{name}"))
         } else {
@@ -240,7 +240,7 @@ impl EndpointsController {
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) if is_namespace_terminating(&e) || is_code(&e, 404) => Ok(()),
             Err(e) => {
-                let message = format!("Failed to {what}: {}", error_message(&e));
+                let message = format!("Failed to {operation}: {}", error_message(&e));
                 self.recorder.record(&desired.object_ref(&()), true, reason, &message).await;
                 Err(e)
             }

@@ -190,9 +190,9 @@ impl HorizontalController {
             }
             ScalingMode::OutOfBounds(desired, message) => (desired, message.to_owned()),
             ScalingMode::ByMetrics => {
-                let (computed, wanted) = self.compute_replicas(sync, &scale, bounds).await;
+                let (computed, proposal) = self.compute_replicas(sync, &scale, bounds).await;
                 found.metrics = computed.map(|computed| computed.statuses);
-                let Some((desired, message)) = wanted else {
+                let Some((desired, message)) = proposal else {
                     return Some(ScaleObservation { desired: None, ..found });
                 };
                 let behavior = sync.spec.behavior.as_ref().map(Behavior::of);

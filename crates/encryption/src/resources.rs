@@ -79,12 +79,12 @@ impl Encryption {
             let providers: Vec<_> =
                 resource_configuration.providers.iter().map(|provider| Arc::new(Provider::new(provider))).collect();
             for name in &resource_configuration.resources {
-                let [own, wider @ ..] = GroupResource::parse(name).rules();
+                let [rule, wider @ ..] = GroupResource::parse(name).rules();
                 if let Some(earlier) = wider.iter().find(|earlier| rules.contains_key(*earlier)) {
-                    let text = format!("resource \"{own}\" is masked by earlier rule \"{earlier}\"");
+                    let text = format!("resource \"{rule}\" is masked by earlier rule \"{earlier}\"");
                     return Err(ConfigError::Invalid(text));
                 }
-                rules.entry(own).or_default().extend(providers.iter().cloned());
+                rules.entry(rule).or_default().extend(providers.iter().cloned());
             }
         }
         Ok(Self { rules })

@@ -13,8 +13,8 @@ fn object() -> (Type, Value) {
         ("cpu", Type::STRING, Value::string("1500m")),
     ];
     let (mut types, mut values) = (BTreeMap::new(), BTreeMap::new());
-    for (name, of, value) in fields {
-        types.insert(name.to_owned(), of);
+    for (name, field_type, value) in fields {
+        types.insert(name.to_owned(), field_type);
         if !matches!(value, Value::Null) {
             values.insert(Key::String(name.into()), value);
         }

@@ -109,7 +109,7 @@ async fn synchronize(shared: &Shared) -> Vec<String> {
     let starved = if evictions.policy.thresholds.is_empty() {
         None
     } else {
-        let system_stats = node_figures(shared, image_fs.clone()).await;
+        let system_stats = node_observations(shared, image_fs.clone()).await;
         let mut watch = evictions.watch.lock();
         let old_pressures = watch.pressures().to_vec();
         let starved = watch.observe(&evictions.policy, &system_stats, shared.now());
@@ -140,7 +140,7 @@ pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
     }
 }
 
-async fn node_figures(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
+async fn node_observations(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
     let system_stats = shared.evictions.system_stats.clone();
     let pods = shared.cgroups.pods_memory();
     let read = blocking::run_infallible(move || system_stats.signal_observations(&image_fs, pods));
@@ -203,7 +203,7 @@ async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> boo
     };
     // A hanging runtime must not block the eviction.
     let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
-    is_reclaimed(&shared.evictions.policy, &node_figures(shared, image_fs).await)
+    is_reclaimed(&shared.evictions.policy, &node_observations(shared, image_fs).await)
 }
 
 /// Evicts a Pod by a message to its worker. Returns the Pod's UID.

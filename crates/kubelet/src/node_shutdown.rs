@@ -121,7 +121,7 @@ async fn follow(shared: &Shared, policy: &ShutdownPolicy, has_connected: &mut bo
         if on || shared.shutdown.is_on() {
             handle_shutdown_event(shared, policy, on).await;
             logind
-                .hold(!on)
+                .set_lock(!on)
                 .await
                 .unwrap_or_else(|error| tracing::error!(%error, "failed to update the shutdown inhibitor lock"));
         } else {

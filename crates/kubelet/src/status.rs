@@ -61,7 +61,7 @@ fn status_patch(old_status: Option<&PodStatus>, status: &PodStatus) -> Value {
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
     if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {
-        let is_owned = |c: &Value| OWNED_CONDITIONS.iter().any(|own| c["type"] == **own);
+        let is_owned = |c: &Value| OWNED_CONDITIONS.iter().any(|condition_type| c["type"] == **condition_type);
         conditions.retain(|c| is_owned(c) || !known.contains(c));
         // A reason or message that is not set to null would survive the merge.
         for condition in conditions.iter_mut().filter(|c| is_owned(c)).filter_map(Value::as_object_mut) {

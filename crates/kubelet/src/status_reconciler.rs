@@ -132,16 +132,16 @@ mod tests {
 
     #[test]
     fn foreign_status_is_overwritten_once_after_a_delay() {
-        let (mut reconciler, wanted) = (StatusReconciler::default(), status(|_| {}));
+        let (mut reconciler, desired) = (StatusReconciler::default(), status(|_| {}));
         let pod = |status| Pod { status: Some(status), ..Pod::default() };
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        assert!(!reconciler.is_due(&pod(wanted.clone()), &wanted, at(0)));
+        assert!(!reconciler.is_due(&pod(desired.clone()), &desired, at(0)));
         assert_eq!(reconciler.wake_at(), None);
         let other = pod(status(|s| s["podIP"] = json!("1.1.1.1")));
-        assert!(!reconciler.is_due(&other, &wanted, at(10)), "our own write may be on its way back");
+        assert!(!reconciler.is_due(&other, &desired, at(10)), "our own write may be on its way back");
         assert_eq!(reconciler.wake_at(), Some(at(12)));
-        assert!(reconciler.is_due(&other, &wanted, at(12)));
-        assert!(!reconciler.is_due(&other, &wanted, at(20)), "once is enough");
+        assert!(reconciler.is_due(&other, &desired, at(12)));
+        assert!(!reconciler.is_due(&other, &desired, at(20)), "once is enough");
         assert_eq!(reconciler.wake_at(), None);
     }
 }

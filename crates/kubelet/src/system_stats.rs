@@ -156,8 +156,8 @@ impl SystemStats {
             add(Signal::PidAvailable, processes.max.saturating_sub(processes.running), processes.max);
         }
         if let Some((limit, used)) = pods {
-            let figure = SignalObservation { available: limit.saturating_sub(used), capacity: limit };
-            all.insert(Signal::AllocatableMemoryAvailable, figure);
+            let observation = SignalObservation { available: limit.saturating_sub(used), capacity: limit };
+            all.insert(Signal::AllocatableMemoryAvailable, observation);
         }
         all
     }

@@ -92,7 +92,7 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
     {
         if machine.ports(link.index).next().is_some() {
             let bridge = names.bridge.clone();
-            return Err(Error::CidrInUse { bridge, current, wanted: cidr });
+            return Err(Error::CidrInUse { bridge, current, requested: cidr });
         }
         netlink.delete(link).await?;
         forget_addresses(&names.ipam_dir())?;

@@ -188,10 +188,10 @@ impl<'a> CycleState<'a> {
         // Default requests for scoring (`GetNonzeroRequests`), so that Pods without requests do not all land on one
         // node.
         let least_allocated = [("cpu", Amount::milli_units(100)), ("memory", Amount::units(200 << 20))]
-            .map(|(resource, least)| {
+            .map(|(resource, default)| {
                 let has = node_info.allocatable.get(resource).copied().unwrap_or_default().milli();
                 let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
-                let requested = self.requests.get(resource).copied().unwrap_or(least);
+                let requested = self.requests.get(resource).copied().unwrap_or(default);
                 let left = has.saturating_sub(taken.saturating_add(requested).milli()).max(0);
                 i64::try_from(i128::from(left) * 1000 / i128::from(has.max(1))).unwrap_or(0)
             })

@@ -25,5 +25,5 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// Returns the schema of a kind for server-side apply.
 #[must_use]
 pub fn type_of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
-    managed_fields::types::of(api_version, kind)
+    managed_fields::types::type_ref(api_version, kind)
 }

@@ -57,19 +57,19 @@ pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, 
 /// Requires the same UID. It is a precondition of an update, and an immutable field for patches and webhooks.
 fn check_uid(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    let [wanted, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
-    if wanted.is_empty() || wanted == uid {
+    let [new_uid, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
+    if new_uid.is_empty() || new_uid == uid {
         return Ok(());
     }
     if !is_precondition {
         let mut errors = FieldErrors::default();
         let path = FieldPath::new("metadata").child("uid");
-        errors.invalid(&path, &json!(wanted), "field is immutable");
+        errors.invalid(&path, &json!(new_uid), "field is immutable");
         return Err(ApiError::invalid(info, name, &errors));
     }
     let scope = if info.namespaced { format!("{}/", resource.namespace) } else { String::new() };
     let message = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {new_uid}, UID in object meta: {uid}",
         info.plural,
     );
     Err(ApiError::conflict(info, name, &message))

@@ -125,7 +125,7 @@ pub trait Kind: Send + Sync {
 
     /// Returns the type that server-side apply merges its fields by.
     fn type_ref(&self) -> Option<TypeRef<'_>> {
-        managed_fields::types::of(&self.info().api_version(), self.info().kind)
+        managed_fields::types::type_ref(&self.info().api_version(), self.info().kind)
     }
 
     /// Whether it supports strategic merge patches.

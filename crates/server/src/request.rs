@@ -125,7 +125,7 @@ pub(crate) fn rewrite_deprecated_watch(uri: &mut Uri) {
             form_urlencoded::byte_serialize(format!("metadata.name={escaped}").as_bytes()).collect::<String>();
         query = format!("{query}&fieldSelector={selector}");
     }
-    if let Some(rest_of_query) = uri.query().filter(|more| !more.is_empty()) {
+    if let Some(rest_of_query) = uri.query().filter(|query| !query.is_empty()) {
         query = format!("{query}&{rest_of_query}");
     }
     if let Ok(rewritten) = format!("/{}?{query}", raw.join("/")).parse() {

@@ -197,10 +197,10 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
 fn node_port(
     explicit: Option<i64>,
     taken: &Taken,
-    [current_ip, wanted]: [&BTreeSet<i64>; 2],
+    [old_ports, requested]: [&BTreeSet<i64>; 2],
     start: u64,
 ) -> Result<Result<i64, &'static str>, ApiError> {
-    let busy = |p: &i64| taken.ports.contains(p) || current_ip.contains(p);
+    let busy = |p: &i64| taken.ports.contains(p) || old_ports.contains(p);
     match explicit {
         Some(p) if !NODE_PORTS.contains(&p) => {
             Ok(Err("provided port is not in the valid range. The range of valid ports is 30000-32767"))
@@ -211,7 +211,7 @@ fn node_port(
             let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
             let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
             let mut all = (0..places).map(|n| NODE_PORTS.start() + (from + n) % places);
-            let free = all.find(|p| !busy(p) && !wanted.contains(p));
+            let free = all.find(|p| !busy(p) && !requested.contains(p));
             free.map(Ok).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))
         }
     }

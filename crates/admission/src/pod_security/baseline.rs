@@ -114,9 +114,9 @@ fn host_ports(subject: &Subject<'_>) -> Option<Violation> {
     if containers.is_empty() {
         return None;
     }
-    let (uses, what) = (plural(containers.len(), "uses", "use"), plural(all.len(), "hostPort", "hostPorts"));
+    let (uses, noun) = (plural(containers.len(), "uses", "use"), plural(all.len(), "hostPort", "hostPorts"));
     let list = all.into_iter().collect::<Vec<_>>().join(", ");
-    violation("hostPort", format!("{} {uses} {what} {list}", named(&containers)))
+    violation("hostPort", format!("{} {uses} {noun} {list}", named(&containers)))
 }
 
 fn probe_hosts(subject: &Subject<'_>) -> Option<Violation> {
@@ -267,7 +267,8 @@ fn sysctls(subject: &Subject<'_>) -> Option<Violation> {
 
 fn host_process(subject: &Subject<'_>) -> Option<Violation> {
     let pod = subject.pod().and_then(|c| c.windows_options.as_ref()).is_some_and(|w| w.host_process == Some(true));
-    let containers = subject.with_security_context(|c| c.windows_options.as_ref().is_some_and(|w| w.host_process == Some(true)));
+    let containers =
+        subject.with_security_context(|c| c.windows_options.as_ref().is_some_and(|w| w.host_process == Some(true)));
     let who = setters(pod, &containers)?;
     violation("hostProcess", format!("{who} must not set securityContext.windowsOptions.hostProcess=true"))
 }

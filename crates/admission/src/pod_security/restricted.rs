@@ -27,8 +27,8 @@ pub(super) fn checks(subject: &Subject<'_>) -> Vec<Check> {
 }
 
 fn privilege_escalation(subject: &Subject<'_>) -> Option<Violation> {
-    let containers =
-        subject.container_names(|c| c.security_context.as_ref().and_then(|s| s.allow_privilege_escalation).unwrap_or(true));
+    let containers = subject
+        .container_names(|c| c.security_context.as_ref().and_then(|s| s.allow_privilege_escalation).unwrap_or(true));
     if containers.is_empty() {
         return None;
     }

@@ -130,7 +130,7 @@ impl MutatingPolicy {
         params: &Json,
         namespace: &Json,
     ) -> Result<bool, Aggregate<ExpressionError>> {
-        self.conditions.hold(&with_objects(inputs, params, namespace))
+        self.conditions.matches(&with_objects(inputs, params, namespace))
     }
 
     /// Evaluates a mutation for the object after the preceding mutations.

@@ -65,10 +65,10 @@ fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str
     let mut types = conditions::types(&policy_variable_types());
     // `params` is undeclared if its type is not known, as upstream.
     types.retain(|(name, _)| *name != "params" || params.is_some());
-    for (name, of) in &mut types {
+    for (name, variable_type) in &mut types {
         match (*name, params) {
-            ("object" | "oldObject", _) => *of = object.clone(),
-            ("params", Some(params)) => *of = params.clone(),
+            ("object" | "oldObject", _) => *variable_type = object.clone(),
+            ("params", Some(params)) => *variable_type = params.clone(),
             _ => {}
         }
     }

@@ -86,14 +86,14 @@ pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates a mutation: it has the expression of its patch type only.
 fn validate_mutation(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
     let (field, source) = mutations::source(mutation);
-    let (other, kind, wanted) = match field {
+    let (other, kind, expected) = match field {
         "jsonPatch" => ("applyConfiguration", "JSONPatch", Type::list(Type::Struct("JSONPatch".into()))),
         _ => ("jsonPatch", "ApplyConfiguration", Type::Struct("Object".into())),
     };
     if mutation[field].is_null() {
         errors.required(&at.child(field), &format!("must be specified when patchType is {kind}"));
     } else {
-        validate_patch_expression(field, source, types, &wanted, &at.child(field).child("expression"), errors);
+        validate_patch_expression(field, source, types, &expected, &at.child(field).child("expression"), errors);
     }
     if !mutation[other].is_null() {
         let (value, detail) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));

@@ -93,7 +93,7 @@ fn expected_and_desired(spec: &PodDisruptionBudgetSpec, pods: &[Arc<PodSummary>]
         (Some(max_unavailable), _) => {
             (scale, scale.saturating_sub(scaled_value(max_unavailable, scale, Rounding::Up)).max(0))
         }
-        (None, Some(IntOrString::Int(least))) => (all, *least),
+        (None, Some(IntOrString::Int(min_available))) => (all, *min_available),
         (None, Some(min_available)) => (scale, scaled_value(min_available, scale, Rounding::Up)),
         (None, None) => (0, 0),
     }

@@ -128,7 +128,7 @@ fn propose(
                 error: format!("failed to get {} resource metric value: {error}", source.name),
             })?;
             let status = ResourceMetricStatus { name: source.name.clone(), current };
-            Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
+            Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..metric_status(spec) } })
         }
         ("ContainerResource", _, Some(source), ..) => {
             let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
@@ -139,7 +139,11 @@ fn propose(
             })?;
             let (container, metric) = (source.container.clone(), source.name.clone());
             let status = ContainerResourceMetricStatus { container, name: metric, current };
-            Ok(Proposal { replicas, name, status: MetricStatus { container_resource: Some(status), ..of(spec) } })
+            Ok(Proposal {
+                replicas,
+                name,
+                status: MetricStatus { container_resource: Some(status), ..metric_status(spec) },
+            })
         }
         ("Pods", _, _, Some(source), ..) => pods(spec, source, reading, calculator),
         ("Object", _, _, _, Some(source), _) => object(spec, source, reading, calculator, namespace),
@@ -152,7 +156,7 @@ fn propose(
     }
 }
 
-fn of(spec: &MetricSpec) -> MetricStatus {
+fn metric_status(spec: &MetricSpec) -> MetricStatus {
     MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() }
 }
 
@@ -193,10 +197,10 @@ fn pods(
     reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
 ) -> Result<Proposal, Failure> {
-    let (metric, wanted) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
+    let (metric, target_average) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
     let counted = selector_text(metric.selector.as_ref()).map_err(ProposalError::from).and_then(|_| {
         let failed = |source| ProposalError::ReadPods { metric: metric.name.clone(), source: Box::new(source) };
-        Ok(calculator.by_average(&reading.map(samples).map_err(failed)?, wanted, false)?)
+        Ok(calculator.by_average(&reading.map(samples).map_err(failed)?, target_average, false)?)
     });
     let (replicas, average) = counted.map_err(|error| Failure {
         reason: "FailedGetPodsMetric",
@@ -205,7 +209,7 @@ fn pods(
     })?;
     let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
     let name = format!("pods metric {}", metric.name);
-    Ok(Proposal { replicas, name, status: MetricStatus { pods: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { pods: Some(status), ..metric_status(spec) } })
 }
 
 /// `computeStatusForObjectMetric`.
@@ -250,7 +254,7 @@ fn object(
         _ => return Err(failure(ProposalError::NoTarget("object"), "")),
     };
     let status = ObjectMetricStatus { described_object: object.clone(), metric: metric.clone(), current };
-    Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..metric_status(spec) } })
 }
 
 /// `computeStatusForExternalMetric`.
@@ -293,7 +297,7 @@ fn external(
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current };
     let name = format!("external metric {}({selector})", metric.name);
-    Ok(Proposal { replicas, name, status: MetricStatus { external: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { external: Some(status), ..metric_status(spec) } })
 }
 
 fn samples(reading: Reading) -> Samples {

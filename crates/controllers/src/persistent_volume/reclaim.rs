@@ -79,7 +79,7 @@ impl PersistentVolumeController {
     async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         const FAILED: &str = "VolumeFailedDelete";
         let name = volume.name_any();
-        let Some(provisioner) = self.provisioner.as_ref().filter(|own| own.provisioned(&volume)) else {
+        let Some(provisioner) = self.provisioner.as_ref().filter(|p| p.provisioned(&volume)) else {
             if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
                 // The external provisioner that created it deletes it.
                 return Ok(());

@@ -198,8 +198,8 @@ mod tests {
         let both = update_owners(WITH_SET, false, &[other.clone(), set()]);
         assert_eq!(both, ClaimOwnerUpdate { owners: Some(vec![other.clone()]), conflict: true });
         assert_eq!(update_owners(KEEP, false, &[other]), ClaimOwnerUpdate::default());
-        let guest = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
-        check(WITH_SET, false, &[guest], "g s");
+        let other_set = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
+        check(WITH_SET, false, &[other_set], "g s");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whom the node itself answers, as the KubeletConfiguration has it: `authentication` and `authorization`.
+//! Authentication and authorization of the kubelet's API (`authentication` and `authorization` of the KubeletConfiguration).
 
 use super::{KubeletConfiguration, duration};
 use serde_json::Value;

@@ -38,7 +38,7 @@ impl Connections {
 
     /// Admits a connection; `None` if a limit is reached.
     pub(super) fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<LimitedStream> {
-        let local = stream.local_addr().ok().map(|own| own.ip());
+        let local = stream.local_addr().ok().map(|address| address.ip());
         match self.0.admit(Source::of(peer.ip(), local), (), |()| None::<()>) {
             Ok((slot, _)) => Some(LimitedStream { stream, _slot: slot }),
             Err(bound) => {

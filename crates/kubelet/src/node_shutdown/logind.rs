@@ -99,7 +99,7 @@ impl Logind {
         let preparing = manager.preparing_for_shutdown().await?;
         let mut logind = Self { manager, shutdowns, preparing, lock: None };
         // A shutdown in progress does not wait for new locks.
-        logind.hold(!preparing).await?;
+        logind.set_lock(!preparing).await?;
         Ok(logind)
     }
 
@@ -109,10 +109,10 @@ impl Logind {
     }
 
     /// Takes or releases the lock.
-    pub(super) async fn hold(&mut self, hold: bool) -> Result<(), LogindError> {
-        self.lock = if hold {
-            let why = "Podium needs time to handle node shutdown";
-            Some(self.manager.inhibit("shutdown", "podium", why, "delay").await?)
+    pub(super) async fn set_lock(&mut self, locked: bool) -> Result<(), LogindError> {
+        self.lock = if locked {
+            let reason = "Podium needs time to handle node shutdown";
+            Some(self.manager.inhibit("shutdown", "podium", reason, "delay").await?)
         } else {
             None
         };
@@ -181,7 +181,7 @@ mod tests {
         for start in [true, false] {
             fake.prepare_for_shutdown(start).await;
             assert_eq!(logind.next().await.unwrap(), start);
-            logind.hold(!start).await.unwrap();
+            logind.set_lock(!start).await.unwrap();
             assert_eq!(fake.locks().len(), usize::from(!start));
         }
         assert!(!fake.drop_in().exists(), "it was patient enough");

@@ -161,8 +161,8 @@ async fn pod_waits_for_its_claims_and_reports_the_reason() {
     claim(&node, "c", "Bound");
     until_event(&node, &unprocessed("failed to fetch PV c from API server: ")).await;
     volume(&node, "c", &json!({"local": {"path": local}}), "other");
-    let stranger = "found PV object c but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid";
-    until_event(&node, &unprocessed(stranger)).await;
+    let other_claim = "found PV object c but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid";
+    until_event(&node, &unprocessed(other_claim)).await;
     let elsewhere = json!({"required": {"nodeSelectorTerms": [{"matchFields":
         [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}]}});
     volume(&node, "c", &json!({"local": {"path": local}, "nodeAffinity": elsewhere}), UID);

@@ -209,7 +209,8 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
             let some = |volume: &str| Some(if *name == volume { disk(100, 100) } else { disk(1, 1) });
             let (rootfs, logs) = (some("rootfs"), some("logs"));
             let container = ContainerUsage { name: "c".to_owned(), memory: None, rootfs, logs };
-            let volumes = [("v", "volume"), ("m", "memory-volume")].map(|(v, of)| (v.to_owned(), some(of).unwrap()));
+            let volumes =
+                [("v", "volume"), ("m", "memory-volume")].map(|(v, volume)| (v.to_owned(), some(volume).unwrap()));
             let usage = PodUsage { containers: vec![container], volumes: volumes.into(), ..Default::default() };
             EvictionCandidate { pod: pod(name, 0, &json!({}), None), usage: Some(usage) }
         })

@@ -29,11 +29,11 @@ pub(super) fn connections() -> InProgress {
 fn bounds(maximum: usize, share: u64) -> ConnectionLimits {
     let files = getrlimit(Resource::RLIMIT_NOFILE)
         .map_or(maximum, |(soft, _)| usize::try_from(soft / share).unwrap_or(maximum));
-    of(files.min(maximum))
+    limits(files.min(maximum))
 }
 
 /// Returns limits for a total.
-pub(super) fn of(total: usize) -> ConnectionLimits {
+pub(super) fn limits(total: usize) -> ConnectionLimits {
     ConnectionLimits { total, remote: total, per_source: (total / CLIENT_SHARE).max(1) }
 }
 

@@ -41,7 +41,7 @@ impl Forward {
 
     #[cfg(test)]
     pub(crate) fn at_a_time(self, queries: usize) -> Self {
-        Self { in_progress: InProgress::new(bounds::of(queries)), ..self }
+        Self { in_progress: InProgress::new(bounds::limits(queries)), ..self }
     }
 
     /// Returns the response of the first server that answers; `None` if none does, or the limits are exceeded.

@@ -68,8 +68,8 @@ fn show(message: &[u8]) -> String {
     };
     let header = message.header();
     let truncated = if header.tc() { " truncated" } else { "" };
-    let (answer, more) = (section(message.answer().expect("answers")), section(message.additional().expect("more")));
-    let additional = if more.is_empty() { String::new() } else { format!(" / {}", more.join(", ")) };
+    let (answer, records) = (section(message.answer().expect("answers")), section(message.additional().expect("more")));
+    let additional = if records.is_empty() { String::new() } else { format!(" / {}", records.join(", ")) };
     format!("{}{truncated}: {}{additional}", header.rcode(), answer.join(", "))
 }
 

@@ -52,7 +52,7 @@ fn validate_nested(part: &Value, declared: Option<&Value>, path: &FieldPath, at:
                 validate_nested(property, Some(like), &path, &at.child("additionalProperties"), errors);
             }
             (declared_property, _) => {
-                validate_nested(property, declared_property, &path, &at.child("properties").key(name), errors)
+                validate_nested(property, declared_property, &path, &at.child("properties").key(name), errors);
             }
         }
     }

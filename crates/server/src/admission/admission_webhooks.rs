@@ -165,7 +165,7 @@ async fn matching_resource(
     let versioned_old_object = context.versioned_object(old, equivalent).await?;
     let request = context.attributes.admission_request(equivalent);
     let variables = conditions::inputs(&versioned_object, &versioned_old_object, &request, context.authorizer());
-    match webhook.conditions.hold(&variables) {
+    match webhook.conditions.matches(&variables) {
         Ok(true) => Ok(Some(equivalent)),
         Ok(false) => Ok(None),
         Err(_) if webhook.is_optional => Ok(None),
@@ -248,12 +248,12 @@ async fn send(
 impl AdmissionContext<'_> {
     /// Returns the error of a denied request.
     pub(super) fn forbidden(&self, message: &str) -> ApiError {
-        let Some(own) = self.attributes.equivalent_resources.first() else { return ApiError::internal(message) };
+        let Some(requested) = self.attributes.equivalent_resources.first() else { return ApiError::internal(message) };
         // Upstream's `extractResourceName`.
         let name = [&self.attributes.name, &self.generate_name].into_iter().find(|name| !name.is_empty());
         ApiError::forbidden_resource(
-            &own.resource[0],
-            &own.resource[2],
+            &requested.resource[0],
+            &requested.resource[2],
             name.map_or("Unknown", String::as_str),
             message,
         )

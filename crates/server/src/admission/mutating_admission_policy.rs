@@ -176,12 +176,13 @@ async fn invocations<'a>(
     old: Option<&Value>,
 ) -> (Vec<Invocation<'a>>, Vec<Denial>) {
     let (mut all, mut denials) = (Vec::new(), Vec::new());
-    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, error: PolicyConfigurationError| {
-        if !policy.is_optional {
-            let message = denied_message(policy, binding, &format!("failed to configure {what}: {error}"));
-            denials.push(Denial { message, is_invalid: false });
-        }
-    };
+    let mut fail =
+        |policy: &MutatingPolicy, binding: Option<&Binding>, object_name: &str, error: PolicyConfigurationError| {
+            if !policy.is_optional {
+                let message = denied_message(policy, binding, &format!("failed to configure {object_name}: {error}"));
+                denials.push(Denial { message, is_invalid: false });
+            }
+        };
     for (policy, bindings) in &context.registrations.mutating_policies {
         let matched = policy_matching_resource(context, &policy.matching, policy.params.as_ref(), Some(object), old);
         let equivalent = match matched {

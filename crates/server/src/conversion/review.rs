@@ -100,10 +100,10 @@ pub(super) fn check(
     if kind != other {
         return Err(ConvertedObjectError::Kind { expected: kind, received: other });
     }
-    for (field, what) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+    for (field, field_name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let (expected, got) = (text(&original["metadata"], field), text(&converted["metadata"], field));
         if expected != got {
-            return Err(ConvertedObjectError::Identity { field: what, expected, got });
+            return Err(ConvertedObjectError::Identity { field: field_name, expected, got });
         }
     }
     if !converted["metadata"].is_object() {

@@ -71,10 +71,10 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     for detail in api::names::dns1035_label(version) {
         errors.invalid(&path.child("version"), &json!(version), &detail);
     }
-    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+    for (field, maximum) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
         let priority = spec[field].as_i64().unwrap_or(0);
-        if priority <= 0 || priority > most {
-            errors.invalid(&path.child(field), &json!(priority), &format!("must be positive and less than {most}"));
+        if priority <= 0 || priority > maximum {
+            errors.invalid(&path.child(field), &json!(priority), &format!("must be positive and less than {maximum}"));
         }
     }
     let ca_bundle = text_of(spec, "caBundle");

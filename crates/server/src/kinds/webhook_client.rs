@@ -35,9 +35,10 @@ fn validate_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if host.is_empty() {
         errors.invalid(path, &json!(host), &format!("host must be provided{DESIRED_FORMAT}"));
     }
-    for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
+    for (part, message) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")]
+    {
         if !part.is_empty() {
-            errors.invalid(path, &json!(part), &format!("{what} not permitted in the URL"));
+            errors.invalid(path, &json!(part), &format!("{message} not permitted in the URL"));
         }
     }
 }

@@ -131,7 +131,7 @@ impl Activity {
     }
 
     /// Keeps the connection in use forever, after an upgrade to another protocol.
-    pub(super) fn hold(&self) {
+    pub(super) fn mark_upgraded(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
         state.unlimited = state.unlimited.saturating_add(1);

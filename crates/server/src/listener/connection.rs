@@ -174,7 +174,7 @@ impl Client {
             self.activity.end();
         }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.activity.hold();
+            self.activity.mark_upgraded();
         }
         Ok(response.map(|body| TrackedBody::new(body, request_in_progress)))
     }

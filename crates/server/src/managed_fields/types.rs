@@ -18,7 +18,7 @@ const DEFAULTS: [(&str, &str, &str); 2] =
     [("core/v1.ContainerPort", "protocol", "TCP"), ("core/v1.ServicePort", "protocol", "TCP")];
 
 /// Returns the type of a built-in kind.
-pub(crate) fn of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
+pub(crate) fn type_ref(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let root = TYPES.roots.iter().find(|r| r.kind == kind && r.api_version == api_version)?;
     Some(TypeRef { schema: &TYPES.schema, id: root.id })
 }
@@ -211,7 +211,7 @@ mod tests {
             for (field, property) in properties {
                 match map.field(field) {
                     Some(declared) => {
-                        self.field(&format!("{name}.{field}"), property, TypeRef { id: declared.type_id, ..type_ref })
+                        self.field(&format!("{name}.{field}"), property, TypeRef { id: declared.type_id, ..type_ref });
                     }
                     None => self.wrong.push(format!("{name}.{field} has no type")),
                 }
@@ -259,9 +259,9 @@ mod tests {
             }
         }
 
-        fn check<T: PartialEq + std::fmt::Debug>(&mut self, name: &str, (own, published): (T, T)) {
-            if own != published {
-                self.wrong.push(format!("{name} is {own:?}, published as {published:?}"));
+        fn check<T: PartialEq + std::fmt::Debug>(&mut self, name: &str, (derived, published): (T, T)) {
+            if derived != published {
+                self.wrong.push(format!("{name} is {derived:?}, published as {published:?}"));
             }
         }
     }
@@ -273,7 +273,7 @@ mod tests {
             let gvk = json!([{"group": info.group, "kind": info.kind, "version": info.version}]);
             let found = walk.published.iter().find(|(_, s)| s["x-kubernetes-group-version-kind"] == gvk);
             let name = found.map(|(name, _)| name.clone()).unwrap();
-            walk.message(&name, of(&info.api_version(), info.kind).unwrap());
+            walk.message(&name, type_ref(&info.api_version(), info.kind).unwrap());
         }
         assert!(walk.seen.len() > 150, "{}", walk.seen.len());
         assert_eq!(walk.wrong, Vec::<String>::new());

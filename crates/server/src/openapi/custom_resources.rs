@@ -66,8 +66,8 @@ fn add_properties(schema: &mut Value, added: &[(&str, &Value)]) {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
-    for (field, of) in added {
-        schema["properties"][*field] = (*of).clone();
+    for (field, property) in added {
+        schema["properties"][*field] = (*property).clone();
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn root(group: &str, version: &str) -> String {
 }
 
 /// Returns all paths of a kind.
-pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
+pub(super) fn resource_paths(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let built_in = name(info.group, info.version, info.kind).is_some();
     let root = root(info.group, info.version);
     let base = if info.namespaced {
@@ -89,10 +89,10 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     }
     let mut paths: Vec<_> = paths.into_iter().map(|(path, item)| (path, collect_shared(item))).collect();
     if built_in && discovery::verbs(info).contains(&"watch") {
-        paths.extend(watch::of(info, &root, scope));
+        paths.extend(watch::watch_paths(info, &root, scope));
     }
     for sub in info.subresources {
-        paths.extend(connect::of(info, sub, &base, scope));
+        paths.extend(connect::connect_paths(info, sub, &base, scope));
         paths.extend(subresource(info, sub, built_in, &base, scope));
     }
     paths

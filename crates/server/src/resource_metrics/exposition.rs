@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
     let mut node = Partial::default();
     let mut pods: HashMap<(String, String), BTreeMap<String, Partial>> = HashMap::new();
     for mut series in text.lines().filter_map(series) {
-        let (of_node, what) = match series.name {
+        let (of_node, metric) = match series.name {
             "node_cpu_usage_seconds_total" => (true, "cpu"),
             "node_memory_working_set_bytes" => (true, "memory"),
             "container_cpu_usage_seconds_total" => (false, "cpu"),
@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
             let (pod, container) = ((label("namespace"), label("pod")), label("container"));
             pods.entry(pod).or_default().entry(container).or_default()
         };
-        match what {
+        match metric {
             "cpu" => partial.cpu = round(series.value * 1e9),
             "memory" => partial.memory = round(series.value),
             // The start time does not change the timestamp of the sample.

@@ -22,7 +22,7 @@ struct OneVersion;
 
 impl Converter for OneVersion {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
-        types::of(api_version, SCALE.kind)
+        types::type_ref(api_version, SCALE.kind)
     }
 
     fn convert(&self, object: &Value, _from: &str, _to: &str) -> Option<Value> {

@@ -63,7 +63,8 @@ fn columns(line: &str) -> Option<Vec<String>> {
     let (mut columns, mut rest) = (Vec::new(), line.trim_end_matches('\r'));
     loop {
         let Some(quoted) = rest.strip_prefix('"') else {
-            let (column, remainder) = rest.split_once(',').map_or((rest, None), |(c, more)| (c, Some(more)));
+            let (column, remainder) =
+                rest.split_once(',').map_or((rest, None), |(c, after_comma)| (c, Some(after_comma)));
             if column.contains('"') {
                 return None;
             }

@@ -85,8 +85,8 @@ async fn binding_requires_own_permissions_or_bind_verb() {
         .await;
     let (cluster, own) = (format!("{RBAC}/clusterrolebindings"), format!("{RBAC}/namespaces/default/rolebindings"));
     let lacking = "{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"*\"]}";
-    for (path, what) in [(&cluster, "clusterrolebindings"), (&own, "rolebindings")] {
-        let expected = forbidden(&format!("{what}.{GROUP} \"b\""), lacking);
+    for (path, resource) in [(&cluster, "clusterrolebindings"), (&own, "rolebindings")] {
+        let expected = forbidden(&format!("{resource}.{GROUP} \"b\""), lacking);
         api.check(as_ann(post(path, &binding("b", "ClusterRole", "big"))), 403, expected).await;
         api.check(as_ann(post(path, &binding("s", "ClusterRole", "small"))), 201, json!({})).await;
         let message = format!("clusterroles.{GROUP} \"none\" not found");

@@ -368,9 +368,9 @@ async fn bootstrap_token_authenticates_until_expiration() {
         ("gggggg", json!({"token-secret": "fedcba9876543210"}), 401),
         ("hhhhhh", json!({"token-id": "aaaaaa"}), 401),
     ];
-    for (id, more, code) in cases {
-        api.check(post(secrets, &secret(id, more.clone())), 201, json!({})).await;
-        assert_eq!(whoami(&api.server, &format!("{id}.0123456789abcdef")).await.0, code, "{id} {more}");
+    for (id, fields, code) in cases {
+        api.check(post(secrets, &secret(id, fields.clone())), 201, json!({})).await;
+        assert_eq!(whoami(&api.server, &format!("{id}.0123456789abcdef")).await.0, code, "{id} {fields}");
     }
     let groups = json!(["system:bootstrappers", "system:bootstrappers:kubeadm", "system:authenticated"]);
     let user = json!({"username": "system:bootstrap:bbbbbb", "groups": groups});

@@ -128,7 +128,7 @@ async fn param_ref_selects_parameter_objects() {
     api.check(tab(3), 422, denied("at most 2")).await;
     // Every selected parameter object must be satisfied.
     let path = format!("{GROUP}/validatingadmissionpolicybindings/named");
-    let labelled = |name: &str, most: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": most}});
+    let labelled = |name: &str, maximum: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": maximum}});
     let params = json!([{"op": "replace", "path": "/spec/paramRef", "value": {"selector": {"matchLabels": {"of": "limits"}}, "parameterNotFoundAction": "Allow"}}]);
     api.check(patch("json-patch", path, &params), 200, json!({})).await;
     api.check(post(format!("{CRONTABS}?dryRun=All"), &crontab("a", &json!({"replicas": 3}))), 201, json!({})).await;

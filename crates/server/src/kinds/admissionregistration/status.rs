@@ -19,10 +19,11 @@ const MAX_DEPTH: usize = 16;
 pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResolver<'_>) {
     let params = &policy["spec"]["paramKind"];
     let [version, kind] = ["apiVersion", "kind"].map(|field| params[field].as_str().unwrap_or(""));
-    let params = managed_fields::types::of(version, kind).map(|type_ref| expression_type(type_ref, 0)).or_else(|| {
-        let (group, version) = version.rsplit_once('/')?;
-        resolver(group, version, kind).map(|known| with_metadata(known.object))
-    });
+    let params =
+        managed_fields::types::type_ref(version, kind).map(|type_ref| expression_type(type_ref, 0)).or_else(|| {
+            let (group, version) = version.rsplit_once('/')?;
+            resolver(group, version, kind).map(|known| with_metadata(known.object))
+        });
     let find = |group: &str, version: &str, resource: &str| {
         built_in_type(group, version, resource).or_else(|| {
             let ResourceType { kind, object } = resolver(group, version, resource)?;
@@ -41,7 +42,7 @@ pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResol
 fn built_in_type(group: &str, version: &str, resource: &str) -> Option<ResourceType> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
-    let type_ref = managed_fields::types::of(&info.api_version(), info.kind)?;
+    let type_ref = managed_fields::types::type_ref(&info.api_version(), info.kind)?;
     let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
     Some(ResourceType { kind, object: expression_type(type_ref, 0) })
 }
@@ -49,7 +50,7 @@ fn built_in_type(group: &str, version: &str, resource: &str) -> Option<ResourceT
 /// Adds the type of metadata to that of a custom kind.
 fn with_metadata(object: Type) -> Type {
     let Type::Object(mut fields) = object else { return object };
-    let any = managed_fields::types::of("v1", "ConfigMap").map(|type_ref| expression_type(type_ref, 0));
+    let any = managed_fields::types::type_ref("v1", "ConfigMap").map(|type_ref| expression_type(type_ref, 0));
     if let Some(Type::Object(known)) = any
         && let Some(metadata) = known.get("metadata")
     {

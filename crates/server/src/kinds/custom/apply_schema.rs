@@ -23,8 +23,8 @@ impl Builder {
         let metadata = managed_fields::types::metadata(&mut self.types);
         let mut fields = self.fields(schema);
         fields.retain(|f| !matches!(f.name.as_ref(), "apiVersion" | "kind" | "metadata"));
-        for (name, of) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {
-            fields.push(Field { name: name.into(), type_id: of, default: None, implied: None });
+        for (name, type_id) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {
+            fields.push(Field { name: name.into(), type_id, default: None, implied: None });
         }
         let element = self.element(schema);
         self.types.add(Type::Map(Map { fields, element, atomic: false }))

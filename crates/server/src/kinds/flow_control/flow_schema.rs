@@ -51,11 +51,11 @@ fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
         errors.required(path, detail);
     }
-    for (i, of) in items(rule, "resourceRules").enumerate() {
-        validate_resource_rule(of, &path.child("resourceRules").index(i), errors);
+    for (i, policy_rule) in items(rule, "resourceRules").enumerate() {
+        validate_resource_rule(policy_rule, &path.child("resourceRules").index(i), errors);
     }
-    for (i, of) in items(rule, "nonResourceRules").enumerate() {
-        validate_non_resource_rule(of, &path.child("nonResourceRules").index(i), errors);
+    for (i, policy_rule) in items(rule, "nonResourceRules").enumerate() {
+        validate_non_resource_rule(policy_rule, &path.child("nonResourceRules").index(i), errors);
     }
 }
 

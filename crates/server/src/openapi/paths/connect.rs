@@ -29,7 +29,7 @@ const PROXY: [&str; 1] = ["path"];
 const PROXY_VERBS: [&str; 2] = ["head", "options"];
 
 /// Returns the paths of such a subresource; none for others.
-pub(super) fn of(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
+pub(super) fn connect_paths(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
     let at = |rest: &str| format!("{base}/{{name}}/{}{rest}", sub.name);
     match sub.name {
         "log" => vec![(at(""), item(info, sub, scope, &LOG, ""))],

@@ -141,11 +141,11 @@ fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErr
             (Some(completions), "the number of specified completions"),
             (text.map(|_| index_count), "the number of indexes in the specified succeededIndexes field"),
         ];
-        for (max, what) in bounds {
+        for (max, message) in bounds {
             if let (Some(count), Some(max)) = (count, max)
                 && count > max
             {
-                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({what})"));
+                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({message})"));
             }
         }
     }

@@ -91,7 +91,9 @@ pub(super) fn validate_pod_resources(spec: &Value, path: &FieldPath, errors: &mu
     }
     for (i, container) in items(spec, "containers").enumerate() {
         for (name, limit) in container["resources"]["limits"].as_object().into_iter().flatten() {
-            let Some(pod_limit) = pod_resources["limits"].get(name).filter(|own| amount(limit) > amount(own)) else {
+            let Some(pod_limit) =
+                pod_resources["limits"].get(name).filter(|pod_limit| amount(limit) > amount(pod_limit))
+            else {
                 continue;
             };
             // Upstream's path, with the resource before `limits`.
