@@ -109,10 +109,10 @@ async fn synchronize(shared: &Shared) -> Vec<String> {
     let starved = if evictions.policy.thresholds.is_empty() {
         None
     } else {
-        let system_stats = node_observations(shared, image_fs.clone()).await;
+        let observations = node_observations(shared, image_fs.clone()).await;
         let mut watch = evictions.watch.lock();
         let old_pressures = watch.pressures().to_vec();
-        let starved = watch.observe(&evictions.policy, &system_stats, shared.now());
+        let starved = watch.observe(&evictions.policy, &observations, shared.now());
         if old_pressures != watch.pressures() {
             tracing::info!(pressures = ?watch.pressures(), "node pressure conditions changed");
             evictions.changed.notify_one();

@@ -65,6 +65,6 @@ mod tests {
         }
         let all =
             nix::ifaddrs::getifaddrs().expect("addresses").filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip()));
-        assert!(all.into_iter().all(|node_addresses| peers.contains(node_addresses.into())));
+        assert!(all.into_iter().all(|address| peers.contains(address.into())));
     }
 }

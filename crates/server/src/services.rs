@@ -28,12 +28,12 @@ struct Taken {
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &RequestInfo, current_ip: &str) -> Self {
+    fn look(server: &ApiServer, resource: &RequestInfo, name: &str) -> Self {
         let mut taken = Self { ips: HashSet::new(), current_ip: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
             let ip = other["spec"]["clusterIP"].as_str().and_then(ipv4);
-            if *stored.key.namespace == *resource.namespace && *stored.key.name == *current_ip {
+            if *stored.key.namespace == *resource.namespace && *stored.key.name == *name {
                 taken.current_ip = ip;
                 continue;
             }
@@ -43,7 +43,7 @@ impl Taken {
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         // Addresses of IPAddress objects of other owners are taken, too.
-        ip_addresses::add_used_by_others(&server.store, &resource.namespace, current_ip, &mut taken.ips);
+        ip_addresses::add_used_by_others(&server.store, &resource.namespace, name, &mut taken.ips);
         taken
     }
 }
@@ -144,7 +144,7 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
         errors.invalid(path, explicit, message);
         ApiError::invalid(info, name, &errors)
     };
-    let (spec, mut current_ip) = (FieldPath::new("spec"), BTreeSet::new());
+    let (spec, mut allocated) = (FieldPath::new("spec"), BTreeSet::new());
     let (requested, mut shared) = (requested(&service["spec"]), BTreeMap::new());
     // A port that a later port requests is not allocated to an earlier one.
     let requested_ports: BTreeSet<i64> = requested.values().copied().collect();
@@ -166,16 +166,16 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
             continue;
         }
         let explicit = explicit.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
-        let port = node_port(explicit, taken, [&current_ip, &requested_ports], start)?
+        let port = node_port(explicit, taken, [&allocated, &requested_ports], start)?
             .map_err(|error| refused(&path, &json!(explicit), error))?;
         fields.insert("nodePort".to_owned(), json!(port));
         shared.entry(number).or_insert(port);
-        current_ip.insert(port);
+        allocated.insert(port);
     }
     if needs_health_check(&service["spec"]) {
         let explicit = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
         let path = spec.child("healthCheckNodePort");
-        let port = node_port(explicit, taken, [&current_ip, &requested_ports], start)?
+        let port = node_port(explicit, taken, [&allocated, &requested_ports], start)?
             .map_err(|error| refused(&path, &json!(explicit), error))?;
         service["spec"]["healthCheckNodePort"] = json!(port);
     }
@@ -197,10 +197,10 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
 fn node_port(
     explicit: Option<i64>,
     taken: &Taken,
-    [old_ports, requested]: [&BTreeSet<i64>; 2],
+    [allocated, requested]: [&BTreeSet<i64>; 2],
     start: u64,
 ) -> Result<Result<i64, &'static str>, ApiError> {
-    let busy = |p: &i64| taken.ports.contains(p) || old_ports.contains(p);
+    let busy = |p: &i64| taken.ports.contains(p) || allocated.contains(p);
     match explicit {
         Some(p) if !NODE_PORTS.contains(&p) => {
             Ok(Err("provided port is not in the valid range. The range of valid ports is 30000-32767"))
