@@ -319,21 +319,21 @@ fn local_traffic_policy_uses_only_local_endpoints() {
         &["10.1.0.1"],
         true,
         &expect![[r#"
-        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
-        add chain ip t external-95253A1D-default/web/tcp/http
-        add chain ip t service-95253A1D-default/web/tcp/http
-        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
-        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
-        add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
-        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
-        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
-        add rule ip t external-95253A1D-default/web/tcp/http drop
-        add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
-        add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
-        add element ip t known-ips { 10.96.7.7 : goto reject-chain }
-        add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
-        add element ip t no-endpoint-ips { 10.96.7.7 . tcp . 80 : goto drop-chain }
-    "#]],
+            add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
+            add chain ip t external-95253A1D-default/web/tcp/http
+            add chain ip t service-95253A1D-default/web/tcp/http
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
+            add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
+            add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
+            add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
+            add rule ip t external-95253A1D-default/web/tcp/http drop
+            add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+            add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
+            add element ip t known-ips { 10.96.7.7 : goto reject-chain }
+            add element ip t no-endpoint-ips { 10.96.7.7 . tcp . 80 : goto drop-chain }
+            add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
+        "#]],
     );
 }
 
