@@ -101,8 +101,8 @@ pub(crate) async fn fan_out() -> Result<String> {
     }
     drop(sender);
     let cpu = thread.join().map_err(|_| anyhow::anyhow!("the sender panicked"))??;
-    let (half, most) = (percentile(&mut delays, 0.5), percentile(&mut delays, 0.99));
-    Ok(format!("{} / {}; {:.2} s", ms(half), ms(most), cpu.as_secs_f64()))
+    let (median, p99) = (percentile(&mut delays, 0.5), percentile(&mut delays, 0.99));
+    Ok(format!("{} / {}; {:.2} s", ms(median), ms(p99), cpu.as_secs_f64()))
 }
 
 /// Sends a record to all connections for each update, and returns the CPU time.

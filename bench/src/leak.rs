@@ -60,8 +60,8 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     println!("| what |{}", moments.iter().map(|(moment, _)| format!(" {moment} |")).collect::<String>());
     println!("| --- |{}", " --- |".repeat(moments.len()));
     for (n, (metric_name, _)) in moments[0].1.iter().enumerate() {
-        let of = |(_, counts): &(String, Counts)| format!(" {} |", counts.get(n).map_or(0, |(_, count)| *count));
-        println!("| {metric_name} |{}", moments.iter().map(of).collect::<String>());
+        let cell = |(_, counts): &(String, Counts)| format!(" {} |", counts.get(n).map_or(0, |(_, count)| *count));
+        println!("| {metric_name} |{}", moments.iter().map(cell).collect::<String>());
     }
     Ok(())
 }
@@ -150,23 +150,23 @@ impl<'a> Churn<'a> {
 }
 
 async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
-    let own = Process::of(podium.id());
+    let podium_process = Process::of(podium.id());
     let data_dir = podium.data_dir().display().to_string();
     let processes: Vec<Process> = listed("/proc").filter_map(|n| n.parse().ok()).map(Process::of).collect();
-    let of = |name: &str| -> Vec<&Process> {
+    let processes_named = |name: &str| -> Vec<&Process> {
         processes.iter().filter(|p| p.name == name && p.command.contains(&data_dir)).collect()
     };
-    let (containerd, shims) = (of("containerd"), of("containerd-shim"));
+    let (containerd, shims) = (processes_named("containerd"), processes_named("containerd-shim"));
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
     Ok(vec![
         ("podium: tasks", metric(api, "podium_tasks").await?),
-        ("podium: the kubelet's entries about Pods", metric(api, "podium_remembered").await?),
+        ("podium: the kubelet's entries about Pods", metric(api, "podium_kubelet_cache_entries").await?),
         ("podium: Pods in the API", objects(api, "pods").await?),
         ("podium: Events in the API, which are kept for an hour", objects(api, "events").await?),
-        ("podium: threads", own.status("Threads")),
+        ("podium: threads", podium_process.status("Threads")),
         ("podium: open files", count(listed(&format!("/proc/{}/fd", podium.id())))),
-        ("podium: resident, kB", own.status("VmRSS")),
+        ("podium: resident, kB", podium_process.status("VmRSS")),
         ("containerd: threads", containerd.iter().map(|p| p.status("Threads")).sum()),
         ("containerd: resident, kB", containerd.iter().map(|p| p.status("VmRSS")).sum()),
         ("shims", count(shims)),

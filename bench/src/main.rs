@@ -31,20 +31,20 @@ async fn main() -> Result<()> {
     if let Some((_, args)) = names.split_first().filter(|(name, _)| *name == "leak") {
         return leak::run(args).await;
     }
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    let is_selected = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut rows = Vec::new();
-    if wanted("boot") {
+    if is_selected("boot") {
         rows.push(row("boot", "start to API ready / node Ready", "2.2 s / 3.1 s", "0.15 s / 0.8 s", boot()?));
     }
     let mut podium = Podium::boot()?;
-    if wanted("idle") {
+    if is_selected("idle") {
         let (memory, cpu) = idle(&podium).await?;
         rows.push(row("idle", "resident memory, idle, without containerd", "573 MB", "60 MB", memory));
         rows.push(row("idle", "CPU, idle", "3.1 % of a core", "0.3 %", cpu));
     }
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;
     api.create_namespace().await?;
-    if wanted("create") {
+    if is_selected("create") {
         rows.push(row(
             "create",
             "ConfigMap (1 KiB) create, one client, p50",
@@ -53,7 +53,7 @@ async fn main() -> Result<()> {
             api_load::one_client(&api).await?,
         ));
     }
-    if wanted("floors") {
+    if is_selected("floors") {
         rows.push(row("floors", "a record appended to a file and synced, p50", "", "", baselines::sync()?));
         rows.push(row(
             "floors",
@@ -65,7 +65,7 @@ async fn main() -> Result<()> {
         let work = "one thread, 300 records to 200 TLS connections: p50 / p99 delivery; its CPU";
         rows.push(row("floors", work, "", "", baselines::fan_out().await?));
     }
-    if wanted("crud") {
+    if is_selected("crud") {
         let goal = "10,000 / 20,000 / 10,000 per s";
         rows.push(row(
             "crud",
@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
             api_load::crud(&api).await?,
         ));
     }
-    if wanted("list") {
+    if is_selected("list") {
         rows.push(row(
             "list",
             "LIST 3,000 Pods / pages of 500",
@@ -84,25 +84,25 @@ async fn main() -> Result<()> {
             api_load::list(&api).await?,
         ));
     }
-    if wanted("watch") {
+    if is_selected("watch") {
         let work = "200 watchers, 300 updates: p50 / p99 delivery; server CPU";
         rows.push(row("watch", work, "4.5 / 9.1 ms; 1.3 s", "1 / 3 ms; 0.3 s", api_load::watch(&podium, &api).await?));
     }
-    if wanted("apply") {
+    if is_selected("apply") {
         let work = "server-side applies of a Pod with 50 containers, for each second of the server's CPU";
         rows.push(row("apply", work, "", "1,000", scale::applies(&podium, &api).await?));
     }
-    if wanted("watchers") {
+    if is_selected("watchers") {
         let work = "5,000 watchers, 100 updates per second: server CPU";
         rows.push(row("watchers", work, "", "1 core", scale::watchers(&podium, &api).await?));
     }
-    if wanted("pods") {
+    if is_selected("pods") {
         let (start, stop) = pods::one_by_one(&api).await?;
         rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", start));
         rows.push(row("pods", "one Pod, DELETE to gone (exits on SIGTERM), p50", "1.71 s", "0.30 s", stop));
         rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", pods::burst(&api).await?));
     }
-    if wanted("reactions") {
+    if is_selected("reactions") {
         let exit = latency::exit_to_status(&podium, &api, Signal::SIGTERM).await?;
         let killed = latency::exit_to_status(&podium, &api, Signal::SIGKILL).await?;
         let ready = latency::success_to_ready(&api).await?;
@@ -115,15 +115,15 @@ async fn main() -> Result<()> {
         let work = "liveness failure to the end of a container that exits on SIGTERM, p50";
         rows.push(row("reactions", work, "up to 1 s", "10 ms", kill));
     }
-    if wanted("probes") {
+    if is_selected("probes") {
         let work = "100 Pods with an exec probe each second";
         rows.push(row("probes", work, "", "", probes::exec(&podium, &api).await?));
     }
-    if wanted("long-list") {
+    if is_selected("long-list") {
         let work = "LIST of 30,000 Pods; memory on top";
         rows.push(row("long-list", work, "", "150 ms; 100 MB", scale::long_list(&podium, &api).await?));
     }
-    if wanted("objects") {
+    if is_selected("objects") {
         let (memory, load) = scale::objects(&mut podium).await?;
         rows.push(row("objects", "memory of a stored object of 2 KiB", "", "3 KiB", memory));
         rows.push(row("objects", "start to API ready with 100,000 objects", "", "1 s", load));

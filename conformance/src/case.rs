@@ -132,7 +132,7 @@ impl Step {
     }
 
     /// Returns the expected status code.
-    pub(crate) fn wanted_status(&self) -> u16 {
+    pub(crate) fn expected_status(&self) -> u16 {
         self.status.unwrap_or(if self.post.is_some() { 201 } else { 200 })
     }
 

@@ -190,6 +190,6 @@ mod tests {
         let step = refused.steps.first().unwrap();
         assert_eq!(step.post.as_deref(), Some("/apis/a.example/v1/things"));
         assert_eq!(step.body.as_ref().unwrap()["metadata"]["name"], "t-8");
-        assert_eq!(step.wanted_status(), 422);
+        assert_eq!(step.expected_status(), 422);
     }
 }

@@ -31,10 +31,10 @@ pub(crate) fn differences(expected: &Value, actual: Option<&Value>) -> Vec<Strin
 fn compare(at: &str, expected: &Value, actual: Option<&Value>, found: &mut Vec<String>) {
     if let Some((matcher, argument)) = matcher(expected) {
         if matcher == "contains"
-            && let (Value::Array(wanted), Some(Value::Array(given))) = (argument, actual)
+            && let (Value::Array(expected), Some(Value::Array(given))) = (argument, actual)
         {
             // The actual array is often long, so only missing items are shown.
-            let missing = wanted
+            let missing = expected
                 .iter()
                 .filter(|wanted_item| !given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()));
             found.extend(missing.map(|wanted_item| format!("{at}: no item is {wanted_item}")));
@@ -76,8 +76,8 @@ fn matches_value(matcher: &str, argument: &Value, actual: Option<&Value>) -> boo
     match (matcher, actual) {
         ("any", _) => true,
         ("exactly", _) => actual == argument,
-        ("contains", Value::Array(given)) => argument.as_array().is_some_and(|wanted| {
-            wanted.iter().all(|wanted_item| given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()))
+        ("contains", Value::Array(given)) => argument.as_array().is_some_and(|expected| {
+            expected.iter().all(|wanted_item| given.iter().any(|item| differences(wanted_item, Some(item)).is_empty()))
         }),
         ("has", Value::String(text)) => argument.as_str().is_some_and(|part| text.contains(part)),
         ("hasnt", Value::String(text)) => argument.as_str().is_some_and(|part| !text.contains(part)),

@@ -84,7 +84,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Deletes the objects of the case. A missing object is no error.
+    /// Deletes the objects of the case. A missing object is not an error.
     async fn clean_up(&mut self, case: &Case, prefix: &str) {
         self.watches.clear();
         for path in self.finalized.drain(..) {
@@ -176,8 +176,8 @@ impl Run<'_> {
     /// Returns the differences between the response and the expected one.
     fn check(&self, step: &Step, response: &ApiResponse) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        if response.status != step.wanted_status() {
-            wrong.push(format!("status: expected {}, got {}", step.wanted_status(), response.status));
+        if response.status != step.expected_status() {
+            wrong.push(format!("status: expected {}, got {}", step.expected_status(), response.status));
         }
         let value = response.value();
         if let Some(expected) = &step.expect {

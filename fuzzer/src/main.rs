@@ -1,8 +1,8 @@
 //! API fuzzer: sends valid and invalid requests for every operation in a server's OpenAPI documents.
 //!
-//! Faults are: a status of 500 or more that upstream does not document (`response_check.rs`), an error that is no `Status`, a
-//! closed connection, a response after more than 10 s, and a panic in the server's log. The same seed gives the same requests
-//! in each stream, but not the same interleaving of streams. Harmful requests are not sent (`safety.rs`).
+//! Faults are: a status of 500 or more that upstream does not document (`response_check.rs`), an error that is not a
+//! `Status`, a closed connection, a response after more than 10 s, and a panic in the server's log. The same seed gives
+//! the same requests in each stream, but not the same interleaving of streams. Harmful requests are not sent (`safety.rs`).
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command-line program talks to people on stdout")]
 
@@ -67,8 +67,8 @@ async fn main() -> Result<()> {
     let seeds = Seeds::read(&cli.objects)?;
     prepare(&client).await?;
     let mut api = Api::of(&client).await?;
-    let wanted = |o: &Operation| cli.only.as_ref().is_none_or(|only| o.title().contains(only));
-    api.operations.retain(|o| safety::may(o) && wanted(o));
+    let is_selected = |o: &Operation| cli.only.as_ref().is_none_or(|only| o.title().contains(only));
+    api.operations.retain(|o| safety::may(o) && is_selected(o));
     println!("seed {}: {} operations, {} s", cli.seed, api.operations.len(), cli.seconds);
     let report = Report::default();
     let requests = Requests { api: &api, seeds: &seeds };

@@ -23,7 +23,7 @@ const POINTERS: [&str; 16] = [
 ];
 
 /// Returns the body of a patch of this type for an object.
-pub(crate) fn of(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
+pub(crate) fn random_patch(rng: &mut SeededRng, media: &str, object: &Value) -> Value {
     match media {
         "application/json-patch+json" => {
             let operations = if rng.chance(2) { 11_000 } else { rng.below(5) };
@@ -69,10 +69,10 @@ fn operation(rng: &mut SeededRng, object: &Value) -> Value {
 }
 
 /// Removes fields, so that a patch has only a part of the object.
-fn thin(rng: &mut SeededRng, value: &mut Value, kept: usize) {
+fn thin(rng: &mut SeededRng, value: &mut Value, retained: usize) {
     if let Value::Object(map) = value {
-        map.retain(|key, _| ["metadata", "name"].contains(&key.as_str()) || rng.chance(kept));
-        map.values_mut().for_each(|inner| thin(rng, inner, kept + 15));
+        map.retain(|key, _| ["metadata", "name"].contains(&key.as_str()) || rng.chance(retained));
+        map.values_mut().for_each(|inner| thin(rng, inner, retained + 15));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{rng::SeededRng, values};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// Parameters that may be missing in the documents, and an unknown one.
-const MORE: [&str; 9] = [
+const OTHER_PARAMETERS: [&str; 9] = [
     "pretty",
     "timeout",
     "sendInitialEvents",
@@ -56,7 +56,7 @@ const FIELDS: [&str; 16] = [
 const VERSIONS: [&str; 9] = ["", "0", "1", "2", "40", "999999999", "18446744073709551616", "-1", "abc"];
 
 /// Returns the query of a request: a few documented parameters, and sometimes others.
-pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
+pub(crate) fn random_query(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for name in known {
         if rng.chance(14) {
@@ -65,7 +65,7 @@ pub(crate) fn of(rng: &mut SeededRng, known: &[String]) -> Vec<(String, String)>
         }
     }
     if rng.chance(10) {
-        let name = rng.pick(&MORE);
+        let name = rng.pick(&OTHER_PARAMETERS);
         let value = value(rng, name);
         pairs.push((name.to_owned(), value));
     }

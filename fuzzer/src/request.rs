@@ -69,7 +69,7 @@ impl Requests<'_> {
     pub(crate) fn of(&self, rng: &mut SeededRng, operation: &Operation) -> Option<ApiRequest> {
         let n = rng.below(values::NAMES.len());
         let namespace = rng.pick(&values::NAMESPACES);
-        let mut pairs = query::of(rng, &operation.parameters);
+        let mut pairs = query::random_query(rng, &operation.parameters);
         let watches = pairs.iter().any(|(name, _)| name == "watch");
         let mut headers: Vec<(&'static str, Vec<u8>)> = vec![("accept", accept(rng).into())];
         let mut body = Vec::new();
@@ -119,7 +119,7 @@ impl Requests<'_> {
             media = rng.pick(&TYPES).to_owned();
         }
         let object = self.object(rng, operation, n, namespace);
-        let mut value = if operation.method == "PATCH" { patch::of(rng, &media, &object) } else { object };
+        let mut value = if operation.method == "PATCH" { patch::random_patch(rng, &media, &object) } else { object };
         if rng.chance(45) {
             let times = 1 + rng.below(3);
             mutate::value(rng, &mut value, times);

@@ -30,8 +30,8 @@ fn resource_quota_denies_excess_and_frees_ended_pods(cluster: &Cluster) {
     kubectl.apply(&heavy.to_string());
     kubectl.wait_value("quota/q", "/status/used/requests.cpu", &json!("60m"));
     let output = kubectl.args(&["apply", "-f", "-"], &pod("more", "sleep 100000", "60m").to_string()).failed();
-    let why = "pods \"more\" is forbidden: exceeded quota: q, requested: requests.cpu=60m, used: requests.cpu=60m, limited: requests.cpu=100m";
-    assert!(output.contains(why), "{output}");
+    let message = "pods \"more\" is forbidden: exceeded quota: q, requested: requests.cpu=60m, used: requests.cpu=60m, limited: requests.cpu=100m";
+    assert!(output.contains(message), "{output}");
     // An ended Pod counts for `count/pods` but not for CPU.
     kubectl.apply(&pod("short", "true", "40m").to_string());
     kubectl.wait_value("pod/short", "/status/phase", &json!("Succeeded"));
@@ -76,8 +76,8 @@ fn restricted_namespace_refuses_other_pods(cluster: &Cluster) {
     let output = kubectl.run(&format!("label ns {namespace} pod-security.kubernetes.io/enforce=restricted")).ok();
     assert!(output.contains("labeled"), "{output}");
     let output = kubectl.run("run p --image=busybox:1.28 --restart=Never").failed();
-    let why = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"p\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities";
-    assert!(output.contains(why), "{output}");
+    let message = "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"p\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities";
+    assert!(output.contains(message), "{output}");
     let user = json!({"runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}});
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     let hardened = PodBuilder::new("p")

@@ -33,32 +33,32 @@ fn audit_log_records_every_request() {
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     kubectl.run("exec p -- true").ok();
-    let of = |verb: &str, resource: &str, part: &str| {
+    let events_of = |verb: &str, resource: &str, part: &str| {
         let about =
             |e: &Value| (e["verb"].clone(), e["objectRef"]["resource"].clone(), e["objectRef"]["subresource"].clone());
         let part = if part.is_empty() { Value::Null } else { json!(part) };
-        let wanted = (json!(verb), json!(resource), part);
+        let expected = (json!(verb), json!(resource), part);
         let is_admin = |e: &Value| e["user"]["username"] == "kubernetes-admin";
-        events(&log).into_iter().filter(|e| is_admin(e) && about(e) == wanted).collect::<Vec<_>>()
+        events(&log).into_iter().filter(|e| is_admin(e) && about(e) == expected).collect::<Vec<_>>()
     };
     // WebSockets use GET, SPDY uses POST. kubectl 1.32 may need a second request when it lost the output of the first.
     let exec = wait_for("the end of the session in the log", Duration::from_secs(60), || {
-        let mut all = [of("get", "pods", "exec"), of("create", "pods", "exec")].concat();
+        let mut all = [events_of("get", "pods", "exec"), events_of("create", "pods", "exec")].concat();
         let first = all.first().map_or(Value::Null, |e| e["auditID"].clone());
         all.retain(|e| e["auditID"] == first);
         if all.len() == 2 { Ok(all) } else { Err(format!("{:#}", json!(all))) }
     });
     let stages: Vec<(&Value, &Value)> = exec.iter().map(|e| (&e["stage"], &e["responseStatus"]["code"])).collect();
     assert_eq!(stages, [(&json!("ResponseStarted"), &json!(101)), (&json!("ResponseComplete"), &json!(101))]);
-    let [secret] = of("create", "secrets", "").try_into().unwrap();
+    let [secret] = events_of("create", "secrets", "").try_into().unwrap();
     assert_eq!((&secret["objectRef"]["name"], &secret["requestObject"]), (&json!("s"), &Value::Null));
     assert_eq!((&secret["sourceIPs"], &secret["responseStatus"]["code"]), (&json!(["127.0.0.1"]), &json!(201)));
     assert!(secret["userAgent"].as_str().unwrap().starts_with("kubectl/"), "{secret:#}");
-    let [map] = of("create", "configmaps", "").try_into().unwrap();
+    let [map] = events_of("create", "configmaps", "").try_into().unwrap();
     assert_eq!((&map["level"], &map["requestObject"]["data"]), (&json!("Request"), &json!({"k": "shown"})));
     kubectl.run("delete configmap m").ok();
     cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(of("delete", "configmaps", "").len(), 1, "what was done last is written before the end");
+    assert_eq!(events_of("delete", "configmaps", "").len(), 1, "what was done last is written before the end");
     assert!(!std::fs::read_to_string(&log).unwrap().contains("hidden"));
 
     std::fs::write(policy, POLICY.replace("level: Request,", "level: Everything,")).unwrap();

@@ -31,9 +31,9 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     let as_user = |name: &str, signer: Option<(&str, &str)>| {
         Kubectl::new(kubeconfig(dir.path(), name, &server, &ca, signer, "system:masters"), own.namespace())
     };
-    let stranger = as_user("stranger", Some((&others, &others_key)));
+    let other_ca = as_user("stranger", Some((&others, &others_key)));
     let nobody = as_user("nobody", None);
-    for who in [&stranger, &nobody] {
+    for who in [&other_ca, &nobody] {
         for path in ["/api/v1/nodes", "/healthz", "/version"] {
             let output = who.run(&format!("get --raw {path}")).failed();
             assert!(output.contains("You must be logged in to the server"), "{path}: {output}");
@@ -42,7 +42,7 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     assert_eq!(as_user("known", Some((&ca, &key))).run("get --raw /healthz").ok(), "ok");
     // A valid token is enough, whatever the client certificate is.
     let token = own.run("create token default").ok();
-    let shown = stranger.args(&["--token", token.trim(), "get", "--raw", "/version"], "");
+    let shown = other_ca.args(&["--token", token.trim(), "get", "--raw", "/version"], "");
     assert!(shown.ok().contains("gitVersion"));
 }
 
@@ -116,9 +116,9 @@ fn aggregated_cluster_role_follows_its_sources(cluster: &Cluster) {
     let rules = json!([{"verbs": ["get"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}]);
     let part = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": rules});
     kubectl.apply(&part.to_string());
-    let sees = |wanted: bool| {
+    let sees = |expected: bool| {
         let rules = kubectl.value("clusterrole/view", "/rules");
-        rules.as_array().unwrap().iter().any(|r| r["resources"] == json!(["roles"])) == wanted
+        rules.as_array().unwrap().iter().any(|r| r["resources"] == json!(["roles"])) == expected
     };
     eventually("the role to have the rules of its source", || sees(true));
     assert_eq!(may().ok(), "yes\n");

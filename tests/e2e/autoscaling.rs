@@ -21,8 +21,8 @@ fn replicas(kubectl: &Kubectl) -> Value {
 }
 
 /// Waits for a number of replicas that depends on metrics, which take a while.
-fn wait_for_replicas(kubectl: &Kubectl, what: &str, expected: i64) {
-    wait_for(what, Duration::from_secs(180), || match replicas(kubectl) {
+fn wait_for_replicas(kubectl: &Kubectl, resource: &str, expected: i64) {
+    wait_for(resource, Duration::from_secs(180), || match replicas(kubectl) {
         found if found == expected => Ok(()),
         found => Err(format!("{found}, {}", kubectl.condition("hpa/web", "ScalingActive"))),
     });

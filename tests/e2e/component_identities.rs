@@ -65,8 +65,8 @@ fn describe(event: &Value) -> String {
 /// Returns the forbidden requests with their reasons.
 fn forbidden(events: &[Value]) -> BTreeSet<String> {
     let is_refused = |e: &&Value| e["annotations"]["authorization.k8s.io/decision"] == "forbid";
-    let why = |e: &Value| e["annotations"]["authorization.k8s.io/reason"].to_string();
-    events.iter().filter(is_refused).map(|e| format!("{}: {}", describe(e), why(e))).collect()
+    let message = |e: &Value| e["annotations"]["authorization.k8s.io/reason"].to_string();
+    events.iter().filter(is_refused).map(|e| format!("{}: {}", describe(e), message(e))).collect()
 }
 
 #[e2e_test("scheduler, controllers and kubelet use their own identities and are authorized")]
@@ -90,11 +90,11 @@ fn components_use_their_identities_and_are_authorized() {
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}").ok();
     let all = events(&log);
     // The Node authorizer forbids the kubelet to read objects whose last Pod on the node is gone.
-    let late = |what: &String| what.starts_with("system:node:") && what.contains("no relationship found");
-    let forbidden: Vec<String> = forbidden(&all).into_iter().filter(|what| !late(what)).collect();
+    let late = |message: &String| message.starts_with("system:node:") && message.contains("no relationship found");
+    let forbidden: Vec<String> = forbidden(&all).into_iter().filter(|message| !late(message)).collect();
     assert!(forbidden.is_empty(), "{forbidden:#?}");
     let done: BTreeSet<String> = all.iter().map(describe).collect();
-    let account = |name: &str, what: &str| format!("system:serviceaccount:kube-system:{name} {what}");
+    let account = |name: &str, message: &str| format!("system:serviceaccount:kube-system:{name} {message}");
     for expected in [
         "system:kube-scheduler create pods/binding".to_owned(),
         "system:kube-controller-manager watch pods".to_owned(),

@@ -94,7 +94,7 @@ fn env_comes_from_all_sources(cluster: &Cluster) {
         assert!(seen.lines().any(|l| l == format!("{name}={value}")), "{name}={value} is not in\n{seen}");
     }
     assert!(!seen.contains("ABSENT"), "{seen}");
-    // A key that is no C identifier is a valid variable name.
+    // A key that is not a C identifier is a valid variable name.
     assert!(seen.contains("not.a.name=3"), "{seen}");
 }
 

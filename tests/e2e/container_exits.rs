@@ -65,8 +65,8 @@ async fn follow_one(client: Client, namespace: &str, round: usize) -> Vec<(&'sta
     let pod = serde_json::from_value(verbose_pod(&name, 0.3, code).build()).unwrap();
     let made = pods.create(&PostParams::default(), &pod).await.unwrap();
     let seen = made.metadata.resource_version.unwrap();
-    let wanted = WatchParams::default().fields(&format!("metadata.name={name}"));
-    let mut events = pods.watch(&wanted, &seen).await.unwrap().boxed();
+    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut events = pods.watch(&params, &seen).await.unwrap().boxed();
     let (mut from_the_start, mut ended) = (None, false);
     while !ended {
         let WatchEvent::Modified(pod) = events.next().await.unwrap().unwrap() else { continue };

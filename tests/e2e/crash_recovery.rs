@@ -58,7 +58,7 @@ fn acknowledged_write_survives_sigkill() {
                 work.spawn(write(client.clone(), Arc::clone(&observed), writer, life));
             }
             acknowledged(&observed, writes).await;
-            // This is no wait for a condition: the moment of the kill is the test's input.
+            // This is not a wait for a condition: the moment of the kill is the test's input.
             tokio::time::sleep(moment).await;
             cluster.signal(Signal::SIGKILL);
             work.shutdown().await;
@@ -76,12 +76,12 @@ fn acknowledged_write_survives_sigkill() {
 /// Waits until this many more writes are acknowledged.
 async fn acknowledged(observed: &Mutex<Observed>, writes: usize) {
     let enough = observed.lock().await.revisions.len() + writes;
-    let more = async {
+    let writer = async {
         while observed.lock().await.revisions.len() < enough {
             tokio::time::sleep(Duration::from_micros(500)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), more).await.expect("writes are acknowledged");
+    tokio::time::timeout(Duration::from_secs(30), writer).await.expect("writes are acknowledged");
 }
 
 /// Creates an object and updates it until the server is killed.

@@ -153,8 +153,8 @@ async fn operate(client: Client, namespace: &str) {
     api.patch_status("a", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     let second = seen.try_next().await.unwrap().unwrap();
     assert_eq!((&second.data["status"]["phase"], second.metadata.generation), (&json!("Running"), Some(1)));
-    let wanted = crontab(group, "a", &json!({"replicas": 5}));
-    let applied = api.patch("a", &applying, &Patch::Apply(wanted)).await.unwrap();
+    let expected = crontab(group, "a", &json!({"replicas": 5}));
+    let applied = api.patch("a", &applying, &Patch::Apply(expected)).await.unwrap();
     assert_eq!((&applied.data["spec"]["replicas"], applied.metadata.generation), (&json!(5), Some(2)));
     definitions.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
     let uid = definition_uid(&definitions, &name).await;

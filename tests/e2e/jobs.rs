@@ -114,8 +114,8 @@ fn pod_failure_policy_fails_job_by_exit_code(cluster: &Cluster) {
     job(&kubectl, &spec, "if [ $JOB_COMPLETION_INDEX = 0 ]; then exit 42; else sleep 100000; fi");
     let failed = ended(&kubectl, "Failed");
     assert_eq!(failed["reason"], "PodFailurePolicy");
-    let why = failed["message"].as_str().unwrap();
-    assert!(why.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{why}");
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.ends_with("failed with exit code 42 matching FailJob rule at index 0"), "{message}");
     assert_eq!(condition(&kubectl, "FailureTarget")["message"], failed["message"]);
     assert_eq!(status(&kubectl)["failed"], 2);
     delete_and_wait(&kubectl);
@@ -216,8 +216,8 @@ fn job_counts_each_pod_once_through_sigkills() {
     }
     ended(&kubectl, "Complete");
     // An interrupted start may fail its Pod, which is then counted as failed and replaced.
-    let of = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
+    let count = |phase: &str| pods(&kubectl).iter().filter(|pod| pod["status"]["phase"] == phase).count();
     let counted = |field: &str| status(&kubectl)[field].as_u64().unwrap_or(0);
-    assert_eq!((counted("succeeded"), of("Succeeded")), (12, 12));
-    assert_eq!(counted("failed"), u64::try_from(of("Failed")).unwrap(), "{:?}", pods(&kubectl));
+    assert_eq!((counted("succeeded"), count("Succeeded")), (12, 12));
+    assert_eq!(counted("failed"), u64::try_from(count("Failed")).unwrap(), "{:?}", pods(&kubectl));
 }

@@ -55,8 +55,8 @@ fn kube_rs_controller_reconciles(cluster: &Cluster) {
 fn reconcile_all(client: Client, namespace: String) -> impl Stream {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let wanted = watcher::Config::default().labels(LABEL).streaming_lists();
-    Controller::new(secrets, wanted).owns(maps, watcher::Config::default()).run(
+    let config = watcher::Config::default().labels(LABEL).streaming_lists();
+    Controller::new(secrets, config).owns(maps, watcher::Config::default()).run(
         |secret, client| async move { reconcile(secret, &client).await },
         |_, _, _| Action::requeue(Duration::from_millis(100)),
         Arc::new(client),

@@ -57,7 +57,7 @@ fn kubelet_server_authenticates_and_authorizes() {
     cluster.set_kubelet_config(json!({"address": "127.0.0.1", "port": port, "authentication": authentication}));
     cluster.stop_podium(nix::sys::signal::Signal::SIGTERM);
     cluster.start_podium();
-    let stranger = Kubectl::new(dir.path().join("stranger.kubeconfig"), "default");
-    assert_eq!(stranger.run("get --raw /healthz").ok(), "ok");
+    let client = Kubectl::new(dir.path().join("stranger.kubeconfig"), "default");
+    assert_eq!(client.run("get --raw /healthz").ok(), "ok");
     admin.run("get --raw /healthz").failed();
 }

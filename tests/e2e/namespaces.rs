@@ -161,14 +161,14 @@ impl Drop for SharedDir {
 fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let dir = SharedDir::new();
-    let of = |name: &str, propagation: &str, privileged: bool| {
+    let pod = |name: &str, propagation: &str, privileged: bool| {
         let mut c = container(name, "sleep 10000");
         c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v", "mountPropagation": propagation}]);
         c["securityContext"] = json!({"privileged": privileged});
         c
     };
     let containers =
-        json!([of("c", "HostToContainer", false), of("alone", "None", false), of("both", "Bidirectional", true)]);
+        json!([pod("c", "HostToContainer", false), pod("alone", "None", false), pod("both", "Bidirectional", true)]);
     run(&kubectl, &json!({"volumes": [{"name": "v", "hostPath": {"path": dir.path()}}], "containers": containers}));
     let inside = dir.path().join("of-the-node");
     std::fs::create_dir(&inside).unwrap();

@@ -39,10 +39,10 @@ fn gets(kubectl: &Kubectl, from: &str, at: &str) -> bool {
 
 /// Waits until each Pod reaches an address or does not. A case is a client Pod, an address, and whether it is reachable.
 #[track_caller]
-fn check(what: &str, cases: &[(&Kubectl, &str, &str, bool)]) {
+fn check(description: &str, cases: &[(&Kubectl, &str, &str, bool)]) {
     for (kubectl, from, at, expected) in cases {
         let expected_word = if *expected { "reaches" } else { "does not reach" };
-        eventually(&format!("{what}: {from} {expected_word} {at}"), || gets(kubectl, from, at) == *expected);
+        eventually(&format!("{description}: {from} {expected_word} {at}"), || gets(kubectl, from, at) == *expected);
     }
 }
 
@@ -80,12 +80,12 @@ fn ingress_is_restricted_until_policy_is_deleted() {
     apply(&kubectl, "late", "late");
     ready(&kubectl, "late");
 
-    let of = json!({"matchLabels": {"app": "web"}});
+    let selector = json!({"matchLabels": {"app": "web"}});
     let friend = json!({"podSelector": {"matchLabels": {"app": "friend"}}});
     policy(
         &kubectl,
         "friend",
-        &json!({"podSelector": of, "ingress": [{"from": [friend], "ports": [{"port": "web"}]}]}),
+        &json!({"podSelector": selector, "ingress": [{"from": [friend], "ports": [{"port": "web"}]}]}),
     );
     check(
         "a friend at a named port",
@@ -97,7 +97,11 @@ fn ingress_is_restricted_until_policy_is_deleted() {
         ],
     );
     let near = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "bank"}}});
-    policy(&kubectl, "bank", &json!({"podSelector": of, "ingress": [{"from": [near], "ports": [{"port": 8081}]}]}));
+    policy(
+        &kubectl,
+        "bank",
+        &json!({"podSelector": selector, "ingress": [{"from": [near], "ports": [{"port": 8081}]}]}),
+    );
     check(
         "another namespace at another port",
         &[

@@ -21,13 +21,13 @@ fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
     let drivers = kubectl.wait_value(&format!("csinode/{name}"), "/spec/drivers", &json!([]));
     assert_eq!(drivers["metadata"]["ownerReferences"][0]["kind"], "Node");
     let status = kubectl.value(&format!("node/{name}"), "/status");
-    let amount = |list: &str, of: &str| {
-        let text = status[list][of].as_str().unwrap_or_else(|| panic!("{list} {of}: {status}"));
+    let amount = |list: &str, resource: &str| {
+        let text = status[list][resource].as_str().unwrap_or_else(|| panic!("{list} {resource}: {status}"));
         text.strip_suffix("Ki").map_or_else(|| text.parse::<i64>().unwrap(), |n| n.parse::<i64>().unwrap() * 1024)
     };
-    for of in ["memory", "ephemeral-storage"] {
-        let (all, left) = (amount("capacity", of), amount("allocatable", of));
-        assert!(0 < left && left < all, "{of}: what Pods go for is not for them: {status}");
+    for resource in ["memory", "ephemeral-storage"] {
+        let (all, left) = (amount("capacity", resource), amount("allocatable", resource));
+        assert!(0 < left && left < all, "{resource}: what Pods go for is not for them: {status}");
     }
     assert_eq!(amount("capacity", "memory") - amount("allocatable", "memory"), 100 << 20);
     assert_eq!(amount("capacity", "pods"), 230);

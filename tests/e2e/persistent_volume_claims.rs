@@ -34,7 +34,7 @@ fn pod(name: &str, source: &Value, script: &str) -> PodBuilder {
         .mount("data", "/data")
 }
 
-fn of(claim: &str) -> Value {
+fn claim_volume(claim: &str) -> Value {
     json!({"persistentVolumeClaim": {"claimName": claim}})
 }
 
@@ -92,7 +92,10 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     phase(&kubectl, "pv/static", "Bound");
     let reads = json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
     let refused = "echo two > /data/f || echo refused";
-    apply(&kubectl, &[pod("writes", &of("c"), "echo one > /data/f").build(), pod("reads", &reads, refused).build()]);
+    apply(
+        &kubectl,
+        &[pod("writes", &claim_volume("c"), "echo one > /data/f").build(), pod("reads", &reads, refused).build()],
+    );
     kubectl.wait_ready("writes");
     kubectl.wait_ready("reads");
     eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
@@ -108,17 +111,17 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
 #[e2e_test("a Pod waits until its PersistentVolumeClaim is bound")]
 fn pod_waits_until_its_claim_is_bound(cluster: &Cluster) {
     let (kubectl, directory) = (cluster.kubectl(), tempfile::tempdir().unwrap());
-    let waits = |why: &str| {
+    let waits = |text: &str| {
         let message = format!(
-            "0/1 nodes are available: {why}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
+            "0/1 nodes are available: {text}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
              Preemption is not helpful for scheduling."
         );
-        eventually(&format!("it waits: {why}"), || {
+        eventually(&format!("it waits: {text}"), || {
             kubectl.value("pod/p", "/status/conditions/0/message") == message.as_str()
                 && kubectl.events("p").contains(&("FailedScheduling".to_owned(), message.clone()))
         });
     };
-    apply(&kubectl, &[pod("p", &of("c"), "true").build()]);
+    apply(&kubectl, &[pod("p", &claim_volume("c"), "true").build()]);
     waits("persistentvolumeclaim \"c\" not found");
     apply(&kubectl, &[claim("c", &json!({"storageClassName": ""}))]);
     waits("pod has unbound immediate PersistentVolumeClaims");
@@ -155,13 +158,13 @@ fn read_write_once_pod_claim_has_one_user(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(
         &kubectl,
-        &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &of("c"), "true").build()],
+        &[claim("c", &json!({"accessModes": ["ReadWriteOncePod"]})), pod("first", &claim_volume("c"), "true").build()],
     );
     kubectl.wait_ready("first");
-    apply(&kubectl, &[pod("second", &of("c"), "true").build()]);
-    let why = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+    apply(&kubectl, &[pod("second", &claim_volume("c"), "true").build()]);
+    let text = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
     eventually("the second Pod to be unschedulable", || {
-        kubectl.events("second").iter().any(|(_, message)| message.contains(why))
+        kubectl.events("second").iter().any(|(_, message)| message.contains(text))
     });
     kubectl.run("delete pod first").ok();
     kubectl.wait_ready("second");
@@ -174,7 +177,7 @@ fn local_volume_gets_fs_group(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let user = json!({"securityContext": {"runAsUser": 1234, "runAsGroup": 1234, "fsGroup": 4321}});
     let script = "touch /data/f; stat -c '%u %g' /data/f";
-    apply(&kubectl, &[claim("c", &json!({})), pod("p", &of("c"), script).spec(&user).build()]);
+    apply(&kubectl, &[claim("c", &json!({})), pod("p", &claim_volume("c"), script).spec(&user).build()]);
     kubectl.wait_ready("p");
     eventually("the output", || kubectl.run("logs p").is_ok_and(|output| output == "1234 4321\n"));
     kubectl.run("delete pod p").ok();
@@ -197,9 +200,9 @@ fn volumes_survive_sigkill_and_cluster_removal() {
         spec["storageClassName"] = json!("manual");
         objects.extend([volume(name, &spec), claim(name, &json!({"storageClassName": "manual"}))]);
         let script = "cat /data/kept >> /data/copy; until rm /data/end; do sleep 1; done 2> /dev/null; exit";
-        objects.push(pod(name, &of(name), script).build());
+        objects.push(pod(name, &claim_volume(name), script).build());
     }
-    objects.extend([claim("made", &json!({})), pod("made", &of("made"), "echo kept > /data/copy").build()]);
+    objects.extend([claim("made", &json!({})), pod("made", &claim_volume("made"), "echo kept > /data/copy").build()]);
     apply(&kubectl, &objects);
     let container = |pod: &str| kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
     let pods = ["host", "own", "made"];
@@ -247,7 +250,7 @@ fn volume_provisioning_recovers_from_sigkill() {
     for moment in MOMENTS {
         let name = format!("p{moment}");
         apply(&kubectl, &[claim(&name, &json!({}))]);
-        apply(&kubectl, &[pod(&name, &of(&name), "true").build()]);
+        apply(&kubectl, &[pod(&name, &claim_volume(&name), "true").build()]);
         kill_after(&mut cluster, moment);
     }
     for moment in MOMENTS {

@@ -12,8 +12,8 @@ fn affinity_to(app: &str) -> Value {
     json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}])
 }
 
-fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, why: &str) {
-    let begins = format!("0/1 nodes are available: 1 {why}. ");
+fn wait_for_unschedulable(kubectl: &Kubectl, name: &str, text: &str) {
+    let begins = format!("0/1 nodes are available: 1 {text}. ");
     eventually(&format!("{name} waits"), || {
         kubectl
             .events(name)
@@ -59,9 +59,9 @@ fn pod_anti_affinity_keeps_pod_pending(cluster: &Cluster) {
 #[e2e_test("topology spread constraints limit the skew between domains")]
 fn topology_spread_limits_skew(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let constraint = |key: &str, least: Option<i32>| {
+    let constraint = |key: &str, min_domains: Option<i32>| {
         let constraint = json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "s"}}, "minDomains": least});
+            "labelSelector": {"matchLabels": {"app": "s"}}, "minDomains": min_domains});
         json!({"topologySpreadConstraints": [constraint]})
     };
     let hostname = "kubernetes.io/hostname";

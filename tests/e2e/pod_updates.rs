@@ -30,15 +30,15 @@ fn tolerations_can_be_added_but_not_removed(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run(&kubectl);
     let before = kubectl.value("pod/p", "/spec/tolerations");
-    let mut more = before.as_array().cloned().unwrap_or_default();
-    more.push(json!({"key": "example.com/own", "operator": "Exists", "effect": "NoExecute"}));
-    check(&kubectl, &json!({"spec": {"tolerations": more}}), Ok(()));
-    assert_eq!(kubectl.value("pod/p", "/spec/tolerations"), json!(more));
+    let mut extended = before.as_array().cloned().unwrap_or_default();
+    extended.push(json!({"key": "example.com/own", "operator": "Exists", "effect": "NoExecute"}));
+    check(&kubectl, &json!({"spec": {"tolerations": extended}}), Ok(()));
+    assert_eq!(kubectl.value("pod/p", "/spec/tolerations"), json!(extended));
     let words = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
-    more.last_mut().unwrap()["key"] = json!("example.com/other");
-    check(&kubectl, &json!({"spec": {"tolerations": more}}), Err(words));
-    more.pop();
-    check(&kubectl, &json!({"spec": {"tolerations": more}}), Err(words));
+    extended.last_mut().unwrap()["key"] = json!("example.com/other");
+    check(&kubectl, &json!({"spec": {"tolerations": extended}}), Err(words));
+    extended.pop();
+    check(&kubectl, &json!({"spec": {"tolerations": extended}}), Err(words));
     assert_eq!(kubectl.value("pod/p", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 

@@ -104,8 +104,8 @@ fn run_cleans_up_after_a_killed_run() {
 }
 
 /// Returns whether a line has this object and this text.
-fn has_line(text: &str, subject: &str, what: &str) -> bool {
-    text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(what))
+fn has_line(text: &str, subject: &str, state: &str) -> bool {
+    text.lines().any(|line| line.contains(&format!(" {subject} ")) && line.contains(state))
 }
 
 #[e2e_test("podium run ends restarting workloads in order")]

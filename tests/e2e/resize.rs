@@ -144,12 +144,12 @@ fn unfitting_resize_is_deferred_or_infeasible(cluster: &Cluster) {
     eventually("Infeasible", || {
         has_event("Infeasible", "Node didn't have enough capacity: cpu, requested: 9000000, capacity: ")
     });
-    let wanted = format!("{}m", milli / 2 + 1);
-    resize(&kubectl, &json!({"requests": {"cpu": wanted}}));
+    let cpu = format!("{}m", milli / 2 + 1);
+    resize(&kubectl, &json!({"requests": {"cpu": cpu}}));
     eventually("Deferred", || has_event("Deferred", "Node didn't have enough resource: cpu, requested: "));
     assert_eq!(kubectl.value("pod/p", &format!("{STATUS}/allocatedResources")), json!({"cpu": "1m"}));
     kubectl.run("delete pod neighbour").ok();
-    wait_for_resize(&kubectl, &json!({"cpu": wanted}));
+    wait_for_resize(&kubectl, &json!({"cpu": cpu}));
     assert_eq!(kubectl.condition("pod/p", "PodResizePending"), Value::Null);
     kubectl.run("delete pod p --now").ok();
 }

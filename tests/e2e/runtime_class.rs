@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// Creates a RuntimeClass for this test, and returns its name.
-fn class(kubectl: &Kubectl, handler: &str, more: &Value) -> String {
+fn class(kubectl: &Kubectl, handler: &str, fields: &Value) -> String {
     let name = format!("{}-{handler}", kubectl.namespace());
     let mut class =
         json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": handler});
-    for (key, value) in more.as_object().into_iter().flatten() {
+    for (key, value) in fields.as_object().into_iter().flatten() {
         class[key] = value.clone();
     }
     kubectl.apply(&class.to_string());
@@ -24,12 +24,12 @@ fn pod(class: &str) -> PodBuilder {
 }
 
 /// Waits for a FailedCreatePodSandBox Event whose message ends with this text.
-fn wait_for_sandbox_error(kubectl: &Kubectl, why: &str) {
-    eventually(&format!("FailedCreatePodSandBox: {why}"), || {
+fn wait_for_sandbox_error(kubectl: &Kubectl, message: &str) {
+    eventually(&format!("FailedCreatePodSandBox: {message}"), || {
         let is_expected = |(reason, text): &(String, String)| {
             reason == "FailedCreatePodSandBox"
                 && text.starts_with("Failed to create pod sandbox: ")
-                && text.ends_with(why)
+                && text.ends_with(message)
         };
         kubectl.events("p").iter().any(is_expected)
     });

@@ -107,11 +107,11 @@ fn never_and_equal_priority_preempt_nothing(cluster: &Cluster) {
     seats.pod("quiet", 1, &json!({"priorityClassName": name}));
     seats.pod("equal", 1, &class);
     let insufficient = format!("0/1 nodes are available: 1 Insufficient {}.", seats.resource);
-    for (pod, why) in [
+    for (pod, message) in [
         ("quiet", "not eligible due to preemptionPolicy=Never."),
         ("equal", "0/1 nodes are available: 1 No preemption victims found for incoming pod."),
     ] {
-        let message = format!("{insufficient} no new claims to deallocate, preemption: {why}");
+        let message = format!("{insufficient} no new claims to deallocate, preemption: {message}");
         eventually("the Event", || kubectl.events(pod).contains(&("FailedScheduling".to_owned(), message.clone())));
     }
     assert_eq!(kubectl.value("pod/first", "/metadata/deletionTimestamp"), Value::Null);

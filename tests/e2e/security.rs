@@ -92,27 +92,28 @@ fn seccomp_profile_restricts_system_calls(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let mode = "grep Seccomp: /proc/self/status | cut -f2";
     check(&kubectl, &pod(mode, &json!({})), "0\n");
-    let of = |profile: Value| json!({"seccompProfile": profile});
-    let spec = json!({"securityContext": of(json!({"type": "RuntimeDefault"}))});
+    let with_profile = |profile: Value| json!({"seccompProfile": profile});
+    let spec = json!({"securityContext": with_profile(json!({"type": "RuntimeDefault"}))});
     check(&kubectl, &pod(mode, &json!({})).spec(&spec), "2\n");
-    check(&kubectl, &pod(mode, &of(json!({"type": "Unconfined"}))).spec(&spec), "0\n");
+    check(&kubectl, &pod(mode, &with_profile(json!({"type": "Unconfined"}))).spec(&spec), "0\n");
     let profiles = cluster.data_dir().join("kubelet/seccomp");
     std::fs::create_dir_all(&profiles).unwrap();
     let no_mkdir = json!({"defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]});
     std::fs::write(profiles.join("no-mkdir.json"), no_mkdir.to_string()).unwrap();
-    let local = of(json!({"type": "Localhost", "localhostProfile": "no-mkdir.json"}));
+    let local = with_profile(json!({"type": "Localhost", "localhostProfile": "no-mkdir.json"}));
     check(&kubectl, &pod("mkdir /x 2>/dev/null && echo made || echo refused", &local), "refused\n");
 }
 
 #[e2e_test("safe sysctls are set and forbidden sysctls are rejected")]
 fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let of = |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
+    let with_sysctl =
+        |name: &str, value: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": value}]}});
     let read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start";
-    let safe = of("net.ipv4.ip_unprivileged_port_start", "77");
+    let safe = with_sysctl("net.ipv4.ip_unprivileged_port_start", "77");
     check(&kubectl, &pod(read, &json!({})).spec(&safe), "77\n");
-    kubectl.apply(&pod(read, &json!({})).spec(&of("net.core.somaxconn", "9")).to_string());
+    kubectl.apply(&pod(read, &json!({})).spec(&with_sysctl("net.core.somaxconn", "9")).to_string());
     kubectl.wait_value("pod/p", "/status/reason", &json!("SysctlForbidden"));
     let message = kubectl.value("pod/p", "/status/message");
     assert_eq!(message, json!("Pod was rejected: forbidden sysctl: \"net.core.somaxconn\" not allowlisted"));
@@ -156,8 +157,8 @@ fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
         let status = kubectl.value("pod/p", "/status");
         assert_eq!(status["reason"], "AppArmor");
-        let why = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
-        assert!(status["message"].as_str().unwrap().contains(why), "{status}");
+        let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+        assert!(status["message"].as_str().unwrap().contains(message), "{status}");
     }
     // A Pod with Unconfined runs on every node.
     kubectl.run("delete pod p --wait").ok();

@@ -8,8 +8,8 @@ fn stateful_set(kubectl: &Kubectl, spec: &Value, container: &Value) {
     workload::apply(kubectl, "StatefulSet", "web", &[&json!({"replicas": 2, "serviceName": "web"}), spec], container);
 }
 
-fn list(kubectl: &Kubectl, what: &str) -> Vec<Value> {
-    let list: Value = serde_json::from_str(&kubectl.run(&format!("get {what} -o json")).ok()).unwrap();
+fn list(kubectl: &Kubectl, resource: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(&kubectl.run(&format!("get {resource} -o json")).ok()).unwrap();
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
@@ -26,8 +26,8 @@ fn pods(kubectl: &Kubectl) -> String {
     all.iter().map(show).collect::<Vec<_>>().join(" ")
 }
 
-fn names(kubectl: &Kubectl, what: &str) -> Vec<String> {
-    list(kubectl, what).iter().map(|object| text(&object["metadata"]["name"])).collect()
+fn names(kubectl: &Kubectl, resource: &str) -> Vec<String> {
+    list(kubectl, resource).iter().map(|object| text(&object["metadata"]["name"])).collect()
 }
 
 /// Returns total, ready, available, current and updated replicas.
@@ -167,9 +167,9 @@ fn stateful_set_keeps_pods_below_partition(cluster: &Cluster) {
 #[e2e_test("podManagementPolicy Parallel waits for no Pod")]
 fn parallel_stateful_set_waits_for_no_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let spec = |more: &Value| {
+    let spec = |fields: &Value| {
         let mut spec = json!({"replicas": 3, "podManagementPolicy": "Parallel"});
-        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": more});
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": fields});
         spec
     };
     let mut broken = env("one");

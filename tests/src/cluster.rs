@@ -193,8 +193,8 @@ impl Cluster {
     #[must_use]
     pub fn find_containerd(&self) -> Option<Pid> {
         let marker = self.data_dir().display().to_string();
-        let own = |process: &Process| process.name() == "containerd" && process.command().contains(&marker);
-        Process::all().find(own).map(|process| process.0)
+        let is_own = |process: &Process| process.name() == "containerd" && process.command().contains(&marker);
+        Process::all().find(is_own).map(|process| process.0)
     }
 
     /// Returns the process of the cluster's own containerd.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 /// # Panics
 /// When `probe` does not return `Ok` in time. The message has the condition and the last error.
 #[track_caller]
-pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
+pub fn wait_for<T>(description: &str, limit: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
         match probe() {
             Ok(value) => return value,
             Err(seen) if start.elapsed() > limit => {
-                panic!("waited {limit:?} for {what}; last seen: {seen}")
+                panic!("waited {limit:?} for {description}; last seen: {seen}")
             }
             Err(_) => pause(Duration::from_millis(25)),
         }
@@ -25,8 +25,8 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Resul
 /// # Panics
 /// When it does not return true in time.
 #[track_caller]
-pub fn eventually(what: &str, mut probe: impl FnMut() -> bool) {
-    wait_for(what, Duration::from_secs(60), || if probe() { Ok(()) } else { Err("false".to_owned()) });
+pub fn eventually(description: &str, mut probe: impl FnMut() -> bool) {
+    wait_for(description, Duration::from_secs(60), || if probe() { Ok(()) } else { Err("false".to_owned()) });
 }
 
 /// Sleeps between two polls of a condition that has no event.

@@ -30,7 +30,7 @@ struct Field {
     /// JSON name; empty for an inlined struct.
     json: String,
     /// Type without pointers, lists and maps.
-    of: String,
+    type_name: String,
 }
 
 pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
@@ -47,10 +47,10 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
     );
     for (name, package) in &all {
         writeln!(out, "[{name}]")?;
-        for of in package.structs.keys() {
-            for (field, values) in fields(&all, package, of) {
+        for struct_name in package.structs.keys() {
+            for (field, values) in fields(&all, package, struct_name) {
                 let values: Vec<&str> = values.iter().map(String::as_str).collect();
-                writeln!(out, "{of} {field} {}", values.join("|"))?;
+                writeln!(out, "{struct_name} {field} {}", values.join("|"))?;
             }
         }
     }
@@ -61,11 +61,12 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
 fn fields<'a>(
     all: &'a BTreeMap<String, Package>,
     package: &'a Package,
-    of: &str,
+    struct_name: &str,
 ) -> Vec<(&'a str, &'a BTreeSet<String>)> {
     let mut found = Vec::new();
-    for field in package.structs.get(of).into_iter().flatten() {
-        let Some((home, name)) = find(all, package, package.aliases.get(&field.of).unwrap_or(&field.of)) else {
+    for field in package.structs.get(struct_name).into_iter().flatten() {
+        let Some((home, name)) = find(all, package, package.aliases.get(&field.type_name).unwrap_or(&field.type_name))
+        else {
             continue;
         };
         if field.json.is_empty() {
@@ -92,8 +93,8 @@ fn find<'a, 'b>(
 /// Returns the values of a package's enums, resolving constants of other packages.
 fn enums(all: &BTreeMap<String, Package>, package: &Package) -> BTreeMap<String, BTreeSet<String>> {
     let mut enums = package.enums.clone();
-    for (of, value) in package.constants.values() {
-        let Some(values) = enums.get_mut(of) else { continue };
+    for (enum_name, value) in package.constants.values() {
+        let Some(values) = enums.get_mut(enum_name) else { continue };
         let elsewhere = || find(all, package, value).and_then(|(home, name)| home.constants.get(name));
         let text = |value: &str| value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).map(str::to_owned);
         values.extend(text(value).or_else(|| text(&elsewhere()?.1)));
@@ -115,8 +116,8 @@ fn package(text: &str) -> Package {
             open = Some(name.to_owned());
         } else if line == "}" {
             open = None;
-        } else if let Some(of) = &open {
-            package.structs.entry(of.clone()).or_default().extend(field(code));
+        } else if let Some(struct_name) = &open {
+            package.structs.entry(struct_name.clone()).or_default().extend(field(code));
         } else if let Some((name, alias)) = line.strip_prefix("type ").and_then(|rest| rest.split_once(" = ")) {
             package.aliases.insert(name.to_owned(), alias.to_owned());
         } else {
@@ -155,26 +156,26 @@ fn import(code: &str) -> Option<(String, String)> {
 fn constant(code: &str) -> Option<(String, (String, String))> {
     let (left, right) = code.split_once(" = ")?;
     let words: Vec<&str> = left.strip_prefix("const ").unwrap_or(left).split_whitespace().collect();
-    let (name, of, value) = match words.as_slice() {
-        [name, of] => (*name, *of, right),
+    let (name, type_name, value) = match words.as_slice() {
+        [name, type_name] => (*name, *type_name, right),
         [name] => {
-            let (of, value) = right.strip_suffix(')')?.split_once('(')?;
-            (*name, of, value)
+            let (type_name, value) = right.strip_suffix(')')?.split_once('(')?;
+            (*name, type_name, value)
         }
         _ => return None,
     };
     // The text after a value is a comment.
     let value = value.split(" //").next().unwrap_or(value).trim();
-    Some((name.to_owned(), (of.to_owned(), value.to_owned())))
+    Some((name.to_owned(), (type_name.to_owned(), value.to_owned())))
 }
 
 fn field(code: &str) -> Option<Field> {
     let tag = code.split_once("json:\"")?.1.split_once('"')?.0;
     let words: Vec<&str> = code.split('`').next()?.split_whitespace().collect();
-    let of = match words.as_slice() {
-        [of] | [_, of] => *of,
+    let type_name = match words.as_slice() {
+        [type_name] | [_, type_name] => *type_name,
         _ => return None,
     };
-    let of = of.rsplit(['*', ']']).next()?;
-    Some(Field { json: tag.split(',').next()?.to_owned(), of: of.to_owned() })
+    let type_name = type_name.rsplit(['*', ']']).next()?;
+    Some(Field { json: tag.split(',').next()?.to_owned(), type_name: type_name.to_owned() })
 }

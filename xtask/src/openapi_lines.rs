@@ -27,7 +27,7 @@ fn operation_line(document: &Value, path: &str, item: &Value, method: &str, oper
     let kind = ["group", "version", "kind"].map(|part| text(&kind[part])).join("/");
     let tags: Vec<String> = operation["tags"].as_array().into_iter().flatten().map(text).collect();
     let (shared, _) = parameters(document, &item["parameters"]);
-    let (own, body) = parameters(document, &operation["parameters"]);
+    let (declared, body) = parameters(document, &operation["parameters"]);
     let answers =
         fields(&operation["responses"]).map(|(code, answer)| format!("{code}={}", kind_of(&answer["schema"])));
     let answers: Vec<String> = answers.collect();
@@ -37,7 +37,7 @@ fn operation_line(document: &Value, path: &str, item: &Value, method: &str, oper
         text(&operation["x-kubernetes-action"]),
         tags.join(","),
         shared.join(","),
-        own.join(","),
+        declared.join(","),
         answers.join(" "),
         operation["description"],
     )
@@ -65,7 +65,8 @@ fn schema_line(name: &str, schema: &Value) -> String {
     let mut required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     required.sort_unstable();
-    let properties = fields(&schema["properties"]).map(|(field, of)| format!("{field}:{}{}", kind_of(of), marks(of)));
+    let properties = fields(&schema["properties"])
+        .map(|(field, property)| format!("{field}:{}{}", kind_of(property), marks(property)));
     let mut properties: Vec<String> = properties.collect();
     properties.sort();
     format!("{name} {}{} required={} {}", kind_of(schema), marks(schema), required.join(","), properties.join(" "))
@@ -88,8 +89,8 @@ fn kind_of(schema: &Value) -> String {
 
 /// Formats the `x-kubernetes-*` extensions, except for the group, version and kind.
 fn marks(schema: &Value) -> String {
-    let own = fields(schema).filter_map(|(key, value)| Some((key.strip_prefix("x-kubernetes-")?, value)));
-    let mut all: Vec<String> = own
+    let extensions = fields(schema).filter_map(|(key, value)| Some((key.strip_prefix("x-kubernetes-")?, value)));
+    let mut all: Vec<String> = extensions
         .map(|(key, value)| match value {
             Value::Array(kinds) if key == "group-version-kind" => format!("~kinds={}", kinds.len()),
             value => format!("~{key}={value}"),

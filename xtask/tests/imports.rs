@@ -50,8 +50,8 @@ fn wrong_imports(text: &str) -> Vec<String> {
 /// Returns the indentation of the items of the module that contains a line.
 fn module_indents(lines: &[&str], at: usize) -> Option<usize> {
     let indent = |line: &str| line.len() - line.trim_start().len();
-    let own = indent(lines[at]);
-    let parent = lines[..at].iter().rev().find(|l| !l.is_empty() && indent(l) < own)?;
+    let indentation = indent(lines[at]);
+    let parent = lines[..at].iter().rev().find(|l| !l.is_empty() && indent(l) < indentation)?;
     (parent.contains("mod ") && parent.ends_with('{')).then(|| indent(parent) + 4)
 }
 
@@ -63,7 +63,7 @@ fn imports_are_one_block_with_one_declaration_per_crate() {
         sources(&root().join(dir), &mut files);
         for file in files {
             let found = wrong_imports(&fs::read_to_string(&file).unwrap());
-            wrong.extend(found.into_iter().map(|what| format!("{}:{what}", file.display())));
+            wrong.extend(found.into_iter().map(|problem| format!("{}:{problem}", file.display())));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

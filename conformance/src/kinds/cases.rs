@@ -204,7 +204,7 @@ impl Kind {
     fn watch_case(&self) -> Result<Case> {
         let (path, name) = (self.path(), self.name(7));
         let one = format!("{path}/{name}");
-        let object = |more: Value| json!({"kind": self.kind, "apiVersion": self.version, "metadata": more});
+        let object = |metadata: Value| json!({"kind": self.kind, "apiVersion": self.version, "metadata": metadata});
         let steps = json!([
             {"watch": path, "query": {"fieldSelector": format!("metadata.name={name}")}},
             {"post": path, "body": self.object(7)},

@@ -74,7 +74,7 @@ impl Attributes {
     /// Returns the name of the resource.
     #[must_use]
     pub fn resource(&self) -> &str {
-        self.equivalent_resources.first().map_or("", |own| &own.resource[2])
+        self.equivalent_resources.first().map_or("", |resource| &resource.resource[2])
     }
 
     /// Whether the object is a Namespace, or a subresource of one.
@@ -82,19 +82,20 @@ impl Attributes {
     pub fn is_namespace(&self) -> bool {
         self.equivalent_resources
             .first()
-            .is_some_and(|own| own.resource[0].is_empty() && own.resource[2] == "namespaces")
+            .is_some_and(|resource| resource.resource[0].is_empty() && resource.resource[2] == "namespaces")
     }
 
     /// Returns the AdmissionRequest for one of the equivalent resources, by index, without UID and objects.
     #[must_use]
     pub fn admission_request(&self, equivalent: usize) -> Value {
-        let (Some(used), Some(own)) = (self.equivalent_resources.get(equivalent), self.equivalent_resources.first())
+        let (Some(used), Some(requested)) =
+            (self.equivalent_resources.get(equivalent), self.equivalent_resources.first())
         else {
             return json!({});
         };
         let mut request = json!({
             "kind": used.kind(), "resource": used.resource(),
-            "requestKind": own.kind(), "requestResource": own.resource(),
+            "requestKind": requested.kind(), "requestResource": requested.resource(),
             "operation": self.operation.name(), "userInfo": self.user, "dryRun": self.dry, "options": self.options,
         });
         let texts = [

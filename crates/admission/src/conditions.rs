@@ -24,7 +24,7 @@ pub enum ExpressionError {
         /// The cause.
         source: EvalError,
     },
-    /// The result of a match condition is no boolean.
+    /// The result of a match condition is not a boolean.
     #[error("expression '{0}' resulted in error: it is neither true nor false")]
     NotBool(String),
 }
@@ -55,16 +55,18 @@ pub fn inputs(object: &Json, old: &Json, request: &Json, authority: Arc<dyn Auth
 
 /// Returns the types of the variables of all expressions, and of additional ones.
 #[must_use]
-pub fn types<'a>(more: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
+pub fn types<'a>(additional: &[(&'a str, Type)]) -> Vec<(&'a str, Type)> {
     let mut all = vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request())];
-    all.extend(more.iter().cloned());
+    all.extend(additional.iter().cloned());
     all
 }
 
 /// Returns an object type with these fields.
 #[must_use]
 pub fn object_type<const N: usize>(fields: [(&str, Type); N]) -> Type {
-    Type::Object(Arc::new(fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect::<BTreeMap<_, _>>()))
+    Type::Object(Arc::new(
+        fields.into_iter().map(|(name, field_type)| (name.to_owned(), field_type)).collect::<BTreeMap<_, _>>(),
+    ))
 }
 
 /// Returns the type of an AdmissionRequest without its objects (`BuildRequestType`).
@@ -119,7 +121,7 @@ impl Conditions {
     ///
     /// # Errors
     /// If no condition is false and some cannot be evaluated.
-    pub fn hold(&self, variables: &Variables<'_>) -> Result<bool, Aggregate<ExpressionError>> {
+    pub fn matches(&self, variables: &Variables<'_>) -> Result<bool, Aggregate<ExpressionError>> {
         let mut budget = Budget::for_match_conditions();
         let mut errors = Vec::new();
         for (source, program) in &self.0 {
@@ -149,7 +151,7 @@ mod tests {
             let conditions = Conditions::read(&json!(list), &types(&[]));
             let variables =
                 vec![("object", Value::from(&object)), ("oldObject", Value::Null), ("request", Value::from(&request))];
-            let got = conditions.hold(&variables).map_err(|error| error.to_string());
+            let got = conditions.matches(&variables).map_err(|error| error.to_string());
             assert_eq!(got, expected.map_err(str::to_owned), "{list:?}");
         };
         check(&[], Ok(true));

@@ -60,7 +60,7 @@ pub fn set_defaults(range: &LimitRange, pod: &mut Pod) {
     let (requests, limits) = (defaults(range, |i| i.default_request.as_ref()), defaults(range, |i| i.default.as_ref()));
     let Some(spec) = pod.spec.as_mut() else { return };
     let mut applied = Vec::new();
-    for (what, containers) in
+    for (container_kind, containers) in
         [("container", &mut spec.containers), ("init container", spec.init_containers.get_or_insert_default())]
     {
         for container in containers {
@@ -70,7 +70,7 @@ pub fn set_defaults(range: &LimitRange, pod: &mut Pod) {
             {
                 let new = add_missing(list, defaults);
                 if !new.is_empty() {
-                    applied.push(format!("{} {word} for {what} {}", new.join(", "), container.name));
+                    applied.push(format!("{} {word} for {container_kind} {}", new.join(", "), container.name));
                 }
             }
         }
@@ -82,8 +82,8 @@ pub fn set_defaults(range: &LimitRange, pod: &mut Pod) {
     }
 }
 
-fn defaults(range: &LimitRange, of: impl Fn(&LimitRangeItem) -> Option<&List>) -> List {
-    items(range, "Container").filter_map(of).flatten().map(|(k, v)| (k.clone(), v.clone())).collect()
+fn defaults(range: &LimitRange, amounts: impl Fn(&LimitRangeItem) -> Option<&List>) -> List {
+    items(range, "Container").filter_map(amounts).flatten().map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
 fn items<'a>(range: &'a LimitRange, kind: &'a str) -> impl Iterator<Item = &'a LimitRangeItem> {
@@ -209,8 +209,8 @@ fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut 
     }
     for (name, bound, amount) in bounds(&item.max_limit_request_ratio) {
         let limit = format!("{name} max limit to request ratio per {} is {}", item.type_, bound.0);
-        let of = |amounts: &Amounts| amounts.get(&name).copied().filter(|a| !a.is_zero());
-        match (of(&compute.requests), of(&compute.limits)) {
+        let non_zero = |amounts: &Amounts| amounts.get(&name).copied().filter(|a| !a.is_zero());
+        match (non_zero(&compute.requests), non_zero(&compute.limits)) {
             (None, _) => errors.push(LimitError::UndefinedRatio { limit, field: "request" }),
             (_, None) => errors.push(LimitError::UndefinedRatio { limit, field: "limit" }),
             (Some(requested), Some(limited)) => {
@@ -222,9 +222,9 @@ fn check_limits(item: &LimitRangeItem, compute: &ComputeResources, errors: &mut 
 
 /// Returns the limit-to-request ratio if it exceeds the maximum.
 #[expect(clippy::cast_precision_loss, reason = "upstream compares such ratios as floats, too")]
-fn excess(request: Amount, limit: Amount, most: Amount) -> Option<f64> {
+fn excess(request: Amount, limit: Amount, maximum: Amount) -> Option<f64> {
     let ratio = limit.milli() as f64 / request.milli() as f64;
-    (ratio * 1000.0 > most.milli() as f64).then_some(ratio)
+    (ratio * 1000.0 > maximum.milli() as f64).then_some(ratio)
 }
 
 #[cfg(test)]
@@ -270,9 +270,9 @@ mod tests {
     fn pod_with_all_resources_is_unchanged() {
         let range = range(&json!([{"type": "Container", "default": {"cpu": "1"}}]));
         let mut given = pod(&json!({"limits": {"cpu": "2"}}));
-        let before = given.clone();
+        let original = given.clone();
         set_defaults(&range, &mut given);
-        assert_eq!(given, before);
+        assert_eq!(given, original);
     }
 
     #[test]

@@ -68,12 +68,12 @@ impl Matching {
         Ok(Self { matches_without_rules: true, ..Self::of_policy(resources)? })
     }
 
-    fn selectors(of: &Value) -> Result<Self, MatchingError> {
-        let exact = of["matchPolicy"] == "Exact";
+    fn selectors(match_resources: &Value) -> Result<Self, MatchingError> {
+        let exact = match_resources["matchPolicy"] == "Exact";
         Ok(Self {
             exact,
-            namespaces: selector(&of["namespaceSelector"])?,
-            objects: selector(&of["objectSelector"])?,
+            namespaces: selector(&match_resources["namespaceSelector"])?,
+            objects: selector(&match_resources["objectSelector"])?,
             ..Self::default()
         })
     }
@@ -169,8 +169,8 @@ mod tests {
     use serde_json::json;
 
     fn equivalent(group: &str, version: &str, resource: &str) -> EquivalentResource {
-        let of = |name: &str| [group, version, name].map(str::to_owned);
-        EquivalentResource { resource: of(resource), kind: of("Kind") }
+        let triple = |name: &str| [group, version, name].map(str::to_owned);
+        EquivalentResource { resource: triple(resource), kind: triple("Kind") }
     }
 
     /// Returns attributes from `UPDATE apps/v1/deployments/scale` and an optional namespace.
@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn object_selector_matches_the_new_or_the_old_object() {
-        let of = |labels: Value| json!({"metadata": {"labels": labels}});
+        let object = |labels: Value| json!({"metadata": {"labels": labels}});
         let matching = Matching::of_webhook(&json!({"objectSelector": {"matchLabels": {"a": "b"}}})).unwrap();
-        let (with, without) = (of(json!({"a": "b"})), of(json!({})));
+        let (with, without) = (object(json!({"a": "b"})), object(json!({})));
         assert!(
             matching.matches_object_selector(Some(&with), None)
                 && matching.matches_object_selector(Some(&without), Some(&with))

@@ -141,7 +141,7 @@ impl Expression {
     fn evaluate(&self, values: &Variables<'_>, budget: &mut Budget) -> Result<Value, EvalError> {
         match &self.program {
             Ok(program) => program.evaluate(values, budget),
-            Err(error) => Err(EvalError::Failed(error.to_string())),
+            Err(error) => Err(EvalError::Failed { message: error.to_string() }),
         }
     }
 }
@@ -188,8 +188,8 @@ fn variables(spec: &Json, types: &mut Vec<(&'static str, Type)>) -> Vec<Expressi
     for variable in spec["variables"].as_array().into_iter().flatten() {
         let name = variable["name"].as_str().unwrap_or("");
         let expression = Expression::read(name, &variable["expression"], types);
-        let of = expression.program.as_ref().map_or(Type::Dyn, |program| program.result().clone());
-        known.insert(name.to_owned(), of);
+        let result = expression.program.as_ref().map_or(Type::Dyn, |program| program.result().clone());
+        known.insert(name.to_owned(), result);
         if let Some((_, last)) = types.last_mut() {
             *last = Type::Object(Arc::new(known.clone()));
         }
@@ -203,7 +203,7 @@ impl Policy {
     #[must_use]
     pub fn read(policy: &Json) -> Self {
         let spec = &policy["spec"];
-        let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
+        let text = |object: &Json, field: &str| object[field].as_str().unwrap_or("").to_owned();
         let mut types = conditions::types(&policy_variable_types());
         // Match conditions are evaluated before the variables.
         let with_authorizer = |types: &[(&'static str, Type)]| [types, &[("authorizer", Type::AUTHORIZER)]].concat();
@@ -238,7 +238,7 @@ impl Policy {
     pub fn decide(&self, mut inputs: Variables<'_>, params: &Json, namespace: &Json) -> Decision {
         inputs.push(("params", Value::from(params)));
         inputs.push(("namespaceObject", Value::from(namespace)));
-        match self.conditions.hold(&inputs) {
+        match self.conditions.matches(&inputs) {
             Ok(true) => {}
             Ok(false) => return Decision::default(),
             Err(error) => return Vec::from_iter(self.failed(error.to_string())).into(),
@@ -262,7 +262,7 @@ impl Policy {
             }
         }
         for annotation in &self.annotations {
-            let why = match annotation.evaluate(&inputs, &mut budget) {
+            let message = match annotation.evaluate(&inputs, &mut budget) {
                 Ok(Value::String(text)) => {
                     let text = text.trim();
                     if !text.is_empty() {
@@ -277,14 +277,14 @@ impl Policy {
                 ),
                 Err(error) => expression_error(annotation, error, &failed).to_string(),
             };
-            denials.extend(self.failed(why).map(|denial| Denial { always: true, ..denial }));
+            denials.extend(self.failed(message).map(|denial| Denial { always: true, ..denial }));
         }
         Decision { denials, annotations }
     }
 
     /// Returns the denial for an expression that cannot be evaluated, unless `failurePolicy` is `Ignore`.
-    fn failed(&self, why: String) -> Option<Denial> {
-        (!self.is_optional).then(|| Denial::new(why))
+    fn failed(&self, message: String) -> Option<Denial> {
+        (!self.is_optional).then(|| Denial::new(message))
     }
 }
 
@@ -320,9 +320,9 @@ fn expression_error(
     let text = error.to_string();
     let cause = text.strip_prefix("no such key: ").and_then(|name| Some((name, failed.get(name)?)));
     match cause.filter(|(name, _)| expression.source.contains(&format!("variables.{name}"))) {
-        Some((name, why)) => {
-            let why = format!("composited variable {name:?} fails to evaluate: {why}");
-            ExpressionError::evaluation(&expression.source, EvalError::Failed(why))
+        Some((name, error)) => {
+            let message = format!("composited variable {name:?} fails to evaluate: {error}");
+            ExpressionError::evaluation(&expression.source, EvalError::Failed { message })
         }
         None => ExpressionError::evaluation(&expression.source, error),
     }

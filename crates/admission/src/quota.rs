@@ -83,10 +83,10 @@ pub fn check(quota: &ResourceQuota, used: &Amounts, new: &Object, old: Option<&O
         let missing = missing.iter().map(one).collect::<Vec<_>>().join("; ");
         return Err(QuotaError::MissingResources { quota: name.to_owned(), missing });
     }
-    let before = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
+    let old_usage = old.filter(|old| covers(quota, old)).map(Object::usage).unwrap_or_default();
     let increase = |(name, usage): (String, resources::Amount)| {
         // A decrease is allowed even if the quota is exceeded (`SubtractWithNonNegativeResult`).
-        let increase = usage.saturating_sub(before.get(&name).copied().unwrap_or_default());
+        let increase = usage.saturating_sub(old_usage.get(&name).copied().unwrap_or_default());
         (increase > resources::Amount::ZERO).then_some((name, increase))
     };
     let requested: Amounts = new.usage().into_iter().filter_map(increase).collect();

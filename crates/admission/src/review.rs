@@ -204,7 +204,7 @@ pub fn denied_status(webhook: &str, status: &Value) -> Value {
     let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty());
     let by = format!("admission webhook {webhook:?} denied the request");
     let message = match text("message").or(text("reason")) {
-        Some(why) => format!("{by}: {why}"),
+        Some(message) => format!("{by}: {message}"),
         None => format!("{by} without explanation"),
     };
     error_status["message"] = json!(message);

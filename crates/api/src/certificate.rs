@@ -23,7 +23,7 @@ pub enum SubjectError {
     /// An empty common name.
     #[error("subject has an empty common name")]
     EmptyCommonName,
-    /// An attribute is no string in ASCII or UTF-8.
+    /// An attribute is not an ASCII or UTF-8 string.
     #[error("subject {0} is not an ASCII or UTF-8 string")]
     Encoding(&'static str),
     /// An attribute contains control characters.
@@ -51,10 +51,10 @@ pub fn subject_user(subject: &X509Name<'_>) -> Result<SubjectUser, SubjectError>
     Ok(SubjectUser { name, groups })
 }
 
-fn text(attribute: &AttributeTypeAndValue<'_>, what: &'static str) -> Result<String, SubjectError> {
-    let text = attribute.as_str().map_err(|_| SubjectError::Encoding(what))?;
+fn text(attribute: &AttributeTypeAndValue<'_>, name: &'static str) -> Result<String, SubjectError> {
+    let text = attribute.as_str().map_err(|_| SubjectError::Encoding(name))?;
     if text.chars().any(char::is_control) {
-        return Err(SubjectError::ControlCharacters(what));
+        return Err(SubjectError::ControlCharacters(name));
     }
     Ok(text.to_owned())
 }

@@ -28,12 +28,12 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the source of a peer address; `own` is the local address that the peer connected to.
+    /// Returns the source of a peer address; `local` is the local address that the peer connected to.
     #[must_use]
-    pub fn of(peer: IpAddr, own: Option<IpAddr>) -> Self {
+    pub fn of(peer: IpAddr, local: Option<IpAddr>) -> Self {
         let peer = peer.to_canonical();
         match peer {
-            _ if peer.is_loopback() || own.is_some_and(|own| own.to_canonical() == peer) => Self::Local,
+            _ if peer.is_loopback() || local.is_some_and(|local| local.to_canonical() == peer) => Self::Local,
             IpAddr::V4(_) => Self::Remote(peer),
             IpAddr::V6(address) => Self::Remote(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()),
         }
@@ -125,13 +125,13 @@ impl<T> ConnectionTable<T> {
     /// a rank are not evicted. Only sources with more entries than the newcomer lose one, so that a source with few
     /// connections is never evicted in favor of one with many.
     pub fn evict<R: Ord>(&mut self, newcomer: Source, rank: impl Fn(&T) -> Option<R>) -> Option<T> {
-        let own = self.by_source.get(&newcomer).map_or(0, BTreeMap::len);
+        let connections = self.by_source.get(&newcomer).map_or(0, BTreeMap::len);
         // Remote sources never evict local connections.
         let is_candidate = |source: Source| source != Source::Local || newcomer == Source::Local;
         let mut sources: Vec<(usize, Source)> = self
             .by_source
             .iter()
-            .filter(|(source, entries)| is_candidate(**source) && entries.len() > own)
+            .filter(|(source, entries)| is_candidate(**source) && entries.len() > connections)
             .map(|(source, entries)| (entries.len(), *source))
             .collect();
         sources.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
@@ -219,13 +219,13 @@ mod tests {
 
     #[test]
     fn source_is_local_for_loopback_and_own_address_only() {
-        let of = |peer: &str, own: &str| Source::of(peer.parse().unwrap(), Some(own.parse().unwrap()));
-        assert_eq!(of("127.0.0.1", "127.0.0.1"), Source::Local);
-        assert_eq!(of("::ffff:127.0.0.1", "::1"), Source::Local);
-        assert_eq!(of("10.0.0.1", "10.0.0.1"), Source::Local);
-        assert_eq!(of("10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
-        assert_eq!(of("::ffff:10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
-        assert_eq!(of("fd00::1:2", "10.0.0.1"), of("fd00::ffff:0:9", "10.0.0.1"));
+        let source = |peer: &str, local: &str| Source::of(peer.parse().unwrap(), Some(local.parse().unwrap()));
+        assert_eq!(source("127.0.0.1", "127.0.0.1"), Source::Local);
+        assert_eq!(source("::ffff:127.0.0.1", "::1"), Source::Local);
+        assert_eq!(source("10.0.0.1", "10.0.0.1"), Source::Local);
+        assert_eq!(source("10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
+        assert_eq!(source("::ffff:10.0.0.2", "10.0.0.1"), Source::Remote("10.0.0.2".parse().unwrap()));
+        assert_eq!(source("fd00::1:2", "10.0.0.1"), source("fd00::ffff:0:9", "10.0.0.1"));
     }
 
     #[test]

@@ -40,18 +40,76 @@ type Bounds = (u32, u32, &'static [&'static str]);
 
 /// Error for an invalid schedule, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ParseError(String);
+pub enum ParseError {
+    /// The schedule has too few or too many fields.
+    #[error("expected exactly {} fields, found {found}: [{fields}]", FIELDS.len())]
+    FieldCount {
+        /// Number of fields.
+        found: usize,
+        /// The fields.
+        fields: String,
+    },
+    /// Unknown descriptor.
+    #[error("unrecognized descriptor: {0}")]
+    Descriptor(String),
+    /// Invalid duration of `@every`.
+    #[error("failed to parse duration {schedule}: time: {source} {duration:?}")]
+    Duration {
+        /// The whole schedule.
+        schedule: String,
+        /// The duration.
+        duration: String,
+        /// The cause.
+        source: DurationError,
+    },
+    /// A value is neither a number nor a name.
+    #[error("failed to parse int from {0}: strconv.Atoi: parsing {0:?}: invalid syntax")]
+    Number(String),
+    /// Invalid range of a field.
+    #[error("{source}: {range}")]
+    Range {
+        /// The range.
+        range: String,
+        /// The cause.
+        source: RangeError,
+    },
+}
 
 /// Error for an invalid duration, with Go's message.
-#[derive(Debug, thiserror::Error)]
-enum DurationError {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// No number, or a number out of range.
     #[error("invalid duration")]
     Invalid,
+    /// A number without a unit.
     #[error("missing unit in duration")]
     MissingUnit,
+    /// Unknown unit.
     #[error("unknown unit {0:?} in duration")]
     UnknownUnit(String),
+}
+
+/// Error for an invalid range of a field, with upstream's message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// More than one hyphen.
+    #[error("too many hyphens")]
+    Hyphens,
+    /// More than one slash.
+    #[error("too many slashes")]
+    Slashes,
+    /// Start (first) below the field's minimum (second).
+    #[error("beginning of range ({0}) below minimum ({1})")]
+    BelowMinimum(u32, u32),
+    /// End (first) above the field's maximum (second).
+    #[error("end of range ({0}) above maximum ({1})")]
+    AboveMaximum(u32, u32),
+    /// Start (first) beyond the end (second).
+    #[error("beginning of range ({0}) beyond end of range ({1})")]
+    StartBeyondEnd(u32, u32),
+    /// Step 0.
+    #[error("step of range should be a positive number")]
+    ZeroStep,
 }
 
 /// A cron schedule.
@@ -95,8 +153,7 @@ impl Schedule {
         }
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
-            let (count, found, shown) = (FIELDS.len(), fields.len(), fields.join(" "));
-            return Err(ParseError(format!("expected exactly {count} fields, found {found}: [{shown}]")));
+            return Err(ParseError::FieldCount { found: fields.len(), fields: fields.join(" ") });
         };
         let [m, h, d, mo, w] = FIELDS;
         let (minutes, hours) = (parse_field(minutes, m)?.bits, parse_field(hours, h)?.bits);
@@ -161,10 +218,13 @@ fn has_bit(bits: u64, number: i8) -> bool {
 /// Parses `@every 1h30m`; the delay is at least one second, and fractions of a second are dropped.
 fn parse_every(text: &str) -> Result<Schedule, ParseError> {
     let Some(duration) = text.strip_prefix("@every ") else {
-        return Err(ParseError(format!("unrecognized descriptor: {text}")));
+        return Err(ParseError::Descriptor(text.to_owned()));
     };
-    let nanos = parse_duration(duration)
-        .map_err(|why| ParseError(format!("failed to parse duration {text}: time: {why} {duration:?}")))?;
+    let nanos = parse_duration(duration).map_err(|source| ParseError::Duration {
+        schedule: text.to_owned(),
+        duration: duration.to_owned(),
+        source,
+    })?;
     let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
     Ok(Schedule::ConstantDelay(SignedDuration::from_secs(seconds.max(1))))
 }
@@ -221,42 +281,40 @@ fn parse_field(text: &str, bounds: Bounds) -> Result<FieldBits, ParseError> {
 }
 
 /// Parses a range of a field: `*`, `?`, `5`, `1-5`, `*/2`, `1-10/3` or `mon-fri`.
-fn parse_range(text: &str, (least, greatest, names): Bounds) -> Result<FieldBits, ParseError> {
+fn parse_range(text: &str, (minimum, maximum, names): Bounds) -> Result<FieldBits, ParseError> {
     let number = |part: &str| {
         let named = names.iter().position(|n| n.eq_ignore_ascii_case(part)).and_then(|at| u32::try_from(at).ok());
-        let parsed = named.map(|at| at + least).or_else(|| part.parse().ok());
-        parsed.ok_or_else(|| {
-            ParseError(format!("failed to parse int from {part}: strconv.Atoi: parsing {part:?}: invalid syntax"))
-        })
+        let parsed = named.map(|at| at + minimum).or_else(|| part.parse().ok());
+        parsed.ok_or_else(|| ParseError::Number(part.to_owned()))
     };
-    let wrong = |why: String| Err(ParseError(format!("{why}: {text}")));
+    let invalid = |source| Err(ParseError::Range { range: text.to_owned(), source });
     let mut parts = text.split('/');
     let (base, step) = (parts.next().unwrap_or(""), parts.next());
     let mut ends = base.split('-');
     let (from, to) = (ends.next().unwrap_or(""), ends.next());
     let star = matches!(from, "*" | "?");
     let (start, end) = match (star, to) {
-        (true, _) => (least, greatest),
-        (false, Some(_)) if ends.next().is_some() => return wrong("too many hyphens".to_owned()),
+        (true, _) => (minimum, maximum),
+        (false, Some(_)) if ends.next().is_some() => return invalid(RangeError::Hyphens),
         (false, Some(to)) => (number(from)?, number(to)?),
-        (false, None) if step.is_some() => (number(from)?, greatest),
+        (false, None) if step.is_some() => (number(from)?, maximum),
         (false, None) => (number(from)?, number(from)?),
     };
     if parts.next().is_some() {
-        return wrong("too many slashes".to_owned());
+        return invalid(RangeError::Slashes);
     }
     let step = step.map_or(Ok(1), number)?;
-    if start < least {
-        return wrong(format!("beginning of range ({start}) below minimum ({least})"));
+    if start < minimum {
+        return invalid(RangeError::BelowMinimum(start, minimum));
     }
-    if end > greatest {
-        return wrong(format!("end of range ({end}) above maximum ({greatest})"));
+    if end > maximum {
+        return invalid(RangeError::AboveMaximum(end, maximum));
     }
     if start > end {
-        return wrong(format!("beginning of range ({start}) beyond end of range ({end})"));
+        return invalid(RangeError::StartBeyondEnd(start, end));
     }
     if step == 0 {
-        return wrong("step of range should be a positive number".to_owned());
+        return invalid(RangeError::ZeroStep);
     }
     let bits = (start..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |bits, n| bits | (1 << n));
     // A step leaves values out, so the field is restricted.

@@ -69,16 +69,16 @@ pub fn container_resources(c: &Container, side: ResourceField) -> Amounts {
 pub fn aggregate_container_resources(spec: &PodSpec, side: ResourceField) -> Amounts {
     let (mut total, mut sidecars, mut init_peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for (kind, c) in containers(spec) {
-        let own = container_resources(c, side);
+        let resources = container_resources(c, side);
         match kind {
-            ContainerKind::App | ContainerKind::Ephemeral => add_resource_list(&mut total, &own),
+            ContainerKind::App | ContainerKind::Ephemeral => add_resource_list(&mut total, &resources),
             ContainerKind::Sidecar => {
-                add_resource_list(&mut total, &own);
-                add_resource_list(&mut sidecars, &own);
+                add_resource_list(&mut total, &resources);
+                add_resource_list(&mut sidecars, &resources);
                 max_resource_list(&mut init_peak, &sidecars);
             }
             ContainerKind::Init => {
-                let mut init_requests = own;
+                let mut init_requests = resources;
                 add_resource_list(&mut init_requests, &sidecars);
                 max_resource_list(&mut init_peak, &init_requests);
             }

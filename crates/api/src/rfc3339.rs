@@ -157,7 +157,7 @@ mod tests {
         check("2026-01-02T03:04:05+02:00", Ok("2026-01-02T01:04:05Z"));
         check("2024-02-29T00:00:00-12:30", Ok("2024-02-29T12:30:00Z"));
         check("0001-01-01T00:00:00Z", Ok("0001-01-01T00:00:00Z"));
-        for (text, why) in [
+        for (text, message) in [
             ("", "cannot parse \"\" as \"2006\""),
             ("soon", "cannot parse \"soon\" as \"2006\""),
             ("+002026-01-01T00:00:00Z", "cannot parse \"+002026-01-01T00:00:00Z\" as \"2006\""),
@@ -180,7 +180,7 @@ mod tests {
             ("9999-12-31T23:59:59Z", "times after 9999-12-30T22:00:00Z are not supported"),
             ("２０２６-01-01T00:00:00Z", "cannot parse \"２０２６-01-01T00:00:00Z\" as \"2006\""),
         ] {
-            check(text, Err(why));
+            check(text, Err(message));
         }
     }
 

@@ -2,7 +2,9 @@
 
 mod labels;
 
-pub use labels::{UnknownOperatorError, format_label_selector};
+pub use labels::{
+    RequirementError, RequirementValueError, UnexpectedToken, UnknownOperatorError, format_label_selector,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -11,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 pub enum SelectorError {
     /// Invalid requirement.
     #[error("unable to parse requirement: {0}")]
-    Parse(String),
+    Requirement(#[from] RequirementError),
     /// Unexpected token between requirements.
-    #[error("{0}")]
-    Syntax(String),
+    #[error(transparent)]
+    UnexpectedToken(#[from] UnexpectedToken),
     /// Field selector without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
@@ -88,9 +90,7 @@ impl LabelRequirements {
                 "NotIn" => Operator::NotIn(values),
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
-                other => {
-                    return Err(SelectorError::Parse(format!("{other:?} is not a valid label selector operator")));
-                }
+                other => return Err(RequirementError::UnknownOperator(other.to_owned()).into()),
             };
             requirements.push(Requirement { key: e.key.clone(), op });
         }

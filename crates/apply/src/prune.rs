@@ -75,9 +75,9 @@ fn add_back_owned_items(
             continue;
         };
         let all = with_named_fields(type_ref, &field_set(type_ref, &merged));
-        let kept = with_named_fields(type_ref, &field_set(type_ref, &pruned_in_version))
+        let retained = with_named_fields(type_ref, &field_set(type_ref, &pruned_in_version))
             .union(&with_named_fields(type_ref, &owned));
-        let restored = remove(type_ref, &merged, &all.difference(&kept)).unwrap_or_default();
+        let restored = remove(type_ref, &merged, &all.difference(&retained)).unwrap_or_default();
         pruned = versions.convert(&restored, owner_version, version).unwrap_or(pruned);
     }
     pruned

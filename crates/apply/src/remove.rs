@@ -15,7 +15,7 @@ pub fn remove(type_ref: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Valu
         (Shape::Scalar(_), value) => Some(value.clone()),
         // Atomic values are removed as a whole, because nested fields have no owner.
         (Shape::List(list), Value::Array(items)) if list.list_type != ListType::Atomic => {
-            let kept: Vec<Value> = items
+            let retained: Vec<Value> = items
                 .iter()
                 .filter_map(|item| {
                     let Ok(list_item_key) = list_item_key(type_ref, list, item) else { return Some(item.clone()) };
@@ -28,10 +28,10 @@ pub fn remove(type_ref: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Valu
                     }
                 })
                 .collect();
-            (!kept.is_empty()).then_some(Value::Array(kept))
+            (!retained.is_empty()).then_some(Value::Array(retained))
         }
         (Shape::Map(map), Value::Object(all)) if !map.atomic => {
-            let mut kept = serde_json::Map::new();
+            let mut retained = serde_json::Map::new();
             for (key, value) in all {
                 let remaining = match (fields.get_field(key), map.field_type(key)) {
                     (None, _) | (_, None) => value.clone(),
@@ -40,9 +40,9 @@ pub fn remove(type_ref: TypeRef<'_>, value: &Value, fields: &Set) -> Option<Valu
                         remove(type_ref.with_id(field), value, &node.nested).unwrap_or_default()
                     }
                 };
-                kept.insert(key.clone(), remaining);
+                retained.insert(key.clone(), remaining);
             }
-            (!kept.is_empty()).then_some(Value::Object(kept))
+            (!retained.is_empty()).then_some(Value::Object(retained))
         }
         _ => None,
     }

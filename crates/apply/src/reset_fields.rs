@@ -73,7 +73,7 @@ impl FieldPattern {
 
     fn filter_set(&self, set: &Set) -> Set {
         let Self::Fields(fields) = self else { return set.clone() };
-        let mut kept = Set::default();
+        let mut retained = Set::default();
         for node in set.nodes() {
             let matches = |step: &PatternStep| match (step, &node.element) {
                 (PatternStep::Wildcard, _) => true,
@@ -81,9 +81,9 @@ impl FieldPattern {
                 (PatternStep::Field(_), _) => false,
             };
             if let Some((_, nested)) = fields.iter().find(|(step, _)| matches(step)) {
-                kept.put(node.element.clone(), node.member, nested.filter_set(&node.nested));
+                retained.put(node.element.clone(), node.member, nested.filter_set(&node.nested));
             }
         }
-        kept
+        retained
     }
 }

@@ -175,8 +175,8 @@ fn update_ownership(
     let changed = changed.difference(&STRIPPED_FIELDS);
     if !changed.is_empty() {
         let mut entry = request.entry(manager, Operation::Update, changed);
-        if let Some(before) = managers.remove(&entry) {
-            entry.fields = before.fields.union(&entry.fields);
+        if let Some(old_entry) = managers.remove(&entry) {
+            entry.fields = old_entry.fields.union(&entry.fields);
         }
         managers.insert(entry);
     }
@@ -255,23 +255,23 @@ fn merge_into(
 ) -> Result<ApplyResult, ApplyError> {
     let mut managers = reconcile_managers(request, managers);
     let fields = request.filter.of(field_set(root, &config));
-    let mut own = request.entry(request.manager, Operation::Apply, fields);
-    let last = managers.remove(&own);
-    managers.insert(own.clone());
+    let mut applied = request.entry(request.manager, Operation::Apply, fields);
+    let last = managers.remove(&applied);
+    managers.insert(applied.clone());
     let merged = merge(root, Some(live), config).unwrap_or_default();
     let object = match &last {
         Some(last) if !last.fields.is_empty() => prune(request.versions, merged, &managers, last, request.api_version),
         _ => merged,
     };
-    managers.remove(&own);
+    managers.remove(&applied);
     take_ownership(&mut VersionedComparisons::new(request, live, &object), &mut managers, force)?;
-    own.fields = own.fields.difference(&STRIPPED_FIELDS);
+    applied.fields = applied.fields.difference(&STRIPPED_FIELDS);
     // An apply without changes keeps the time of the last one.
     if value::equal(live, &object) {
-        own.time = last.and_then(|l| l.time);
+        applied.time = last.and_then(|l| l.time);
     }
-    if !own.fields.is_empty() {
-        managers.insert(own);
+    if !applied.fields.is_empty() {
+        managers.insert(applied);
     }
     Ok(ApplyResult { object, managers })
 }

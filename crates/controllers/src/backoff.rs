@@ -20,8 +20,8 @@ impl Backoff {
     }
 
     /// Returns the remaining delay of an item. If there is none, the next delay starts, twice as long as the last.
-    pub(crate) fn next(&mut self, owner: &str, what: String, now: Instant) -> Option<Duration> {
-        let (at, max) = ((owner.to_owned(), what), self.max);
+    pub(crate) fn next(&mut self, owner: &str, operation: String, now: Instant) -> Option<Duration> {
+        let (at, max) = ((owner.to_owned(), operation), self.max);
         // An entry that ended more than the maximum delay ago is reset.
         self.entries.retain(|_, (until, _)| now.saturating_duration_since(*until) < max);
         let delay = match self.entries.get(&at) {
@@ -34,7 +34,7 @@ impl Backoff {
     }
 
     pub(crate) fn delete_owner(&mut self, owner: &str) {
-        self.entries.retain(|(of, _), _| of != owner);
+        self.entries.retain(|(key, _), _| key != owner);
     }
 }
 
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn backoff_doubles_and_resets_after_the_maximum() {
         let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
-        let mut ask = |at, what: &str| {
-            let left = backoff.next("a", what.to_owned(), start + Duration::from_secs(at));
+        let mut ask = |at, operation: &str| {
+            let left = backoff.next("a", operation.to_owned(), start + Duration::from_secs(at));
             left.map(|left| left.as_secs())
         };
         assert_eq!(ask(0, "x"), None);

@@ -131,10 +131,11 @@ impl Controller for DaemonSetController {
         if let Some(error) = failure {
             return Err(error);
         }
-        let soon = mine.iter().filter(|pod| pod.ready.is_some() && !pod.terminating);
+        let pending_availability = mine.iter().filter(|pod| pod.ready.is_some() && !pod.terminating);
         let after = spec.min_ready_seconds.unwrap_or(0);
-        let soon = soon.filter_map(|pod| pod.time_until_available(after, Timestamp::now())).min();
-        Ok([plan.requeue_after, soon].into_iter().flatten().min())
+        let pending_availability =
+            pending_availability.filter_map(|pod| pod.time_until_available(after, Timestamp::now())).min();
+        Ok([plan.requeue_after, pending_availability].into_iter().flatten().min())
     }
 }
 
@@ -155,12 +156,12 @@ impl DaemonSetController {
         let about = set.object_ref(&());
         for (node, pod) in &plan.terminated {
             let (failed, name) = (pod.phase == "Failed", key(pod.as_ref()));
-            let (reason, word, what) = if failed {
+            let (reason, word, operation) = if failed {
                 ("FailedDaemonPod", "failed", "kill")
             } else {
                 ("SucceededDaemonPod", "succeeded", "delete")
             };
-            let message = format!("Found {word} daemon pod {name} on node {node}, will try to {what} it");
+            let message = format!("Found {word} daemon pod {name} on node {node}, will try to {operation} it");
             self.control.recorder.record(&about, failed, reason, &message).await;
         }
         let pods: Vec<Pod> =

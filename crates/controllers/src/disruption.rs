@@ -118,10 +118,10 @@ impl Controller for DisruptionController {
         let scale = match self.expected_scale(&about, &budget, &pods).await {
             Ok(scale) => scale,
             Err(ExpectedScaleError::Request(e)) => return Err(e),
-            Err(ExpectedScaleError::NotComputable(why)) => {
-                let message = format!("Failed to calculate the number of expected pods: {why}");
+            Err(ExpectedScaleError::NotComputable(error)) => {
+                let message = format!("Failed to calculate the number of expected pods: {error}");
                 self.recorder.record(&about, true, "CalculateExpectedPodCountFailed", &message).await;
-                self.update_status(&budget, failed_status(&budget, why, now)).await?;
+                self.update_status(&budget, failed_status(&budget, error, now)).await?;
                 return Ok(None);
             }
         };
@@ -150,8 +150,8 @@ impl DisruptionController {
             return;
         }
         for pod in pods {
-            let of = all.iter().filter(|other| selects(other, pod));
-            let names: BTreeSet<&str> = of.filter_map(|budget| budget.metadata.name.as_deref()).collect();
+            let matching = all.iter().filter(|other| selects(other, pod));
+            let names: BTreeSet<&str> = matching.filter_map(|budget| budget.metadata.name.as_deref()).collect();
             if let Some(first) = names.first().filter(|_| names.len() > 1) {
                 let (namespace, name) = (&pod.namespace, &pod.name);
                 let message = format!(

@@ -228,7 +228,7 @@ impl EndpointsController {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let name = service.metadata.name.as_deref().unwrap_or_default();
         let api: Api<Endpoints> = Api::namespaced(self.clients.endpoints.clone(), namespace);
-        let (written, reason, what) = if new {
+        let (written, reason, operation) = if new {
             let written = api.create(&PostParams::default(), desired).await;
             (written, "FailedToCreateEndpoint", format!("create endpoint for service {namespace}/{name}"))
         } else {
@@ -241,7 +241,7 @@ impl EndpointsController {
             Err(e) if is_code(&e, 409) => Err(e),
             Err(e) if is_namespace_terminating(&e) || is_code(&e, 404) => Ok(()),
             Err(e) => {
-                let message = format!("Failed to {what}: {}", error_message(&e));
+                let message = format!("Failed to {operation}: {}", error_message(&e));
                 self.recorder.record(&desired.object_ref(&()), true, reason, &message).await;
                 Err(e)
             }
@@ -262,9 +262,9 @@ pub(crate) fn run(
         stream::select(slices.subscribe().map(Event::Slice), endpoints.subscribe().map(Event::Endpoints));
     let events = stream::select(of_services, of_endpoints).boxed();
     let managers = format!("{} in ({}, {})", endpoint_slices::MANAGED_BY, endpoint_slices::MANAGER, mirroring::MANAGER);
-    let own = Config::default().labels(&managers);
+    let labels = Config::default().labels(&managers);
     let watched = futures::future::join(
-        slices.clone().run_filtered(Api::all(clients.shared()), own, |slice| slice, stop.clone()),
+        slices.clone().run_filtered(Api::all(clients.shared()), labels, |slice| slice, stop.clone()),
         endpoints.clone().run(Api::all(clients.shared()), |endpoints| endpoints, stop.clone()),
     );
     let controller_clients = ControllerClients {

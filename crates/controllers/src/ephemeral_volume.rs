@@ -60,16 +60,16 @@ impl EphemeralVolumeController {
         match claims.create(&PostParams::default(), &claim).await {
             Err(e) if is_code(&e, 409) => Ok(()),
             Err(e) => {
-                let why = format!("create PVC {}: {}", claim.name_any(), error_message(&e));
-                self.record_failure(pod, volume, &why).await;
+                let message = format!("create PVC {}: {}", claim.name_any(), error_message(&e));
+                self.record_failure(pod, volume, &message).await;
                 Err(e)
             }
             Ok(_) => Ok(()),
         }
     }
 
-    async fn record_failure(&self, pod: &Pod, volume: &Volume, why: &str) {
-        let message = format!("ephemeral volume {}: {why}", volume.name);
+    async fn record_failure(&self, pod: &Pod, volume: &Volume, text: &str) {
+        let message = format!("ephemeral volume {}: {text}", volume.name);
         self.recorder.record(&pod.object_ref(&()), true, "FailedBinding", &message).await;
     }
 }

@@ -144,8 +144,8 @@ impl Controller for HorizontalController {
     async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(hpa) = self.known.get_by_key(key).filter(|_| self.pods.has_synced()) else { return Ok(None) };
         let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
-        let before = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        let conditions = Conditions::new(before, self.clock.now());
+        let old_conditions = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        let conditions = Conditions::new(old_conditions, self.clock.now());
         let mut sync = Sync { key, hpa: &hpa, spec, conditions, now, warming_up: false };
         let found = self.reconcile_autoscaler(&mut sync).await;
         if sync.warming_up {
@@ -182,29 +182,29 @@ impl HorizontalController {
         self.histories.entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
         let bounds = Bounds::of(sync.spec, replicas);
         let mut found = ScaleObservation { current: replicas, desired: Some(replicas), ..ScaleObservation::default() };
-        let (desired, why) = match bounds.mode() {
+        let (desired, message) = match bounds.mode() {
             ScalingMode::Disabled => {
-                let why = "scaling is disabled since the replica count of the target is zero";
-                sync.conditions.set_scaling_active(false, ("ScalingDisabled", why));
+                let message = "scaling is disabled since the replica count of the target is zero";
+                sync.conditions.set_scaling_active(false, ("ScalingDisabled", message));
                 return Some(found);
             }
-            ScalingMode::OutOfBounds(desired, why) => (desired, why.to_owned()),
+            ScalingMode::OutOfBounds(desired, message) => (desired, message.to_owned()),
             ScalingMode::ByMetrics => {
-                let (computed, wanted) = self.compute_replicas(sync, &scale, bounds).await;
+                let (computed, proposal) = self.compute_replicas(sync, &scale, bounds).await;
                 found.metrics = computed.map(|computed| computed.statuses);
-                let Some((desired, why)) = wanted else {
+                let Some((desired, message)) = proposal else {
                     return Some(ScaleObservation { desired: None, ..found });
                 };
                 let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
                 let history = self.histories.entry(sync.key.to_owned()).or_default();
                 let conditions = &mut sync.conditions;
-                (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), why)
+                (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), message)
             }
         };
         if desired == replicas {
             return Some(found);
         }
-        Some(self.update_scale(sync, (&resource, scale), (replicas, desired), &why, found).await)
+        Some(self.update_scale(sync, (&resource, scale), (replicas, desired), &message, found).await)
     }
 
     /// Computes the desired replicas and the reason from metrics; failures are reported.
@@ -243,11 +243,11 @@ impl HorizontalController {
         for (reason, message) in &computed.warnings {
             self.warn(sync.hpa, reason, message).await;
         }
-        let wanted = bounds.desired_replicas(&computed);
-        if let (None, Some(why)) = (&wanted, &computed.error) {
-            self.warn(sync.hpa, "FailedComputeMetricsReplicas", why).await;
+        let desired = bounds.desired_replicas(&computed);
+        if let (None, Some(message)) = (&desired, &computed.error) {
+            self.warn(sync.hpa, "FailedComputeMetricsReplicas", message).await;
         }
-        (Some(computed), wanted)
+        (Some(computed), desired)
     }
 
     /// Returns the Pods of a scale, unless another autoscaler selects them, too (`validateAndParseSelector`).
@@ -282,7 +282,7 @@ impl HorizontalController {
 
     /// Returns the keys of the namespace's autoscalers that select any of these Pods.
     fn autoscalers_of(&self, namespace: &str, pods: &[Arc<PodSummary>]) -> Vec<String> {
-        let here = |key: &str| key.split_once('/').is_some_and(|(of, _)| of == namespace);
+        let here = |key: &str| key.split_once('/').is_some_and(|(key_namespace, _)| key_namespace == namespace);
         let selectors = self.selectors.lock();
         let all = selectors.iter().filter(|(key, _)| here(key));
         let some = all.filter(|(_, selector)| pods.iter().any(|pod| selects(selector, pod)));
@@ -296,12 +296,12 @@ impl HorizontalController {
         sync: &mut Sync<'_>,
         (resource, mut scale): (&ApiResource, Scale),
         (replicas, desired): (i32, i32),
-        why: &str,
+        text: &str,
         found: ScaleObservation,
     ) -> ScaleObservation {
         scale.spec.get_or_insert_default().replicas = Some(desired);
         if let Err(e) = self.targets.update(namespace(sync.hpa), resource, &scale).await {
-            let message = format!("New size: {desired}; reason: {why}; error: {e}");
+            let message = format!("New size: {desired}; reason: {text}; error: {e}");
             self.warn(sync.hpa, "FailedRescale", &message).await;
             let message = format!("the HPA controller was unable to update the target scale: {e}");
             sync.conditions.set_able_to_scale(false, ("FailedUpdateScale", &message));
@@ -309,7 +309,7 @@ impl HorizontalController {
         }
         let message = format!("the HPA controller was able to update the target scale to {desired}");
         sync.conditions.set_able_to_scale(true, ("SucceededRescale", &message));
-        let message = format!("New size: {desired}; reason: {why}");
+        let message = format!("New size: {desired}; reason: {text}");
         self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &message).await;
         if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };

@@ -161,7 +161,7 @@ impl JobController {
         let (outcome, failure) = self.apply_pod_action(job, spec, &plan, &mut expected).await;
         // Expect the created Pods whatever fails from here on.
         self.pod_expectations.set(key, expected, now);
-        // In a terminating namespace no Pod is created, which is no failure. Terminal Pods then need not wait for
+        // In a terminating namespace no Pod is created, which is not a failure. Terminal Pods then need not wait for
         // replacements.
         let many = usize::try_from(outcome.done).unwrap_or(0);
         let namespace_terminating =

@@ -70,17 +70,17 @@ enum AllocationError {
 
 /// Chooses an address of the pool; `None` if the Service needs no new one.
 fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Result<Option<Ipv4Addr>, AllocationError> {
-    let own = addresses(service).find(|ip| pool.contains(ip));
-    let others = own.is_none() && !ingress(service).is_empty();
+    let current = addresses(service).find(|ip| pool.contains(ip));
+    let others = current.is_none() && !ingress(service).is_empty();
     let Some(requested) = requested_ip(service) else {
-        if own.is_some() || others {
+        if current.is_some() || others {
             return Ok(None);
         }
         let free = pool.hosts().find(|ip| !taken.contains(ip));
         return free.map(Some).ok_or(AllocationError::PoolExhausted(pool));
     };
     match requested.parse::<Ipv4Addr>() {
-        Ok(ip) if own == Some(ip) || others => Ok(None),
+        Ok(ip) if current == Some(ip) || others => Ok(None),
         Ok(ip) if !pool.contains(&ip) => Err(AllocationError::NotInPool { ip, pool }),
         Ok(ip) if taken.contains(&ip) => Err(AllocationError::Taken(ip)),
         Ok(ip) => Ok(Some(ip)),
@@ -115,8 +115,8 @@ impl LoadBalancerController {
         Ok(())
     }
 
-    async fn record_failure(&self, service: &Service, why: &str) {
-        let message = format!("Error syncing load balancer: failed to ensure load balancer: {why}");
+    async fn record_failure(&self, service: &Service, text: &str) {
+        let message = format!("Error syncing load balancer: failed to ensure load balancer: {text}");
         self.recorder.record(&service.object_ref(&()), true, "SyncLoadBalancerFailed", &message).await;
     }
 }
@@ -130,13 +130,16 @@ impl Controller for LoadBalancerController {
         let CacheEvent::Changed { before, after } = event else { return self.pending() };
         let had = before.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let has = after.as_ref().is_some_and(|service| addresses(service).next().is_some());
-        let own = before.iter().chain(&after).last().filter(|s| needs_address(s) || had).map(|s| key(s.as_ref()));
-        if let Some(own) = own.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service))) {
-            self.assigned.remove(own);
+        let service_key =
+            before.iter().chain(&after).last().filter(|s| needs_address(s) || had).map(|s| key(s.as_ref()));
+        if let Some(service_key) =
+            service_key.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service)))
+        {
+            self.assigned.remove(service_key);
         }
         // A released address can be assigned to a pending Service.
         let others = if had && !has { self.pending() } else { vec![] };
-        own.into_iter().chain(others).collect()
+        service_key.into_iter().chain(others).collect()
     }
 
     async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {

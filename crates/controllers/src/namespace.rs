@@ -164,7 +164,7 @@ impl Remaining {
     fn conditions(&self) -> [(&'static str, &'static str, &'static str, String); 5] {
         let list = |counts: &BTreeMap<String, usize>, verb: &str| {
             let counts: Vec<_> =
-                counts.iter().map(|(what, n)| format!("{what} {verb} {n} resource instances")).collect();
+                counts.iter().map(|(resource, n)| format!("{resource} {verb} {n} resource instances")).collect();
             counts.join(", ")
         };
         let resources = format!("Some resources are remaining: {}", list(&self.resources, "has"));

@@ -77,7 +77,7 @@ impl NodeLifecycle {
                 let name = object_key(&node.metadata);
                 let ready_heartbeat = ready(&node).and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
                 let heartbeat = self.heartbeats.entry(name.clone()).or_default();
-                // The `Unknown` status that this controller wrote is no heartbeat.
+                // The `Unknown` status that this controller wrote is not a heartbeat.
                 if heartbeat.at.is_none()
                     || (heartbeat.ready != ready_heartbeat && condition(&node, "Ready") != Some("Unknown"))
                 {
@@ -151,10 +151,10 @@ impl NodeLifecycle {
         if known == uid {
             return;
         }
-        if let Some(before) = known {
+        if let Some(old) = known {
             self.registered.remove(name);
             let message = format!("Removing Node {name} from Controller");
-            self.recorder.record(&node_reference(name, &before), false, "RemovingNode", &message).await;
+            self.recorder.record(&node_reference(name, &old), false, "RemovingNode", &message).await;
         }
         if let Some(uid) = uid {
             let message = format!("Registered Node {name} in Controller");
@@ -289,8 +289,8 @@ fn deprecated_labels(node: &Node) -> BTreeMap<String, String> {
 fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
     let known: Vec<&NodeCondition> = node.status.iter().flat_map(|s| s.conditions.iter().flatten()).collect();
     let unknown = |name: &str| {
-        let before = known.iter().find(|c| c.type_ == name);
-        let (reason, message) = match before {
+        let old_condition = known.iter().find(|c| c.type_ == name);
+        let (reason, message) = match old_condition {
             Some(_) => ("NodeStatusUnknown", "Kubelet stopped posting node status."),
             None => ("NodeStatusNeverUpdated", "Kubelet never posted node status."),
         };
@@ -299,7 +299,7 @@ fn unknown_conditions(node: &Node, now: Timestamp) -> Vec<NodeCondition> {
             status: "Unknown".into(),
             reason: Some(reason.into()),
             message: Some(message.into()),
-            last_heartbeat_time: before.and_then(|c| c.last_heartbeat_time.clone()),
+            last_heartbeat_time: old_condition.and_then(|c| c.last_heartbeat_time.clone()),
             last_transition_time: Some(Time(now)),
         }
     };

@@ -25,8 +25,8 @@ impl PendingDeletions {
             self.0.clear();
         }
         for pod in seen.objects() {
-            let now = members.get(&pod.namespace, &pod.name);
-            if !now.is_some_and(|now| now.is_same(pod) && now.active) {
+            let current = members.get(&pod.namespace, &pod.name);
+            if !current.is_some_and(|current| current.is_same(pod) && current.active) {
                 self.0.remove(&pod.uid);
             }
         }

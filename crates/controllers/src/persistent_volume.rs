@@ -82,11 +82,12 @@ fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
 impl PersistentVolumeController {
     /// Returns the keys of a claim and its volumes.
     fn affected_by_claim(&self, claim: &PersistentVolumeClaim) -> Vec<String> {
-        let own = key(claim);
+        let own_key = key(claim);
         let named = volume_name(claim).map(str::to_owned);
         let all = self.volumes.all();
-        let kept = all.iter().filter(|volume| claim_key(volume).as_ref() == Some(&own)).map(|volume| volume.name_any());
-        [own.clone()].into_iter().chain(kept).chain(named).collect()
+        let bound =
+            all.iter().filter(|volume| claim_key(volume).as_ref() == Some(&own_key)).map(|volume| volume.name_any());
+        [own_key.clone()].into_iter().chain(bound).chain(named).collect()
     }
 
     /// Returns the keys of a volume, its claim, claims that name it, and claims that it may be bound to.

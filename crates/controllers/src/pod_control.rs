@@ -56,9 +56,9 @@ impl PodControl {
     ) -> (usize, Option<Failure>) {
         let (api, params, mut batch, mut count) = (self.api(about), PostParams::default(), 1, 0);
         while !pods.is_empty() {
-            let (now, later) = pods.split_at(batch.min(pods.len()));
-            let mut making = Vec::with_capacity(now.len());
-            for pod in now {
+            let (batch_pods, later) = pods.split_at(batch.min(pods.len()));
+            let mut making = Vec::with_capacity(batch_pods.len());
+            for pod in batch_pods {
                 making.push(api.create(&params, pod));
             }
             let mut failure = None;
@@ -235,8 +235,8 @@ pub(crate) fn affected_owners<K: ControllerObject + Cached>(
     selects: impl Fn(&K) -> bool,
 ) -> Vec<String> {
     if let Some(owner) = controller {
-        let own = known.get(namespace, &owner.name).filter(|_| owner.kind == K::kind(&()));
-        return own.iter().map(|object| key(object.as_ref())).collect();
+        let controller = known.get(namespace, &owner.name).filter(|_| owner.kind == K::kind(&()));
+        return controller.iter().map(|object| key(object.as_ref())).collect();
     }
     let all = known.in_namespace(namespace).into_iter();
     all.filter(|object| selects(object)).map(|object| key(object.as_ref())).collect()

@@ -152,8 +152,8 @@ impl PodGc {
         if !pod.is_terminal() {
             status["phase"] = "Failed".into();
             if orphan {
-                let why = ("DeletionByPodGC", "PodGC: node no longer exists");
-                status["conditions"] = json!([pod.disruption_target(Some(why))]);
+                let reason = ("DeletionByPodGC", "PodGC: node no longer exists");
+                status["conditions"] = json!([pod.disruption_target(Some(reason))]);
             }
             let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.uid }, "status": status }));
             ignore_not_found_or_conflict(api.patch_status(&pod.name, &PatchParams::default(), &patch).await)?;

@@ -144,12 +144,12 @@ impl PodSummary {
     }
 
     /// Returns the `DisruptionTarget` condition: true with a reason and message, false without.
-    pub(crate) fn disruption_target(&self, why: Option<(&str, &str)>) -> Value {
+    pub(crate) fn disruption_target(&self, reason_and_message: Option<(&str, &str)>) -> Value {
         json!({
             "type": "DisruptionTarget",
-            "status": if why.is_some() { "True" } else { "False" },
-            "reason": why.map(|(reason, _)| reason),
-            "message": why.map(|(_, message)| message),
+            "status": if reason_and_message.is_some() { "True" } else { "False" },
+            "reason": reason_and_message.map(|(reason, _)| reason),
+            "message": reason_and_message.map(|(_, message)| message),
             "lastTransitionTime": Time(Timestamp::now()),
             "observedGeneration": self.generation,
         })

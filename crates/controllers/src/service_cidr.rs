@@ -58,11 +58,11 @@ fn is_covered(range: &ServiceCIDR, all: &[ServiceCIDR]) -> bool {
 
 /// Returns whether one of the addresses is in no other range.
 fn has_orphans(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IpAddr]) -> bool {
-    let (own, others) = all.iter().partition::<Vec<_>, _>(|other| name(&other.metadata) == name(&range.metadata));
+    let (same_name, others) = all.iter().partition::<Vec<_>, _>(|other| name(&other.metadata) == name(&range.metadata));
     let is_in = |ranges: &[&ServiceCIDR], ip: &IpAddr| {
         ranges.iter().any(|range| networks(range).iter().any(|net| net.contains(ip)))
     };
-    addresses.iter().any(|ip| is_in(&own, ip) && !is_in(&others, ip))
+    addresses.iter().any(|ip| is_in(&same_name, ip) && !is_in(&others, ip))
 }
 
 impl ServiceCidrController {
@@ -95,8 +95,8 @@ impl ServiceCidrController {
             ("False", "Terminating", message)
         };
         let conditions = range.status.get_or_insert_default().conditions.get_or_insert_default();
-        let before = conditions.iter().find(|condition| condition.type_ == "Ready");
-        if before
+        let old_condition = conditions.iter().find(|condition| condition.type_ == "Ready");
+        if old_condition
             .is_some_and(|c| (c.status.as_str(), c.reason.as_str(), c.message.as_str()) == (status, reason, message))
         {
             return Ok(());
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(own: &[&str], others: &[&[&str]], addresses: &[&str], covered: bool, orphans: bool) {
-        let own = range("own", own);
+    fn check(ranges: &[&str], others: &[&[&str]], addresses: &[&str], covered: bool, orphans: bool) {
+        let ranges = range("own", ranges);
         let mut all: Vec<ServiceCIDR> =
             others.iter().enumerate().map(|(i, cidrs)| range(&format!("r{i}"), cidrs)).collect();
-        all.push(own.clone());
+        all.push(ranges.clone());
         let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
-        assert_eq!((is_covered(&own, &all), has_orphans(&own, &all, &addresses)), (covered, orphans));
+        assert_eq!((is_covered(&ranges, &all), has_orphans(&ranges, &all, &addresses)), (covered, orphans));
     }
 
     #[test]

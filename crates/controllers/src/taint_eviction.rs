@@ -48,15 +48,15 @@ enum Event {
 
 /// Returns how long the taints are tolerated, `None` for ever (`getMinTolerationTime`).
 fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
-    let mut least = None;
+    let mut shortest = None;
     for taint in taints {
         let Some(toleration) = tolerations.iter().find(|t| taint::tolerates(t, taint)) else {
             return Some(Duration::ZERO);
         };
         let seconds = toleration.toleration_seconds.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or(0)));
-        least = [least, seconds].into_iter().flatten().min();
+        shortest = [shortest, seconds].into_iter().flatten().min();
     }
-    least
+    shortest
 }
 
 impl TaintEviction {
@@ -126,8 +126,8 @@ impl TaintEviction {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         self.record(pod, &format!("Marking for deletion Pod {key}")).await;
         tracing::info!(pod = key, node = pod.node, "evicting pod for an untolerated taint");
-        let why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
-        let condition = pod.disruption_target(Some(why));
+        let reason = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        let condition = pod.disruption_target(Some(reason));
         let status = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": [condition] } });
         ignore_not_found_or_conflict(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await)?;
         let same = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };

@@ -137,8 +137,9 @@ impl TokenController {
 
     /// Returns the UID of the Secret's service account, if it exists.
     async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
-        let (name, wanted) = (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
-        let fits = |uid: &String| wanted.is_empty() || uid == wanted;
+        let (name, uid_annotation) =
+            (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
+        let fits = |uid: &String| uid_annotation.is_empty() || uid == uid_annotation;
         if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
             return Ok(Some(uid.clone()));
         }

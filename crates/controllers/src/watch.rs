@@ -64,8 +64,10 @@ where
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(why) | watcher::Error::WatchStartFailed(why)) = error else { return false };
-    matches!(why, kube::Error::Api(status) if status.is_not_found())
+    let (watcher::Error::InitialListFailed(message) | watcher::Error::WatchStartFailed(message)) = error else {
+        return false;
+    };
+    matches!(message, kube::Error::Api(status) if status.is_not_found())
 }
 
 fn events<K>(api: Api<K>, config: Config) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static
@@ -73,7 +75,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let once = move || {
-        // kube resets its back-off at each list, because `Init` is no error: a failing list is retried each second.
+        // kube resets its back-off at each list, because `Init` is not an error: a failing list is retried each second.
         let events = watcher(api.clone(), config.clone()).default_backoff();
         events.take_until(tokio::time::sleep(RELIST_INTERVAL))
     };

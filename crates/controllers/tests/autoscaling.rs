@@ -97,8 +97,8 @@ async fn missing_container_is_named_in_the_condition() {
     let target = json!({"type": "Utilization", "averageUtilization": 50});
     let source = json!({"name": "cpu", "container": "other", "target": target});
     autoscaler(&api, "a", &json!({"metrics": [{"type": "ContainerResource", "containerResource": source}]}));
-    let why = "failed to get container metrics: container other not present in metrics for pod x/one";
-    api.wait_until("condition", |api| condition(api, "a", "ScalingActive").1.contains(why)).await;
+    let message = "failed to get container metrics: container other not present in metrics for pod x/one";
+    api.wait_until("condition", |api| condition(api, "a", "ScalingActive").1.contains(message)).await;
     assert_eq!(
         (reason(&api, "a", "ScalingActive").as_str(), replicas(&api)),
         ("False FailedGetContainerResourceMetric", json!(2))
@@ -114,8 +114,8 @@ async fn cpu_usage_scales_up_and_down() {
     api.wait_until("there are more", |api| replicas(api) == 4).await;
     assert!(began.elapsed() < Duration::from_secs(1), "at once");
     api.wait_until("condition", |api| reason(api, "a", "AbleToScale") == "True SucceededRescale").await;
-    let of = "cpu resource utilization (percentage of request)";
-    assert_eq!(recorded_events(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {of} above target")]);
+    let metric = "cpu resource utilization (percentage of request)";
+    assert_eq!(recorded_events(&api, "SuccessfulRescale"), [format!("New size: 4; reason: {metric} above target")]);
     let status = status(&api, "a");
     assert_eq!((&status["currentReplicas"], &status["desiredReplicas"]), (&json!(2), &json!(4)));
     assert!(status["lastScaleTime"].as_str().is_some_and(|time| time.starts_with("2026-01-01T00:00:0")), "{status}");
@@ -183,14 +183,14 @@ async fn unchanged_autoscaler_status_is_not_written() {
     widget(&api, 2, "app=web");
     autoscaler(&api, "a", &json!({}));
     api.wait_until("condition", |api| reason(api, "a", "ScalingActive") == "False FailedGetResourceMetric").await;
-    let why = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
-    let output = format!("the HPA was unable to compute the replica count: {why}");
+    let message = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
+    let output = format!("the HPA was unable to compute the replica count: {message}");
     assert_eq!(condition(&api, "a", "ScalingActive").1, output);
     assert_eq!(reason(&api, "a", "AbleToScale"), "True SucceededGetScale");
     sleep(Duration::from_secs(590)).await;
-    assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), [why], "the same again counts up");
+    assert_eq!(recorded_events(&api, "FailedGetResourceMetric"), [message], "the same again counts up");
     let whole = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: ";
-    assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{why}")]);
+    assert_eq!(recorded_events(&api, "FailedComputeMetricsReplicas"), [format!("{whole}{message}")]);
     let written = format!("PUT {AUTOSCALERS}/a/status");
     assert_eq!(api.writes().iter().filter(|line| **line == written).count(), 1);
     // A repeated warning is rate-limited.
@@ -230,11 +230,11 @@ async fn target_at_zero_replicas_is_not_scaled() {
 #[tokio::test(start_paused = true)]
 async fn missing_target_messages_match_upstream() {
     let api = start();
-    let check = async |name: &str, api_version: &str, kind: &str, why: &str| {
+    let check = async |name: &str, api_version: &str, kind: &str, text: &str| {
         let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
         autoscaler(&api, name, &json!({"scaleTargetRef": target}));
         api.wait_until("condition", |api| reason(api, name, "AbleToScale") == "False FailedGetScale").await;
-        let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+        let message = format!("the HPA controller was unable to get the target's current scale: {text}");
         assert_eq!(condition(&api, name, "AbleToScale").1, message);
     };
     check("kind", "example.com/v1", "Gadget", "no matches for kind \"Gadget\" in group \"example.com\"").await;
@@ -290,10 +290,10 @@ async fn failed_scale_update_is_retried() {
     api.refuse_next(&format!("PUT {WIDGET}/scale"), 409);
     autoscaler(&api, "a", &json!({}));
     api.wait_until("condition", |api| reason(api, "a", "AbleToScale") == "False FailedUpdateScale").await;
-    let of = "cpu resource utilization (percentage of request)";
+    let metric = "cpu resource utilization (percentage of request)";
     assert_eq!(
         recorded_events(&api, "FailedRescale"),
-        [format!("New size: 4; reason: {of} above target; error: Conflict")]
+        [format!("New size: 4; reason: {metric} above target; error: Conflict")]
     );
     assert_eq!(replicas(&api), 2);
     api.wait_until("there are more", |api| replicas(api) == 4).await;

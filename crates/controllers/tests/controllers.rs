@@ -233,7 +233,7 @@ async fn node_taints_are_reconciled_from_registration() {
 #[tokio::test(start_paused = true)]
 async fn node_labels_are_copied_to_deprecated_names() {
     let api = start();
-    let labels = |of: &Value| json!({ "metadata": { "name": "n", "uid": "n", "labels": of }, "spec": {} });
+    let labels = |labels: &Value| json!({ "metadata": { "name": "n", "uid": "n", "labels": labels }, "spec": {} });
     let new = json!({ "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64" });
     api.put("api/v1/nodes/n", labels(&new));
     let expected = json!({ "kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",

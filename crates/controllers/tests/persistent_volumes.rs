@@ -73,8 +73,8 @@ fn phase(api: &FakeApi, path: &str) -> Option<String> {
     Some(api.get(path)?["status"]["phase"].as_str()?.to_owned())
 }
 
-fn is(api: &FakeApi, path: &str, wanted: &str) -> bool {
-    phase(api, path).as_deref() == Some(wanted)
+fn is(api: &FakeApi, path: &str, expected: &str) -> bool {
+    phase(api, path).as_deref() == Some(expected)
 }
 
 fn recorded_events(api: &FakeApi, reason: &str) -> Option<String> {
@@ -162,13 +162,13 @@ async fn volume_that_cannot_be_reclaimed_fails() {
     // The data is at another path: the directory of this name must not be deleted.
     let moved = was_bound("moved", "Delete", json!({"pv.kubernetes.io/provisioned-by": "podium/local"}));
     let others = was_bound("others", "Delete", json!({"pv.kubernetes.io/provisioned-by": "example.com/disk"}));
-    let why = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
+    let message = |path: &str| Some(api.get(path)?["status"]["message"].as_str()?.to_owned());
     api.wait_until("two have failed", |api| is(api, &by_hand, "Failed") && is(api, &recycled, "Failed")).await;
     let no_plugin = "Error getting deleter volume plugin for volume \"by-hand\": no deletable volume plugin matched";
-    assert_eq!(why(&by_hand).as_deref(), Some(no_plugin));
+    assert_eq!(message(&by_hand).as_deref(), Some(no_plugin));
     api.wait_until("another has failed", |api| is(api, &moved, "Failed")).await;
-    assert_eq!(why(&moved).as_deref(), Some("failed to delete volume \"moved\": invalid input parameter"));
-    assert_eq!(why(&recycled).as_deref(), Some("No recycler plugin found for the volume!"));
+    assert_eq!(message(&moved).as_deref(), Some("failed to delete volume \"moved\": invalid input parameter"));
+    assert_eq!(message(&recycled).as_deref(), Some("No recycler plugin found for the volume!"));
     api.wait_until("it is for others", |api| is(api, &others, "Released")).await;
 }
 
@@ -201,9 +201,9 @@ async fn failed_provisioning_is_reported_and_rescheduled() {
     claim(&api, json!({"annotations": {"volume.kubernetes.io/selected-node": "elsewhere"}}));
     let annotations = |api: &FakeApi| api.get(CLAIM).expect("a claim")["metadata"]["annotations"].clone();
     api.wait_until("it is given up", |api| annotations(api)["volume.kubernetes.io/selected-node"].is_null()).await;
-    let why = "Failed to provision volume with StorageClass \"s\": volumes of \"podium/local\" are on node \"n\" only, \
+    let message = "Failed to provision volume with StorageClass \"s\": volumes of \"podium/local\" are on node \"n\" only, \
                not on \"elsewhere\"";
-    assert_eq!(recorded_events(&api, "ProvisioningFailed").expect("an event"), why);
+    assert_eq!(recorded_events(&api, "ProvisioningFailed").expect("an event"), message);
     assert_eq!(annotations(&api)["volume.kubernetes.io/storage-provisioner"], "podium/local");
 }
 
@@ -227,6 +227,6 @@ async fn ephemeral_volume_claim_is_owned_by_its_pod() {
     api.refuse_next("POST api/v1/namespaces/x/persistentvolumeclaims", 403);
     api.remove(path);
     api.wait_until("the Event is recorded", |api| recorded_events(api, "FailedBinding").is_some()).await;
-    let why = recorded_events(&api, "FailedBinding").expect("an event");
-    assert!(why.starts_with("ephemeral volume v: create PVC p-v: "), "{why}");
+    let message = recorded_events(&api, "FailedBinding").expect("an event");
+    assert!(message.starts_with("ephemeral volume v: create PVC p-v: "), "{message}");
 }

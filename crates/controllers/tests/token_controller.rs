@@ -11,7 +11,9 @@ const SECRET: &str = "api/v1/namespaces/x/secrets/s";
 
 fn start() -> FakeApi {
     let api = FakeApi::new();
-    let made = TokenIssuer::new(|of| Some(format!("{}/{}/{}/{}", of.namespace, of.account, of.uid, of.secret)));
+    let made = TokenIssuer::new(|request| {
+        Some(format!("{}/{}/{}/{}", request.namespace, request.account, request.uid, request.secret))
+    });
     let options = Options { token_issuer: Some(made), root_ca_pem: Some("PEM".into()), ..Options::default() };
     tokio::spawn(controllers::run(api.client(), options, CancellationToken::new()));
     api

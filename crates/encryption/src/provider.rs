@@ -40,15 +40,15 @@ impl Provider {
     pub(crate) fn new(configuration: &ProviderConfiguration) -> Self {
         let ProviderConfiguration { aesgcm, aescbc, secretbox, .. } = configuration;
         let aes = "no matching key was found for the provided AES transformer";
-        let of = |algorithm, prefix, keys: &[KeyConfiguration], no_key| {
+        let provider = |algorithm, prefix, keys: &[KeyConfiguration], no_key| {
             let cipher = |key| Cipher::new(algorithm, key_bytes(key).unwrap_or_default());
             let keys = keys.iter().map(|key| NamedKey { prefix: format!("{}:", key.name), cipher: cipher(key) });
             Self::Encrypting { prefix, keys: keys.collect(), no_key }
         };
         match (aesgcm, aescbc, secretbox) {
-            (Some(keys), _, _) => of(Algorithm::AesGcm, AES_GCM, keys, aes),
-            (_, Some(keys), _) => of(Algorithm::AesCbc, AES_CBC, keys, aes),
-            (_, _, Some(keys)) => of(
+            (Some(keys), _, _) => provider(Algorithm::AesGcm, AES_GCM, keys, aes),
+            (_, Some(keys), _) => provider(Algorithm::AesCbc, AES_CBC, keys, aes),
+            (_, _, Some(keys)) => provider(
                 Algorithm::Secretbox,
                 SECRETBOX,
                 keys,

@@ -75,15 +75,16 @@ impl Encryption {
 
     fn new(configuration: &Configuration) -> Result<Self, ConfigError> {
         let mut rules: BTreeMap<String, Vec<Arc<Provider>>> = BTreeMap::new();
-        for of in &configuration.resources {
-            let providers: Vec<_> = of.providers.iter().map(|provider| Arc::new(Provider::new(provider))).collect();
-            for name in &of.resources {
-                let [own, wider @ ..] = GroupResource::parse(name).rules();
+        for resource_configuration in &configuration.resources {
+            let providers: Vec<_> =
+                resource_configuration.providers.iter().map(|provider| Arc::new(Provider::new(provider))).collect();
+            for name in &resource_configuration.resources {
+                let [rule, wider @ ..] = GroupResource::parse(name).rules();
                 if let Some(earlier) = wider.iter().find(|earlier| rules.contains_key(*earlier)) {
-                    let text = format!("resource \"{own}\" is masked by earlier rule \"{earlier}\"");
+                    let text = format!("resource \"{rule}\" is masked by earlier rule \"{earlier}\"");
                     return Err(ConfigError::Invalid(text));
                 }
-                rules.entry(own).or_default().extend(providers.iter().cloned());
+                rules.entry(rule).or_default().extend(providers.iter().cloned());
             }
         }
         Ok(Self { rules })

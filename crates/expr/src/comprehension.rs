@@ -67,10 +67,10 @@ fn eval_step(evaluator: &mut Evaluator, expr: &IdedExpr, name: &str, accumulated
                 return eval_step(evaluator, branch, name, accumulated, scope);
             }
             (op::ADD, [left, right]) if is_accumulated(left) && matches!(accumulated, Value::List(_)) => {
-                let (Value::List(more), Value::List(mut items)) = (evaluator.eval(right, scope)?, accumulated) else {
+                let (Value::List(added), Value::List(mut items)) = (evaluator.eval(right, scope)?, accumulated) else {
                     return Err(EvalError::overload());
                 };
-                Arc::make_mut(&mut items).extend(more.iter().cloned());
+                Arc::make_mut(&mut items).extend(added.iter().cloned());
                 return Ok(Value::List(items));
             }
             _ => {}

@@ -21,8 +21,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
-        let own = self.value.filter(|_| self.name == name);
-        own.or_else(|| match self.outer {
+        let local = self.value.filter(|_| self.name == name);
+        local.or_else(|| match self.outer {
             Some(outer) => outer.get(name),
             None => self.variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value),
         })

@@ -249,9 +249,9 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    fn translate_count(&mut self, (least, most): (u32, Option<u32>), length: usize) -> Result<(), RegexpError> {
+    fn translate_count(&mut self, (minimum, maximum): (u32, Option<u32>), length: usize) -> Result<(), RegexpError> {
         let text = &self.rest[..length];
-        if least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least) {
+        if minimum > MAX_REPEAT || maximum.is_some_and(|maximum| maximum > MAX_REPEAT || maximum < minimum) {
             return Err(RegexpError::RepeatCount(text.to_owned()));
         }
         self.translate_repeat(length, text)
@@ -301,8 +301,8 @@ fn parse_repeat_counts(text: &str) -> Option<((u32, Option<u32>), usize)> {
     };
     let counts = match inner.split_once(',') {
         None => number(inner).map(|n| (n, Some(n)))?,
-        Some((least, "")) => (number(least)?, None),
-        Some((least, most)) => (number(least)?, Some(number(most)?)),
+        Some((minimum, "")) => (number(minimum)?, None),
+        Some((minimum, maximum)) => (number(minimum)?, Some(number(maximum)?)),
     };
     Some((counts, inner.len() + 2))
 }

@@ -96,9 +96,13 @@ impl Default for Budget {
 /// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /// Evaluation error, with the message of `cel-go`.
-    #[error("{0}")]
-    Failed(String),
+    /// Evaluation error. Each function has errors of its own, and clients get only the text, so this is the message of
+    /// `cel-go` or of upstream's library.
+    #[error("{message}")]
+    Failed {
+        /// The message.
+        message: String,
+    },
     /// The cost limit of one evaluation is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,
@@ -108,8 +112,8 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self::Failed(why.into())
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self::Failed { message: message.into() }
     }
 
     pub(crate) fn overload() -> Self {

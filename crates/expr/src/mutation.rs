@@ -41,8 +41,8 @@ pub(crate) fn check_field(type_name: &str, name: &str, optional: bool, value_typ
 
 fn check_type_path(path: &str, value_type: &Type) -> Result<(), TypeError> {
     match value_type {
-        Type::Struct(own) if **own != *path => {
-            Err(TypeError::TypeName { name: own.as_ref().to_owned(), expected: path.to_owned() })
+        Type::Struct(name) if **name != *path => {
+            Err(TypeError::TypeName { name: name.as_ref().to_owned(), expected: path.to_owned() })
         }
         _ => Ok(()),
     }

@@ -13,8 +13,8 @@ fn object() -> (Type, Value) {
         ("cpu", Type::STRING, Value::string("1500m")),
     ];
     let (mut types, mut values) = (BTreeMap::new(), BTreeMap::new());
-    for (name, of, value) in fields {
-        types.insert(name.to_owned(), of);
+    for (name, field_type, value) in fields {
+        types.insert(name.to_owned(), field_type);
         if !matches!(value, Value::Null) {
             values.insert(Key::String(name.into()), value);
         }
@@ -27,8 +27,8 @@ fn object() -> (Type, Value) {
 }
 
 fn evaluate(source: &str) -> String {
-    let (of, value) = object();
-    let program = match Program::compile(source, &[("self", of)]) {
+    let (object_type, value) = object();
+    let program = match Program::compile(source, &[("self", object_type)]) {
         Ok(program) => program,
         Err(error) => return error.to_string().lines().next().unwrap_or_default().to_owned(),
     };
@@ -264,8 +264,9 @@ fn mutation_types_require_the_pseudo_variable() {
         let json = value.to_json().map_err(|error| error.to_string())?;
         Ok::<_, String>(format!("{} {json}", program.result()))
     };
-    let known =
-        |source: &str| read(source, &[Type::MUTATION_TYPES]).map_err(|why| why.lines().next().unwrap_or("").to_owned());
+    let known = |source: &str| {
+        read(source, &[Type::MUTATION_TYPES]).map_err(|error| error.lines().next().unwrap_or("").to_owned())
+    };
     assert_eq!(
         known("Object{a: Object.a{b: [1, 2u, 'x', null, 1.5]}}").as_deref(),
         Ok(r#"Object {"a":{"b":[1,2,"x",null,1.5]}}"#)
@@ -273,7 +274,7 @@ fn mutation_types_require_the_pseudo_variable() {
     assert_eq!(known("Object{?a: optional.none(), ?b: optional.of(1)}").as_deref(), Ok(r#"Object {"b":1}"#));
     let steps = "[JSONPatch{op: 'add', path: '/' + jsonpatch.escapeKey('a/b~c')}]";
     assert_eq!(known(steps).as_deref(), Ok(r#"list(JSONPatch) [{"op":"add","path":"/a~1b~0c"}]"#));
-    for (source, why) in [
+    for (source, message) in [
         (
             "Object{a: Object.b{}}",
             "type mismatch: unexpected type name \"Object.b\", expected \"Object.a\", which matches field name path from root Object type",
@@ -282,7 +283,7 @@ fn mutation_types_require_the_pseudo_variable() {
         ("JSONPatch{op: 1}", "expected type of field 'op' is 'string' but provided type is 'int'"),
         ("Other{}", "undeclared reference to 'Other' (in container '')"),
     ] {
-        assert_eq!(known(source), Err(format!("compilation failed: ERROR: <input>: {why}")), "{source}");
+        assert_eq!(known(source), Err(format!("compilation failed: ERROR: <input>: {message}")), "{source}");
     }
     assert_eq!(known("Object{a: b'x'}"), Err("no JSON form for a value of type 'bytes'".to_owned()));
     assert!(read("Object{}", &[]).is_err(), "`Object` requires the mutation types");

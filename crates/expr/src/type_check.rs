@@ -9,14 +9,14 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, Select
 
 /// Types of the variables in scope: those of the program and of enclosing comprehensions.
 struct TypeScope<'a> {
-    own: Vec<(&'a str, Type)>,
+    variables: Vec<(&'a str, Type)>,
     outer: Option<&'a TypeScope<'a>>,
 }
 
 impl TypeScope<'_> {
     fn get(&self, name: &str) -> Option<&Type> {
-        let own = self.own.iter().find(|(n, _)| *n == name).map(|(_, ty)| ty);
-        own.or_else(|| self.outer.and_then(|outer| outer.get(name)))
+        let variable = self.variables.iter().find(|(n, _)| *n == name).map(|(_, ty)| ty);
+        variable.or_else(|| self.outer.and_then(|outer| outer.get(name)))
     }
 }
 
@@ -72,7 +72,7 @@ type TypeResult = Result<Type, TypeError>;
 
 /// Returns the result type of an expression.
 pub(crate) fn check(expr: &IdedExpr, variables: &[(&str, Type)]) -> TypeResult {
-    type_of(expr, &TypeScope { own: variables.to_vec(), outer: None })
+    type_of(expr, &TypeScope { variables: variables.to_vec(), outer: None })
 }
 
 fn type_of(expr: &IdedExpr, scope: &TypeScope<'_>) -> TypeResult {
@@ -101,15 +101,15 @@ fn type_of(expr: &IdedExpr, scope: &TypeScope<'_>) -> TypeResult {
                 (None, Type::List(_)) => value.clone(),
                 _ => key,
             };
-            let mut own = vec![(c.iter_var.as_str(), first)];
-            own.extend(c.iter_var2.as_deref().map(|name| (name, value)));
+            let mut variables = vec![(c.iter_var.as_str(), first)];
+            variables.extend(c.iter_var2.as_deref().map(|name| (name, value)));
             // The accumulated list is initially empty, so its item type is unknown.
             let collected = if matches!(accumulated, Type::List(_)) { Type::list(Type::Dyn) } else { accumulated };
-            own.push((c.accu_var.as_str(), collected.clone()));
-            let inner = TypeScope { own, outer: Some(scope) };
+            variables.push((c.accu_var.as_str(), collected.clone()));
+            let inner = TypeScope { variables, outer: Some(scope) };
             type_of(&c.loop_cond, &inner)?;
             type_of(&c.loop_step, &inner)?;
-            let last = TypeScope { own: vec![(c.accu_var.as_str(), collected)], outer: Some(scope) };
+            let last = TypeScope { variables: vec![(c.accu_var.as_str(), collected)], outer: Some(scope) };
             type_of(&c.result, &last)
         }
         Expr::List(list) => {
@@ -182,8 +182,8 @@ fn check_call(call: &CallExpr, scope: &TypeScope<'_>) -> TypeResult {
                 _ if macro_call.is_optional_macro() => vec![Type::Dyn],
                 range => range_types(range).map(|(key, value)| macro_call.variable_types([key, value]))?,
             };
-            let own = macro_call.variables().iter().copied().zip(types).collect();
-            let inner = TypeScope { own, outer: Some(scope) };
+            let variables = macro_call.variables().iter().copied().zip(types).collect();
+            let inner = TypeScope { variables, outer: Some(scope) };
             macro_call.bodies().iter().try_for_each(|body| type_of(body, &inner).map(drop))?;
             return Ok(if macro_call.is_predicate() { Type::BOOL } else { Type::Dyn });
         }

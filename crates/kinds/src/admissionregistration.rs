@@ -179,8 +179,8 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
         if name.is_empty() {
             errors.required(&at, "");
         } else if name.split('.').count() < 3 {
-            let why = "should be a domain with at least three segments separated by dots";
-            errors.invalid(&at, &webhook["name"], why);
+            let detail = "should be a domain with at least three segments separated by dots";
+            errors.invalid(&at, &webhook["name"], detail);
         } else {
             api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&at, &webhook["name"], e));
         }
@@ -201,8 +201,8 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
             validate_enum("sideEffects", &["None", "NoneOnDryRun"], errors);
         }
         if !(1..=30).contains(&webhook["timeoutSeconds"].as_i64().unwrap_or(0)) {
-            let why = "the timeout value must be between 1 and 30 seconds";
-            errors.invalid(&path.child("timeoutSeconds"), &webhook["timeoutSeconds"], why);
+            let detail = "the timeout value must be between 1 and 30 seconds";
+            errors.invalid(&path.child("timeoutSeconds"), &webhook["timeoutSeconds"], detail);
         }
         for list in ["namespaceSelector", "objectSelector"] {
             selector::validate(&webhook[list], &path.child(list), errors);
@@ -240,9 +240,9 @@ fn validate_policy(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     validate_match_constraints(spec, &path, errors);
     if ["validations", "auditAnnotations"].iter().all(|list| items(spec, list).next().is_none()) {
-        let why = "validations or auditAnnotations must contain at least one item";
-        errors.required(&path.child("validations"), why);
-        errors.required(&path.child("auditAnnotations"), why);
+        let detail = "validations or auditAnnotations must contain at least one item";
+        errors.required(&path.child("validations"), detail);
+        errors.required(&path.child("auditAnnotations"), detail);
     }
     policy::check(spec, text_of(&object["metadata"], "name"), &path, errors);
 }

@@ -65,23 +65,23 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (group, version) = (text_of(spec, "group"), text_of(spec, "version"));
     let name = format!("{version}.{group}");
     if object["metadata"]["name"] != name {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {name:?}");
-        errors.invalid(&FieldPath::new("metadata").child("name"), &object["metadata"]["name"], &why);
+        let detail = format!("must be `spec.version+\".\"+spec.group`: {name:?}");
+        errors.invalid(&FieldPath::new("metadata").child("name"), &object["metadata"]["name"], &detail);
     }
     if group.is_empty() && version != "v1" {
-        let why = "only v1 may have an empty group and it better be legacy kube";
-        errors.required(&path.child("group"), why);
+        let detail = "only v1 may have an empty group and it better be legacy kube";
+        errors.required(&path.child("group"), detail);
     }
-    for why in api::names::dns1123_subdomain(group).iter().filter(|_| !group.is_empty()) {
-        errors.invalid(&path.child("group"), &json!(group), why);
+    for detail in api::names::dns1123_subdomain(group).iter().filter(|_| !group.is_empty()) {
+        errors.invalid(&path.child("group"), &json!(group), detail);
     }
-    for why in api::names::dns1035_label(version) {
-        errors.invalid(&path.child("version"), &json!(version), &why);
+    for detail in api::names::dns1035_label(version) {
+        errors.invalid(&path.child("version"), &json!(version), &detail);
     }
-    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+    for (field, maximum) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
         let priority = spec[field].as_i64().unwrap_or(0);
-        if priority <= 0 || priority > most {
-            errors.invalid(&path.child(field), &json!(priority), &format!("must be positive and less than {most}"));
+        if priority <= 0 || priority > maximum {
+            errors.invalid(&path.child(field), &json!(priority), &format!("must be positive and less than {maximum}"));
         }
     }
     let ca_bundle = text_of(spec, "caBundle");
@@ -103,8 +103,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
     let port = service["port"].as_i64().unwrap_or(443);
     if !(1..=65_535).contains(&port) {
-        let why = "port is not valid:must be between 1 and 65535, inclusive";
-        errors.invalid(&at.child("port"), &json!(port), why);
+        let detail = "port is not valid:must be between 1 and 65535, inclusive";
+        errors.invalid(&at.child("port"), &json!(port), detail);
     }
     if insecure.1 && !ca_bundle.is_empty() {
         errors.invalid(&insecure.0, &json!(true), "may not be true if caBundle is present");

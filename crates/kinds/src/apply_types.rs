@@ -18,7 +18,7 @@ const DEFAULTS: [(&str, &str, &str); 2] =
     [("core/v1.ContainerPort", "protocol", "TCP"), ("core/v1.ServicePort", "protocol", "TCP")];
 
 /// Returns the type of a built-in kind.
-pub fn of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
+pub fn type_ref(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let root = TYPES.roots.iter().find(|r| r.kind == kind && r.api_version == api_version)?;
     Some(TypeRef { schema: &TYPES.schema, id: root.id })
 }
@@ -99,9 +99,9 @@ impl Builder {
             match (field.cardinality, field.value_type) {
                 (Cardinality::Inline, ValueType::Message(index)) => fields.extend(self.fields(&TABLE.messages[index])),
                 _ => {
-                    let of = self.field(field);
+                    let field_type = self.field(field);
                     let (default, implied) = (default(message, field), implied(field));
-                    fields.push(Field { name: field.name.into(), type_id: of, default, implied });
+                    fields.push(Field { name: field.name.into(), type_id: field_type, default, implied });
                 }
             }
         }
@@ -159,8 +159,8 @@ impl Builder {
 
 /// Returns the default of a list item's key.
 fn default(message: &Message, field: &MessageField) -> Option<Value> {
-    let own = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
-    own.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
+    let declared = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
+    declared.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
 }
 
 /// Returns the value that Go's struct has when a field is absent.
@@ -187,8 +187,10 @@ fn zero(field: &MessageField) -> Option<Value> {
 pub fn reset_fields_filter(info: &KindInfo, target: WriteTarget) -> Filter {
     match target {
         WriteTarget::Status => {
-            let kept: Vec<[&str; 2]> = info.reset_by_status_update.iter().map(|field| ["metadata", field]).collect();
-            let paths: Vec<&[&str]> = std::iter::once(&["spec"][..]).chain(kept.iter().map(|path| &path[..])).collect();
+            let retained: Vec<[&str; 2]> =
+                info.reset_by_status_update.iter().map(|field| ["metadata", field]).collect();
+            let paths: Vec<&[&str]> =
+                std::iter::once(&["spec"][..]).chain(retained.iter().map(|path| &path[..])).collect();
             Filter::without(&paths)
         }
         WriteTarget::Main | WriteTarget::Sub(_) if info.status => Filter::without(&[&["status"]]),

@@ -173,8 +173,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
             }
             let period = &policy["periodSeconds"];
             if period.as_i64().is_some_and(|n| n > MAX_PERIOD_SECONDS) {
-                let why = format!("must be less than or equal to {MAX_PERIOD_SECONDS}");
-                errors.invalid(&path.child("periodSeconds"), period, &why);
+                let detail = format!("must be less than or equal to {MAX_PERIOD_SECONDS}");
+                errors.invalid(&path.child("periodSeconds"), period, &detail);
             }
         }
         let tolerance = &spec["behavior"][direction]["tolerance"];

@@ -87,8 +87,8 @@ fn populate_condition_timestamps(object: &mut Value, old: &Value, ctx: &WriteCon
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         let is_same = |c: &&Value| c["type"] == condition["type"] && c["status"] == condition["status"];
-        let before = items(&old["status"], "conditions").find(is_same).map(|c| c["lastTransitionTime"].clone());
-        let since = before.filter(|t| !t.is_null()).unwrap_or_else(|| json!(ctx.now));
+        let old_time = items(&old["status"], "conditions").find(is_same).map(|c| c["lastTransitionTime"].clone());
+        let since = old_time.filter(|t| !t.is_null()).unwrap_or_else(|| json!(ctx.now));
         for (field, time) in [("lastUpdateTime", json!(ctx.now)), ("lastTransitionTime", since)] {
             if condition[field].is_null() {
                 condition[field] = time;
@@ -214,14 +214,14 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
     let at = path.child("signerName");
     if text_of(spec, "signerName") == "kubernetes.io/legacy-unknown" {
-        let why = "the legacy signerName is not allowed via this API version";
-        errors.invalid(&at, &spec["signerName"], why);
+        let detail = "the legacy signerName is not allowed via this API version";
+        errors.invalid(&at, &spec["signerName"], detail);
     } else {
         signer_name::validate(&spec["signerName"], &at, errors);
     }
     status::validate_conditions(object, errors);
     if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
-        let why = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], why);
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], detail);
     }
 }

@@ -38,10 +38,10 @@ fn format_access_modes(modes: &Value) -> String {
 }
 
 /// Validates access modes: at least one, only known ones, and `ReadWriteOncePod` not with others.
-fn validate_access_modes(spec: &Value, path: &FieldPath, why: &str, errors: &mut FieldErrors) {
+fn validate_access_modes(spec: &Value, path: &FieldPath, detail: &str, errors: &mut FieldErrors) {
     let at = path.child("accessModes");
     if items(spec, "accessModes").next().is_none() {
-        errors.required(&at, why);
+        errors.required(&at, detail);
     }
     for mode in items(spec, "accessModes") {
         if !ACCESS_MODES.iter().any(|(known, _)| mode == known) {
@@ -61,9 +61,9 @@ const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class"
 const STORAGE_CLASS_ANNOTATION_WARNING: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 
 /// Warns of a deprecated annotation, if it is set.
-fn deprecated_annotation_warnings(object: &Value, name: &str, why: &str) -> Vec<String> {
+fn deprecated_annotation_warnings(object: &Value, name: &str, detail: &str) -> Vec<String> {
     let is_set = !object["metadata"]["annotations"][name].is_null();
-    is_set.then(|| format!("metadata.annotations[{name}]: {why}")).into_iter().collect()
+    is_set.then(|| format!("metadata.annotations[{name}]: {detail}")).into_iter().collect()
 }
 
 /// Returns the storage class of a volume or claim, from the deprecated annotation or the field

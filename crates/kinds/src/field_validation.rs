@@ -98,12 +98,12 @@ pub(crate) fn validate_non_special_ip(value: &Value, path: &FieldPath, errors: &
         (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
         (link_local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()),
     ];
-    found.iter().filter(|(is, _)| *is).for_each(|(_, why)| errors.invalid(path, value, why));
+    found.iter().filter(|(is, _)| *is).for_each(|(_, detail)| errors.invalid(path, value, detail));
 }
 
 /// Adds an "Invalid value" error that shows no value (`field.OmitValueType`).
-pub(crate) fn push_invalid_without_value(path: &FieldPath, why: &str, errors: &mut FieldErrors) {
-    errors.push("FieldValueInvalid", path, format!("Invalid value: {why}"));
+pub(crate) fn push_invalid_without_value(path: &FieldPath, detail: &str, errors: &mut FieldErrors) {
+    errors.push("FieldValueInvalid", path, format!("Invalid value: {detail}"));
 }
 
 /// Validates a path such as `example.com/name` (`IsDomainPrefixedPath`).
@@ -117,8 +117,8 @@ pub(crate) fn validate_domain_prefixed_path(v: &Value, path: &FieldPath, errors:
     };
     validate_dns_subdomain(&json!(host), path, errors);
     if !rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
-        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        errors.invalid(path, &json!(rest), why);
+        let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errors.invalid(path, &json!(rest), detail);
     }
 }
 
@@ -187,8 +187,8 @@ pub(crate) fn validate_int_or_percent(v: &Value, path: &FieldPath, errors: &mut 
         Value::String(text) => {
             let digits = text.strip_suffix('%').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
             if digits.is_none() {
-                let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
-                errors.invalid(path, v, why);
+                let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+                errors.invalid(path, v, detail);
             }
         }
         number if number.as_i64().is_some_and(|n| n < 0) => {

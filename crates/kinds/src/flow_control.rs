@@ -92,7 +92,7 @@ fn validate_mandatory_object(object: &Value, all: &[Value], errors: &mut FieldEr
         spec
     };
     if comparable_spec(object) != comparable_spec(fixed) {
-        let why = format!("spec of '{}' must equal the fixed value", text_of(&fixed["metadata"], "name"));
-        errors.invalid(&FieldPath::new("spec"), &object["spec"], &why);
+        let detail = format!("spec of '{}' must equal the fixed value", text_of(&fixed["metadata"], "name"));
+        errors.invalid(&FieldPath::new("spec"), &object["spec"], &detail);
     }
 }

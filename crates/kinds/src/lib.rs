@@ -127,7 +127,7 @@ pub trait Kind: Send + Sync {
 
     /// Returns the type that server-side apply merges its fields by.
     fn type_ref(&self) -> Option<TypeRef<'_>> {
-        apply_types::of(&self.info().api_version(), self.info().kind)
+        apply_types::type_ref(&self.info().api_version(), self.info().kind)
     }
 
     /// Whether it supports strategic merge patches.

@@ -91,13 +91,13 @@ impl Kind for Node {
         validate_addresses(&object["status"], errors);
         let (path, new, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
         if !pod_cidrs(before).is_empty() && pod_cidrs(new) != pod_cidrs(before) {
-            let why = "node updates may not change podCIDR except from \"\" to valid";
-            errors.forbidden(&path.child("podCIDRs"), why);
+            let detail = "node updates may not change podCIDR except from \"\" to valid";
+            errors.forbidden(&path.child("podCIDRs"), detail);
         }
         let id = |spec: &Value| spec["providerID"].as_str().unwrap_or("").to_owned();
         if !id(before).is_empty() && id(new) != id(before) {
-            let why = "node updates may not change providerID except from \"\" to valid";
-            errors.forbidden(&path.child("providerID"), why);
+            let detail = "node updates may not change providerID except from \"\" to valid";
+            errors.forbidden(&path.child("providerID"), detail);
         }
     }
 

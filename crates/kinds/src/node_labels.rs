@@ -22,7 +22,7 @@ const DEPRECATED_LABELS: [(&str, &str); 8] = [
 
 /// Returns the deprecation warning of a label (`GetNodeLabelDeprecatedMessage`).
 pub(crate) fn deprecation_warning(label: &str) -> Option<&'static str> {
-    DEPRECATED_LABELS.iter().find(|(old, _)| *old == label).map(|(_, why)| *why)
+    DEPRECATED_LABELS.iter().find(|(old, _)| *old == label).map(|(_, detail)| *detail)
 }
 
 /// Returns the deprecated labels of a map, each with its warning.
@@ -36,12 +36,14 @@ pub(crate) fn map_warnings(labels: &Value) -> impl Iterator<Item = (&str, &'stat
 pub(crate) fn warn_node_selector_term(term: &Value, with_values: bool, path: &FieldPath, all: &mut Vec<String>) {
     for (i, expression) in items(term, "matchExpressions").enumerate() {
         let (at, label) = (|| path.child("matchExpressions").index(i), text(expression, "key"));
-        if let Some(why) = deprecation_warning(label) {
-            all.push(format!("{}: {label} is {why}", at().child("key")));
+        if let Some(detail) = deprecation_warning(label) {
+            all.push(format!("{}: {label} is {detail}", at().child("key")));
         }
         for (j, value) in items(expression, "values").filter_map(Value::as_str).enumerate().filter(|_| with_values) {
             let wrong = api::names::label_value(value);
-            all.extend(wrong.iter().map(|why| format!("{}: {value} is invalid, {why}", at().child("values").index(j))));
+            all.extend(
+                wrong.iter().map(|detail| format!("{}: {value} is invalid, {detail}", at().child("values").index(j))),
+            );
         }
     }
 }
@@ -50,5 +52,5 @@ pub(crate) fn warn_node_selector_term(term: &Value, with_values: bool, path: &Fi
 pub(crate) fn warn_label_selector(selector: &Value, path: &FieldPath, all: &mut Vec<String>) {
     warn_node_selector_term(selector, false, path, all);
     let labels = map_warnings(&selector["matchLabels"]);
-    all.extend(labels.map(|(label, why)| format!("{}: {why}", path.child("matchLabels").child(label))));
+    all.extend(labels.map(|(label, detail)| format!("{}: {detail}", path.child("matchLabels").child(label))));
 }

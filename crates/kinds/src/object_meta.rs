@@ -70,8 +70,8 @@ fn has_domain(finalizer: &str) -> bool {
 fn standard_finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, finalizer) in list.as_array().into_iter().flatten().enumerate() {
         if !has_domain(finalizer.as_str().unwrap_or("")) {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(&path.index(i), finalizer, why);
+            let message = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path.index(i), finalizer, message);
         }
     }
 }
@@ -112,9 +112,9 @@ fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         // Upstream's field path has no index.
         let at = |field: &str| path.child(field);
         for field in ["apiVersion", "kind", "name", "uid"] {
-            let why = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
+            let message = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
             if text(owner, field).is_empty() {
-                errors.invalid(&at(field), &json!(""), why);
+                errors.invalid(&at(field), &json!(""), message);
             }
         }
         if text(owner, "apiVersion").matches('/').count() > 1 {
@@ -177,12 +177,12 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
         }
     }
     if !old["deletionTimestamp"].is_null() {
-        let before: HashSet<&Value> = old["finalizers"].as_array().into_iter().flatten().collect();
+        let old_finalizers: HashSet<&Value> = old["finalizers"].as_array().into_iter().flatten().collect();
         let mut fresh: Vec<String> = new["finalizers"]
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|f| !before.contains(f))
+            .filter(|f| !old_finalizers.contains(f))
             .map(ToString::to_string)
             .collect();
         fresh.sort();
@@ -201,8 +201,8 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
 pub fn drop_duplicate_owners(metadata: &mut Value, when: &str) -> Option<String> {
     let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut)?;
     let mut seen = HashSet::new();
-    let (kept, duplicates): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
-    *owners = kept;
+    let (unique, duplicates): (Vec<Value>, Vec<Value>) = owners.drain(..).partition(|o| seen.insert(o.to_string()));
+    *owners = unique;
     let duplicates: Vec<&str> = duplicates.iter().map(|o| o["uid"].as_str().unwrap_or("")).collect();
     let hint = "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests";
     (!duplicates.is_empty()).then(|| {
@@ -218,13 +218,13 @@ pub const AFTER_ADMISSION: &str = " after mutating admission happens";
 
 /// Returns upstream's warnings about the metadata of any kind.
 pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.and_then(|o| o["metadata"]["finalizers"].as_array());
-    let before: HashSet<&Value> = before.into_iter().flatten().collect();
+    let old_finalizers = old.and_then(|o| o["metadata"]["finalizers"].as_array());
+    let old_finalizers: HashSet<&Value> = old_finalizers.into_iter().flatten().collect();
     new["metadata"]["finalizers"]
         .as_array()
         .into_iter()
         .flatten()
-        .filter(|f| !before.contains(f))
+        .filter(|f| !old_finalizers.contains(f))
         .filter_map(Value::as_str)
         .filter(|f| !has_domain(f))
         .map(|f| {

@@ -240,10 +240,10 @@ impl Kind for Pod {
     }
 
     fn check_graceful_delete(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
-        let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+        let pod_grace_period = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
         let unscheduled = object["spec"]["nodeName"].as_str().unwrap_or("").is_empty();
         let terminal = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let grace = requested.unwrap_or(own);
+        let grace = requested.unwrap_or(pod_grace_period);
         Some(if unscheduled || terminal {
             0
         } else if grace < 0 {

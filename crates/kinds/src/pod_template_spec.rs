@@ -57,16 +57,16 @@ pub(crate) fn validate_for_controller(template: &Value, path: &FieldPath, kind: 
         errors.not_supported(&path.child("restartPolicy"), &spec["restartPolicy"], &["Always"]);
     }
     if !spec["activeDeadlineSeconds"].is_null() {
-        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
-        errors.forbidden(&path.child("activeDeadlineSeconds"), &why);
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(&path.child("activeDeadlineSeconds"), &detail);
     }
 }
 
 /// Validates that the selector matches the labels of the template.
 pub(crate) fn validate_selector_matches(template: &Value, selected: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if !selected {
-        let why = "`selector` does not match template `labels`";
-        errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], why);
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], detail);
     }
 }
 

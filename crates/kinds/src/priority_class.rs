@@ -68,18 +68,18 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let system_value = SYSTEM_PRIORITY_CLASSES.iter().find(|(n, ..)| *n == name).map(|(_, value, _)| *value);
     let is_system_class = system_value == Some(value);
     if name.starts_with(SYSTEM_PREFIX) && !is_system_class {
-        let why = match system_value {
+        let detail = match system_value {
             Some(system_value) => format!("value of {name} PriorityClass must be {system_value}"),
             None => format!("{name} is not a known system priority class"),
         };
-        let why = format!(
-            "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}"
+        let detail = format!(
+            "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {detail}"
         );
-        errors.forbidden(&FieldPath::new("metadata").child("name"), &why);
+        errors.forbidden(&FieldPath::new("metadata").child("name"), &detail);
     }
     if !is_system_class && value > HIGHEST_USER_DEFINABLE_PRIORITY {
-        let why = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}");
-        errors.forbidden(&FieldPath::new("value"), &why);
+        let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}");
+        errors.forbidden(&FieldPath::new("value"), &detail);
     }
     if !matches!(object["preemptionPolicy"].as_str(), Some("Never" | DEFAULT_PREEMPTION_POLICY)) {
         let at = FieldPath::new("preemptionPolicy");

@@ -97,8 +97,8 @@ fn validate_rules(role: &Value, namespaced: bool, errors: &mut FieldErrors) {
                 errors.invalid(&at, &rule["nonResourceURLs"], "namespaced rules cannot apply to non-resource URLs");
             }
             if ["apiGroups", "resources", "resourceNames"].into_iter().any(has) {
-                let why = "rules cannot apply to both regular resources and non-resource URLs";
-                errors.invalid(&at, &rule["nonResourceURLs"], why);
+                let detail = "rules cannot apply to both regular resources and non-resource URLs";
+                errors.invalid(&at, &rule["nonResourceURLs"], detail);
             }
             continue;
         }

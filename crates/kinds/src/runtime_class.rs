@@ -32,7 +32,7 @@ impl Kind for RuntimeClass {
     /// Warns of deprecated node labels (`GetWarningsForRuntimeClass`).
     fn warnings(&self, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let labels = node_labels::map_warnings(&object["scheduling"]["nodeSelector"]);
-        labels.map(|(_, why)| format!("scheduling.nodeSelector: {why}")).collect()
+        labels.map(|(_, detail)| format!("scheduling.nodeSelector: {detail}")).collect()
     }
 
     /// Validates a RuntimeClass (`ValidateRuntimeClass`).

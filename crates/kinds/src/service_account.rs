@@ -30,8 +30,8 @@ impl Kind for ServiceAccount {
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
         let annotated = |object: &Value| !object["metadata"]["annotations"][ENFORCE_MOUNTABLE_SECRETS].is_null();
         let is_new = annotated(object) && !old.is_some_and(annotated);
-        let why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
-        is_new.then(|| format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: {why}")).into_iter().collect()
+        let detail = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        is_new.then(|| format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: {detail}")).into_iter().collect()
     }
 
     fn columns(&self) -> &'static [Column] {

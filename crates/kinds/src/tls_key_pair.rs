@@ -58,7 +58,7 @@ mod tests {
         check(&key, &certificate, Some(switched));
         let certificate_as_key = "tls: found a certificate rather than a key in the PEM for the private key";
         check(&certificate, &certificate, Some(certificate_as_key));
-        let broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
-        check(&certificate, broken, Some("tls: failed to parse private key"));
+        let malformed = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        check(&certificate, malformed, Some("tls: failed to parse private key"));
     }
 }

@@ -35,9 +35,10 @@ fn validate_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if host.is_empty() {
         errors.invalid(path, &json!(host), &format!("host must be provided{DESIRED_FORMAT}"));
     }
-    for (part, what) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")] {
+    for (part, message) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")]
+    {
         if !part.is_empty() {
-            errors.invalid(path, &json!(part), &format!("{what} not permitted in the URL"));
+            errors.invalid(path, &json!(part), &format!("{message} not permitted in the URL"));
         }
     }
 }
@@ -54,14 +55,14 @@ fn validate_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors)
         errors.invalid(&at, &service["port"], "port is not valid: must be between 1 and 65535, inclusive");
     }
     let (at, http_path) = (path.child("path"), text(service, "path"));
-    let mut push_error = |why: String| errors.invalid(&at, &service["path"], &why);
+    let mut push_error = |detail: String| errors.invalid(&at, &service["path"], &detail);
     match http_path {
         "" | "/" => return,
         "//" => return push_error("segment[0] may not be empty".to_owned()),
         _ if !http_path.starts_with('/') => push_error("must start with a '/'".to_owned()),
         _ => {}
     }
-    // Like upstream, which skips the first character even if it is no slash.
+    // Like upstream, which skips the first character even if it is not a slash.
     let rest = http_path.char_indices().nth(1).map_or("", |(at, _)| &http_path[at..]);
     for (i, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {

@@ -78,7 +78,9 @@ async fn while_running<T>(
 ) -> Option<T> {
     let mut state = shared.pods.by_uid(pod.uid())?.state;
     let ended = async {
-        let runs = |pod: &Pod| pod.is_running(name) && pod.container_id(name, false).is_some_and(|(own, _)| own == id);
+        let runs = |pod: &Pod| {
+            pod.is_running(name) && pod.container_id(name, false).is_some_and(|(running_id, _)| running_id == id)
+        };
         // The sender is dropped when the Pod is removed, which ends the wait, too.
         let _ = state.wait_for(|pod| !runs(pod)).await;
         tokio::time::sleep(EXEC_DRAIN_TIMEOUT).await;

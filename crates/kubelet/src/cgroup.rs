@@ -55,7 +55,7 @@ impl CgroupManager {
         let mut cgroups = Self {
             kubepods: format!("{}/kubepods", root.trim_end_matches('/')),
             hierarchy: None,
-            enforce: config.enforce_node_allocatable.iter().any(|what| what == "pods"),
+            enforce: config.enforce_node_allocatable.iter().any(|name| name == "pods"),
             quota_period: i64::try_from(config.cpu_cfs_quota_period.as_micros())
                 .unwrap_or(cpu_conversion::DEFAULT_PERIOD),
             pids: Some(config.pod_pids_limit).filter(|n| *n > 0),
@@ -137,9 +137,9 @@ impl CgroupManager {
     }
 
     /// Raises the limits of a Pod's cgroup to the larger of both specs.
-    pub(crate) fn grow(&self, before: &ApiPod, after: &ApiPod) -> Result<(), CgroupError> {
+    pub(crate) fn grow(&self, old_pod: &ApiPod, new_pod: &ApiPod) -> Result<(), CgroupError> {
         let (Some(hierarchy), Some(path), Some(old), Some(new)) =
-            (&self.hierarchy, self.path(after), &before.spec, &after.spec)
+            (&self.hierarchy, self.path(new_pod), &old_pod.spec, &new_pod.spec)
         else {
             return Ok(());
         };

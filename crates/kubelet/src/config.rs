@@ -228,7 +228,7 @@ impl KubeletConfiguration {
 
     /// Returns the eviction policy.
     pub(crate) fn evictions(&self) -> Result<EvictionPolicy, EvictionSettingsError> {
-        self.eviction.policy(self.enforce_node_allocatable.iter().any(|what| what == "pods"))
+        self.eviction.policy(self.enforce_node_allocatable.iter().any(|name| name == "pods"))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

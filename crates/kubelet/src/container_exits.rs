@@ -63,9 +63,9 @@ fn may_be_oom_killed(oom_kills: Option<u64>, code: i32, limited: bool) -> bool {
 
 /// Returns whether a container or its Pod has a memory limit.
 pub(crate) fn has_memory_limit(pod: &Pod, container: &str) -> bool {
-    let own = pod.spec_of(container).and_then(|c| c.resources.as_ref());
+    let resources = pod.spec_of(container).and_then(|c| c.resources.as_ref());
     let of_pod = crate::pods::spec(pod).resources.as_ref();
-    own.into_iter().chain(of_pod).any(|r| r.limits.as_ref().is_some_and(|limits| limits.contains_key("memory")))
+    resources.into_iter().chain(of_pod).any(|r| r.limits.as_ref().is_some_and(|limits| limits.contains_key("memory")))
 }
 
 /// Waits until the log of an exited container is complete, which is when the runtime finished its cleanup.

@@ -30,7 +30,7 @@ const POD_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// State of the eviction manager.
 pub(crate) struct Evictions {
     policy: EvictionPolicy,
-    figures: SystemStats,
+    system_stats: SystemStats,
     watch: Mutex<EvictionManager>,
     /// Next check of local storage limits.
     rest_until: Mutex<Option<Instant>>,
@@ -45,14 +45,14 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    pub(crate) fn new(policy: EvictionPolicy, figures: SystemStats) -> Self {
+    pub(crate) fn new(policy: EvictionPolicy, system_stats: SystemStats) -> Self {
         let (watch, rest_until, counts) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (image_fs, preemptions, changed) = (OnceLock::new(), Mutex::default(), Notify::new());
-        Self { policy, figures, watch, rest_until, counts, preemptions, image_fs, changed }
+        Self { policy, system_stats, watch, rest_until, counts, preemptions, image_fs, changed }
     }
 
-    pub(crate) fn figures(&self) -> &SystemStats {
-        &self.figures
+    pub(crate) fn system_stats(&self) -> &SystemStats {
+        &self.system_stats
     }
 
     /// Returns the current pressure conditions.
@@ -109,17 +109,17 @@ async fn synchronize(shared: &Shared) -> Vec<String> {
     let starved = if evictions.policy.thresholds.is_empty() {
         None
     } else {
-        let figures = node_figures(shared, image_fs.clone()).await;
+        let observations = node_observations(shared, image_fs.clone()).await;
         let mut watch = evictions.watch.lock();
-        let before = watch.pressures().to_vec();
-        let starved = watch.observe(&evictions.policy, &figures, shared.now());
-        if before != watch.pressures() {
+        let old_pressures = watch.pressures().to_vec();
+        let starved = watch.observe(&evictions.policy, &observations, shared.now());
+        if old_pressures != watch.pressures() {
             tracing::info!(pressures = ?watch.pressures(), "node pressure conditions changed");
             evictions.changed.notify_one();
         }
         starved
     };
-    let split = evictions.figures.split_disks(&image_fs);
+    let split = evictions.system_stats.split_disks(&image_fs);
     // Pods over their local storage limits are evicted first, which may suffice.
     let evicted = evict_over_local_storage_limits(shared, split).await;
     match starved {
@@ -140,10 +140,10 @@ pub(crate) async fn image_fs(shared: &Shared) -> PathBuf {
     }
 }
 
-async fn node_figures(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
-    let figures = shared.evictions.figures.clone();
+async fn node_observations(shared: &Shared, image_fs: PathBuf) -> SignalObservations {
+    let system_stats = shared.evictions.system_stats.clone();
     let pods = shared.cgroups.pods_memory();
-    let read = blocking::run_infallible(move || figures.signal_observations(&image_fs, pods));
+    let read = blocking::run_infallible(move || system_stats.signal_observations(&image_fs, pods));
     read.await.unwrap_or_default()
 }
 
@@ -163,7 +163,7 @@ async fn evict_over_local_storage_limits(shared: &Shared, split: bool) -> Vec<St
     let (mut evicted, mut counted) = (Vec::new(), !shared.pods.awaits_relist());
     for stats in pod_stats::collect(shared, pods, true).await {
         counted &= stats.is_counted();
-        if let Some(eviction) = local_storage_eviction(&stats.pod, &stats.figures(), split) {
+        if let Some(eviction) = local_storage_eviction(&stats.pod, &stats.eviction_usage(), split) {
             evicted.extend(evict(shared, &stats.pod, eviction, "ephemeralstorage.limit"));
         }
     }
@@ -181,7 +181,7 @@ async fn evict_one(shared: &Shared, starved: &MetThreshold, split: bool, image_f
     }
     let stats = pod_stats::collect(shared, candidates(shared), true).await;
     let candidates: Vec<EvictionCandidate> =
-        stats.iter().map(|s| EvictionCandidate { pod: Arc::clone(&s.pod), figures: Some(s.figures()) }).collect();
+        stats.iter().map(|s| EvictionCandidate { pod: Arc::clone(&s.pod), usage: Some(s.eviction_usage()) }).collect();
     let chosen = select_victim(starved, &candidates, split);
     let evicted = chosen.and_then(|(who, eviction)| evict(shared, &who.pod, eviction, starved.signal().as_str()));
     evicted.into_iter().collect()
@@ -203,14 +203,14 @@ async fn reclaim_node_level_resources(shared: &Shared, image_fs: PathBuf) -> boo
     };
     // A hanging runtime must not block the eviction.
     let _ = tokio::time::timeout(POD_CLEANUP_TIMEOUT, all).await;
-    is_reclaimed(&shared.evictions.policy, &node_figures(shared, image_fs).await)
+    is_reclaimed(&shared.evictions.policy, &node_observations(shared, image_fs).await)
 }
 
 /// Evicts a Pod by a message to its worker. Returns the Pod's UID.
 fn evict(shared: &Shared, pod: &ApiPod, eviction: Eviction, signal: &'static str) -> Option<String> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let handle = shared.pods.by_uid(&uid)?;
-    tracing::info!(pod = pod.metadata.name, why = eviction.message, "evicting a Pod");
+    tracing::info!(pod = pod.metadata.name, reason = eviction.message, "evicting a Pod");
     handle.messages.send(PodMessage::Event(PodLifecycleEvent::Evicted(eviction))).ok()?;
     shared.evictions.count(signal);
     Some(uid)

@@ -58,9 +58,9 @@ mod tests {
     /// Clippy reads the nearest configuration only, so this crate's must repeat the workspace's.
     #[test]
     fn clippy_configuration_repeats_the_workspace() {
-        let (root, own) = (include_str!("../../../.clippy.toml"), include_str!("../.clippy.toml"));
-        for line in root.lines().filter(|line| !line.trim_start().starts_with('#')) {
-            assert!(own.lines().any(|l| l == line), "{line}");
+        let (root_config, crate_config) = (include_str!("../../../.clippy.toml"), include_str!("../.clippy.toml"));
+        for line in root_config.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            assert!(crate_config.lines().any(|l| l == line), "{line}");
         }
     }
 }

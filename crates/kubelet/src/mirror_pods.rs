@@ -150,14 +150,14 @@ impl Mirror {
             return object.map_or(Step::Nothing, |object| Step::Create(Box::new(object)));
         };
         let hash = annotation(observed, CONFIG_MIRROR);
-        let own = self.static_pod.as_ref().is_some_and(|pod| annotation(pod, CONFIG_HASH) == hash);
+        let has_same_hash = self.static_pod.as_ref().is_some_and(|pod| annotation(pod, CONFIG_HASH) == hash);
         let going = observed.metadata.deletion_timestamp.is_some();
-        if let Some(status) = self.status.as_ref().filter(|_| (own || self.static_pod.is_none()) && !going)
+        if let Some(status) = self.status.as_ref().filter(|_| (has_same_hash || self.static_pod.is_none()) && !going)
             && self.written.as_ref().is_none_or(|(uid, known)| *uid != uid_of(observed) || known != status)
         {
             return Step::Write(Box::new(observed.as_ref().clone()), Box::new(status.clone()));
         }
-        if own && !going { Step::Nothing } else { Step::Delete(uid_of(observed)) }
+        if has_same_hash && !going { Step::Nothing } else { Step::Delete(uid_of(observed)) }
     }
 }
 

@@ -121,9 +121,9 @@ async fn changed(
             let message = format!("Node {} status is now: {reason}", shared.options.node_name);
             shared.recorder.record_node(EventKind::Normal, reason, message);
         }
-        let now = node.status.as_ref().map(node_status::extended).unwrap_or_default();
-        if now != *known {
-            return now;
+        let status = node.status.as_ref().map(node_status::extended).unwrap_or_default();
+        if status != *known {
+            return status;
         }
     }
     std::future::pending().await

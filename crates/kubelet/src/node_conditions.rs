@@ -49,7 +49,7 @@ pub(crate) fn conditions(pressures: &[NodePressure], not_ready: Option<&str>) ->
         .collect();
     all.push(match not_ready {
         None => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
-        Some(why) => condition("Ready", false, "KubeletNotReady", why),
+        Some(message) => condition("Ready", false, "KubeletNotReady", message),
     });
     all
 }
@@ -59,8 +59,8 @@ pub(crate) fn events(conditions: &[Value], known: &[NodeCondition]) -> Vec<&'sta
     let changed = conditions.iter().filter(|c| unchanged(c, known).is_none());
     let reason = |condition: &Value| {
         let n = usize::from(condition["status"] != "True");
-        let of = |words: &&PressureTexts| condition["type"] == words.pressure.condition();
-        PRESSURES.iter().find(of).map_or(["NodeReady", "NodeNotReady"][n], |words| words.events[n])
+        let has_type = |words: &&PressureTexts| condition["type"] == words.pressure.condition();
+        PRESSURES.iter().find(has_type).map_or(["NodeReady", "NodeNotReady"][n], |words| words.events[n])
     };
     changed.map(reason).collect()
 }

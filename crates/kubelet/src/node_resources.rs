@@ -55,10 +55,10 @@ impl NodeResources {
         let unreserved: Amounts = capacity.iter().map(left).collect();
         let mut allocatable = unreserved.clone();
         let mut reservation = reserved;
-        for (name, least) in hard_eviction_reservation(config, &capacity) {
-            add_resource_list(&mut reservation, &Amounts::from([(name.to_owned(), least)]));
+        for (name, eviction_threshold) in hard_eviction_reservation(config, &capacity) {
+            add_resource_list(&mut reservation, &Amounts::from([(name.to_owned(), eviction_threshold)]));
             if let Some(amount) = allocatable.get_mut(name) {
-                *amount = amount.saturating_sub(least).max(Amount::ZERO);
+                *amount = amount.saturating_sub(eviction_threshold).max(Amount::ZERO);
             }
         }
         Self { capacity, unreserved, allocatable, reservation }

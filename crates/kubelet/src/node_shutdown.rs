@@ -121,7 +121,7 @@ async fn follow(shared: &Shared, policy: &ShutdownPolicy, has_connected: &mut bo
         if on || shared.shutdown.is_on() {
             handle_shutdown_event(shared, policy, on).await;
             logind
-                .hold(!on)
+                .set_lock(!on)
                 .await
                 .unwrap_or_else(|error| tracing::error!(%error, "failed to update the shutdown inhibitor lock"));
         } else {
@@ -136,9 +136,9 @@ async fn follow(shared: &Shared, policy: &ShutdownPolicy, has_connected: &mut bo
 
 /// Handles the start or the cancellation of a shutdown.
 async fn handle_shutdown_event(shared: &Shared, policy: &ShutdownPolicy, on: bool) {
-    let what = if on { "event" } else { "cancellation" };
+    let signal = if on { "event" } else { "cancellation" };
     tracing::info!(on, "shutdown state changed");
-    let message = format!("Shutdown manager detected shutdown {what}");
+    let message = format!("Shutdown manager detected shutdown {signal}");
     shared.recorder.record_node(EventKind::Normal, "NodeShutdown", message);
     shared.shutdown.set(shared, on);
     if on {

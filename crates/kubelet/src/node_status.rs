@@ -73,23 +73,23 @@ impl NodeState {
     fn why_not_ready(&self) -> Option<String> {
         match (&self.not_ready, self.shutting_down) {
             (None, true) => Some(node_shutdown::NOT_READY.to_owned()),
-            (Some(why), true) => Some(format!("[{why}, {}]", node_shutdown::NOT_READY)),
-            (why, false) => why.clone(),
+            (Some(message), true) => Some(format!("[{message}, {}]", node_shutdown::NOT_READY)),
+            (message, false) => message.clone(),
         }
     }
 
     pub(crate) async fn write(&self, shared: &Shared) -> Result<(), kube::Error> {
         let api: Api<Node> = Api::all(shared.client.clone());
         let (now, name) = (shared.now(), &shared.options.node_name);
-        let before = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
-        let allocatable = allocatable(&shared.node_resources.allocatable, &before);
-        let previous_boot_id = before.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
-        let previous = before.conditions.unwrap_or_default();
+        let old_status = within_deadline(api.get_opt(name)).await?.and_then(|n| n.status).unwrap_or_default();
+        let allocatable = allocatable(&shared.node_resources.allocatable, &old_status);
+        let previous_boot_id = old_status.node_info.map(|info| info.boot_id).filter(|id| !id.is_empty());
+        let previous = old_status.conditions.unwrap_or_default();
         let conditions = node_conditions::conditions(&self.pressures, self.why_not_ready().as_deref());
         let event_reasons = node_conditions::events(&conditions, &previous);
         let stamped = conditions.into_iter().map(|c| node_conditions::set_timestamps(c, &previous, &json!(now)));
         let conditions: Vec<Value> = stamped.collect();
-        let swap = shared.evictions.figures().memory().map_or(0, |memory| memory.swap_total);
+        let swap = shared.evictions.system_stats().memory().map_or(0, |memory| memory.swap_total);
         let status = json!({"status": {
             "capacity": quantities(&shared.node_resources.capacity), "allocatable": allocatable,
             "conditions": conditions, "images": self.images,
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn not_ready_reasons_are_combined() {
-        let why = |runtime: Option<&str>, shutting_down| {
+        let message = |runtime: Option<&str>, shutting_down| {
             let not_ready = runtime.map(str::to_owned);
             let (pressures, runtime_version, images) = (Vec::new(), String::new(), json!([]));
             let extended = Extended::new();
             NodeState { not_ready, shutting_down, pressures, runtime_version, images, extended }.why_not_ready()
         };
-        assert_eq!(why(None, false), None);
-        assert_eq!(why(Some("no runtime"), false).as_deref(), Some("no runtime"));
-        assert_eq!(why(None, true).as_deref(), Some("node is shutting down"));
-        assert_eq!(why(Some("no runtime"), true).as_deref(), Some("[no runtime, node is shutting down]"));
+        assert_eq!(message(None, false), None);
+        assert_eq!(message(Some("no runtime"), false).as_deref(), Some("no runtime"));
+        assert_eq!(message(None, true).as_deref(), Some("node is shutting down"));
+        assert_eq!(message(Some("no runtime"), true).as_deref(), Some("[no runtime, node is shutting down]"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct PodStats {
 
 impl PodStats {
     /// Returns the statistics for the eviction decision.
-    pub(crate) fn figures(&self) -> PodUsage {
+    pub(crate) fn eviction_usage(&self) -> PodUsage {
         let to_i64 = |n: Option<u64>| n.map(system_stats::saturating_i64);
         let container = |c: &ContainerStats| ContainerUsage {
             name: c.name.clone(),

@@ -29,7 +29,7 @@ pub(crate) const USER_AGENT_VERSION: &str = "1.35";
 pub(crate) enum PortError {
     #[error("invalid port number: {0}")]
     InvalidNumber(i64),
-    /// The container has no port of this name, and the name is no number.
+    /// The container has no port of this name, and the name is not a number.
     #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
     Syntax(String),
     #[error("strconv.Atoi: parsing {0:?}: value out of range")]

@@ -92,8 +92,8 @@ fn reconcile(shared: &Arc<Shared>, desired: &[Arc<ApiPod>]) {
 /// Returns the Pod as deleted now with its own grace period.
 fn mark_deleted(pod: &ApiPod, now: Timestamp) -> ApiPod {
     let mut pod = pod.clone();
-    let own = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
-    let grace = own.unwrap_or(api::pod::DEFAULT_GRACE_PERIOD_SECONDS).max(0);
+    let grace_period = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+    let grace = grace_period.unwrap_or(api::pod::DEFAULT_GRACE_PERIOD_SECONDS).max(0);
     let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
     pod.metadata.deletion_timestamp = Some(Time(end));
     pod.metadata.deletion_grace_period_seconds = Some(grace);

@@ -49,27 +49,27 @@ const OWNED_FIELDS: [&str; 6] =
 /// Conditions of other writers (readiness gates) are left out unless they changed: the API may have newer ones. Removed
 /// addresses get a `$patch: delete` directive, because the lists are merged. Missing fields of the kubelet are set to
 /// null
-/// even if `before` lacks them, because the watch may not have delivered the last write yet.
-fn status_patch(before: Option<&PodStatus>, status: &PodStatus) -> Value {
+/// even if `old_status` lacks them, because the watch may not have delivered the last write yet.
+fn status_patch(old_status: Option<&PodStatus>, status: &PodStatus) -> Value {
     let mut patch = json!(status);
     if let Some(fields) = patch.as_object_mut() {
         for name in OWNED_FIELDS {
             fields.entry(name).or_insert(Value::Null);
         }
     }
-    let old = json!(before);
+    let old = json!(old_status);
     let list = |status: &Value, name: &str| status[name].as_array().cloned().unwrap_or_default();
     let known = list(&old, "conditions");
     if let Some(conditions) = patch.get_mut("conditions").and_then(Value::as_array_mut) {
-        let own = |c: &Value| OWNED_CONDITIONS.iter().any(|own| c["type"] == **own);
-        conditions.retain(|c| own(c) || !known.contains(c));
+        let is_owned = |c: &Value| OWNED_CONDITIONS.iter().any(|condition_type| c["type"] == **condition_type);
+        conditions.retain(|c| is_owned(c) || !known.contains(c));
         // A reason or message that is not set to null would survive the merge.
-        for condition in conditions.iter_mut().filter(|c| own(c)).filter_map(Value::as_object_mut) {
+        for condition in conditions.iter_mut().filter(|c| is_owned(c)).filter_map(Value::as_object_mut) {
             for name in ["reason", "message"] {
                 condition.entry(name).or_insert(Value::Null);
             }
         }
-        // Resize conditions are removed when the resize has ended, even if `before` lacks them.
+        // Resize conditions are removed when the resize has ended, even if `old_status` lacks them.
         let deleted = RESIZE_CONDITIONS.into_iter().filter(|kind| !conditions.iter().any(|c| c["type"] == **kind));
         let directives: Vec<Value> = deleted.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
         conditions.extend(directives);
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn status_patch_keeps_foreign_conditions_and_deletes_missing() {
-        let (own, foreign) =
+        let (owned, foreign) =
             (json!({"type": "Ready", "status": "False"}), json!({"type": "example.com/x", "status": "True"}));
         let ready = json!({"type": "Ready", "status": "True"});
         let patched = json!({"type": "Ready", "status": "True", "reason": null, "message": null});
         let deleted = |kind: &str| json!({"$patch": "delete", "type": kind});
         check(
-            json!({"conditions": [own, foreign]}),
+            json!({"conditions": [owned, foreign]}),
             json!({"conditions": [ready, foreign], "phase": "Running"}),
             json!({"conditions": [patched, deleted("PodResizePending"), deleted("PodResizeInProgress")], "phase": "Running"}),
         );

@@ -35,9 +35,9 @@ pub(crate) struct StatusReconciler {
 
 impl StatusReconciler {
     /// Returns whether the status must be written again because the API has had a different one for [`GRACE`].
-    pub(crate) fn is_due(&mut self, object: &Pod, wanted: &PodStatus, now: Timestamp) -> bool {
+    pub(crate) fn is_due(&mut self, object: &Pod, desired: &PodStatus, now: Timestamp) -> bool {
         let found = object.status.clone().unwrap_or_default();
-        if self.overwritten.as_ref() == Some(&found) || equal_in_kubelet_fields(&found, wanted) {
+        if self.overwritten.as_ref() == Some(&found) || equal_in_kubelet_fields(&found, desired) {
             self.differs_since = None;
             return false;
         }
@@ -57,17 +57,17 @@ impl StatusReconciler {
 }
 
 /// Compares the fields and conditions that the kubelet owns.
-fn equal_in_kubelet_fields(found: &PodStatus, wanted: &PodStatus) -> bool {
-    let (mut found, mut wanted) = (json!(found), json!(wanted));
-    let types: Vec<Value> = wanted["conditions"].as_array().into_iter().flatten().map(|c| c["type"].clone()).collect();
-    for status in [&mut found, &mut wanted] {
+fn equal_in_kubelet_fields(found: &PodStatus, desired: &PodStatus) -> bool {
+    let (mut found, mut desired) = (json!(found), json!(desired));
+    let types: Vec<Value> = desired["conditions"].as_array().into_iter().flatten().map(|c| c["type"].clone()).collect();
+    for status in [&mut found, &mut desired] {
         if let Some(conditions) = status["conditions"].as_array_mut() {
             conditions.retain(|c| types.contains(&c["type"]));
             conditions.sort_by_key(|c| c["type"].to_string());
         }
         normalize(status);
     }
-    KUBELET_FIELDS.iter().all(|field| found[*field] == wanted[*field])
+    KUBELET_FIELDS.iter().all(|field| found[*field] == desired[*field])
 }
 
 /// Removes fields with default values, and truncates times to seconds, as the API stores them.
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn status_normalized_by_the_api_is_equal() {
-        let wanted = status(|_| {});
+        let desired = status(|_| {});
         let check = |change: &dyn Fn(&mut Value), expected: bool| {
-            assert_eq!(equal_in_kubelet_fields(&status(|s| change(s)), &wanted), expected);
+            assert_eq!(equal_in_kubelet_fields(&status(|s| change(s)), &desired), expected);
         };
         check(&|_| {}, true);
         check(&|s| s["startTime"] = json!("2026-01-01T00:00:00Z"), true);
@@ -132,16 +132,16 @@ mod tests {
 
     #[test]
     fn foreign_status_is_overwritten_once_after_a_delay() {
-        let (mut reconciler, wanted) = (StatusReconciler::default(), status(|_| {}));
+        let (mut reconciler, desired) = (StatusReconciler::default(), status(|_| {}));
         let pod = |status| Pod { status: Some(status), ..Pod::default() };
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        assert!(!reconciler.is_due(&pod(wanted.clone()), &wanted, at(0)));
+        assert!(!reconciler.is_due(&pod(desired.clone()), &desired, at(0)));
         assert_eq!(reconciler.wake_at(), None);
         let other = pod(status(|s| s["podIP"] = json!("1.1.1.1")));
-        assert!(!reconciler.is_due(&other, &wanted, at(10)), "our own write may be on its way back");
+        assert!(!reconciler.is_due(&other, &desired, at(10)), "our own write may be on its way back");
         assert_eq!(reconciler.wake_at(), Some(at(12)));
-        assert!(reconciler.is_due(&other, &wanted, at(12)));
-        assert!(!reconciler.is_due(&other, &wanted, at(20)), "once is enough");
+        assert!(reconciler.is_due(&other, &desired, at(12)));
+        assert!(!reconciler.is_due(&other, &desired, at(20)), "once is enough");
         assert_eq!(reconciler.wake_at(), None);
     }
 }

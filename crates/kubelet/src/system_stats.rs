@@ -156,8 +156,8 @@ impl SystemStats {
             add(Signal::PidAvailable, processes.max.saturating_sub(processes.running), processes.max);
         }
         if let Some((limit, used)) = pods {
-            let figure = SignalObservation { available: limit.saturating_sub(used), capacity: limit };
-            all.insert(Signal::AllocatableMemoryAvailable, figure);
+            let observation = SignalObservation { available: limit.saturating_sub(used), capacity: limit };
+            all.insert(Signal::AllocatableMemoryAvailable, observation);
         }
         all
     }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn proc_files_are_parsed() {
         let dir = tempfile::tempdir().unwrap();
-        let figures = machine(dir.path());
+        let stats = machine(dir.path());
         let kib = |n: u64| n * 1024;
         let memory = Memory {
             total: kib(1000),
@@ -251,25 +251,25 @@ mod tests {
             swap_total: kib(50),
             swap_free: kib(20),
         };
-        assert_eq!(figures.memory(), Some(memory));
-        assert_eq!(figures.faults(), Faults { all: Some(77), major: Some(7) });
-        assert_eq!(figures.cpu(), Some(660_000_000));
-        assert_eq!(figures.processes(), Some(Processes { max: 1150, running: 150 }));
-        let all = figures.signal_observations(dir.path(), Some((100, 30)));
+        assert_eq!(stats.memory(), Some(memory));
+        assert_eq!(stats.faults(), Faults { all: Some(77), major: Some(7) });
+        assert_eq!(stats.cpu(), Some(660_000_000));
+        assert_eq!(stats.processes(), Some(Processes { max: 1150, running: 150 }));
+        let all = stats.signal_observations(dir.path(), Some((100, 30)));
         assert_eq!(all[&Signal::MemoryAvailable], SignalObservation { available: 500 << 10, capacity: 1000 << 10 });
         assert_eq!(all[&Signal::PidAvailable], SignalObservation { available: 1000, capacity: 1150 });
         assert_eq!(all[&Signal::AllocatableMemoryAvailable], SignalObservation { available: 70, capacity: 100 });
         // Both are the same file system; its free space may change between the calls.
         assert_eq!(all[&Signal::NodeFsAvailable].capacity, all[&Signal::ImageFsAvailable].capacity);
-        assert!(!figures.split_disks(dir.path()));
+        assert!(!stats.split_disks(dir.path()));
     }
 
     #[test]
     fn missing_proc_files_give_no_observations() {
         let dir = tempfile::tempdir().unwrap();
-        let figures = SystemStats { proc: dir.path().join("nothing"), node_fs: dir.path().join("nothing") };
-        assert_eq!(figures.signal_observations(&dir.path().join("nothing"), None), SignalObservations::new());
-        assert_eq!((figures.cpu(), figures.memory()), (None, None));
+        let stats = SystemStats { proc: dir.path().join("nothing"), node_fs: dir.path().join("nothing") };
+        assert_eq!(stats.signal_observations(&dir.path().join("nothing"), None), SignalObservations::new());
+        assert_eq!((stats.cpu(), stats.memory()), (None, None));
     }
 
     #[test]

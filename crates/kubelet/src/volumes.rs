@@ -107,8 +107,8 @@ fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
     let limits = api::resources::pod_resources(spec(pod), ResourceField::Limits);
     let every = api::pod::containers(spec(pod))
         .all(|(_, c)| api::resources::container_resources(c, ResourceField::Limits).contains_key("memory"));
-    let own = limits.get("memory").copied().filter(|_| every || spec(pod).resources.is_some());
-    own.or_else(|| shared.node_resources.allocatable.get("memory").copied())
+    let limit = limits.get("memory").copied().filter(|_| every || spec(pod).resources.is_some());
+    limit.or_else(|| shared.node_resources.allocatable.get("memory").copied())
 }
 
 /// Creates the Pod's directories and mounts its volumes (`WaitForAttachAndMount`, `MountVolume`). Existing volumes are
@@ -122,16 +122,16 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors
             Err(e) => errors.push(e),
         }
     }
-    let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
+    let (pod_dir, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
     let (ownership, pods) = (VolumeOwnership::new(pod), shared.paths.pods());
     let result = blocking::run(move || {
-        make_dir(&own, 0o700)?;
+        make_dir(&pod_dir, 0o700)?;
         make_log_dir(&logs)?;
         let results = tasks.into_iter().map(|(name, dir, task)| run_task(task, &name, &dir, ownership, &pods));
         Ok::<_, MountError>(results.filter_map(Result::err).collect::<Vec<_>>())
     });
     match result.await {
-        Ok(more) => errors.extend(more),
+        Ok(found) => errors.extend(found),
         Err(error) => errors.push(error),
     }
     MountErrors::check(errors)
@@ -246,8 +246,8 @@ pub(crate) async fn tear_down(shared: &Shared, pod: &Pod) -> Result<(), RemovalE
 
 /// Removes the remaining directories and logs of a removed Pod (`cleanupOrphanedPodDirs`).
 pub(crate) async fn remove_pod_dirs(shared: &Shared, pod: &Pod) -> Result<(), RemovalError> {
-    let (own, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
-    blocking::run(move || remove_tree(&own).and_then(|()| remove_tree(&logs))).await
+    let (pod_dir, logs) = (shared.paths.pod(pod.uid()), shared.paths.pod_logs(pod.object()));
+    blocking::run(move || remove_tree(&pod_dir).and_then(|()| remove_tree(&logs))).await
 }
 
 /// Creates a directory with this mode, independent of the umask.

@@ -121,8 +121,8 @@ impl Node {
         self.api.get(&path(name)).map(|pod| pod["status"].clone()).unwrap_or_default()
     }
 
-    async fn until_status(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) {
-        self.api.wait_until(&format!("{name}: {what}"), |_| condition(&self.status(name))).await;
+    async fn until_status(&self, name: &str, expectation: &str, condition: impl Fn(&Value) -> bool) {
+        self.api.wait_until(&format!("{name}: {expectation}"), |_| condition(&self.status(name))).await;
     }
 
     async fn until_running(&self, name: &str) {

@@ -105,9 +105,9 @@ pub fn admit(pod: &Pod, view: &AdmissionNodeInfo<'_>) -> AdmissionDecision {
         Some(rejection_reason) => AdmissionDecision::Decided(rejected(rejection_reason)),
         None if insufficient.is_empty() => AdmissionDecision::Decided(Admission::Admitted),
         None => preemption::select_victims(pod, &insufficient, view.others).map_or_else(
-            |why| {
+            |text| {
                 let message = format!(
-                    "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: {why}"
+                    "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: {text}"
                 );
                 AdmissionDecision::Decided(rejected(("UnexpectedAdmissionError".to_owned(), message)))
             },
@@ -204,16 +204,16 @@ fn insufficient_resources(spec: &PodSpec, view: &AdmissionNodeInfo<'_>) -> Vec<I
     let rest = requests.keys().map(String::as_str).filter(|name| !first.contains(name));
     for name in first.into_iter().chain(rest) {
         let capacity = view.allocatable.get(name).or_else(|| extended.get(name)).copied();
-        let Some(wanted) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
+        let Some(requested) = requests.get(name).copied().filter(|a| *a > Amount::ZERO) else { continue };
         // Cluster-level resources are managed elsewhere, for example by a scheduler extender.
         if capacity.is_none() && resources::is_extended(name) {
             continue;
         }
         let (capacity, used) = (capacity.unwrap_or_default(), used.get(name).copied().unwrap_or_default());
-        if used.saturating_add(wanted) > capacity {
+        if used.saturating_add(requested) > capacity {
             // Upstream prints millicores and bytes.
             let units = |a: Amount| if name == "cpu" { a.milli() } else { a.value() };
-            insufficient.push(insufficient_resource(name, units(wanted), units(used), units(capacity)));
+            insufficient.push(insufficient_resource(name, units(requested), units(used), units(capacity)));
         }
     }
     insufficient

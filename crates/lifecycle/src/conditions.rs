@@ -53,7 +53,7 @@ pub(crate) fn conditions(pod: &Pod, phase: &Phase, now: Timestamp) -> Vec<PodCon
     all.extend(resize_conditions(pod, now));
     let current = pod.object.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let is_replaced = |c: &PodCondition, all: &[PodCondition]| {
-        RESIZE_CONDITIONS.contains(&c.type_.as_str()) || all.iter().any(|own| own.type_ == c.type_)
+        RESIZE_CONDITIONS.contains(&c.type_.as_str()) || all.iter().any(|condition| condition.type_ == c.type_)
     };
     let preserved: Vec<PodCondition> = current.filter(|c| !is_replaced(c, &all)).cloned().collect();
     all.extend(preserved);
@@ -86,8 +86,8 @@ fn restarting_condition(pod: &Pod, now: Timestamp) -> Option<PodCondition> {
 
 /// Returns the last written condition of this type, else that of the API object, for its last transition time.
 fn existing(pod: &Pod, kind: &str) -> Option<PodCondition> {
-    let of = |s: &PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
-    pod.written.as_deref().and_then(of).or_else(|| pod.object.status.as_ref().and_then(of))
+    let condition = |s: &PodStatus| s.conditions.iter().flatten().find(|c| c.type_ == kind).cloned();
+    pod.written.as_deref().and_then(condition).or_else(|| pod.object.status.as_ref().and_then(condition))
 }
 
 fn condition(pod: &Pod, kind: &str, (is_true, reason, message): ConditionValue, now: Timestamp) -> PodCondition {

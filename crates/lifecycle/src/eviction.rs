@@ -238,5 +238,5 @@ pub struct EvictionCandidate {
     /// The Pod.
     pub pod: Arc<Pod>,
     /// Its usage, if measured.
-    pub figures: Option<PodUsage>,
+    pub usage: Option<PodUsage>,
 }

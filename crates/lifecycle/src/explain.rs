@@ -96,7 +96,7 @@ fn pending_step(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
     let (name, container) = (&spec.name, pod.container(&spec.name));
     let instance = container.current.as_ref().filter(|_| container.is_running())?;
     if let Some(kill) = instance.kill {
-        let why = match kill.cause {
+        let message = match kill.cause {
             KillCause::Probe(kind) => format!("failed its {} probe", probe_name(kind)),
             KillCause::PostStart => "failed its postStart hook".to_owned(),
             KillCause::Sandbox => "lost its sandbox".to_owned(),
@@ -109,7 +109,7 @@ fn pending_step(pod: &Pod, spec: &Spec, now: Timestamp) -> Option<String> {
                 ));
             }
         };
-        return Some(format!("container {name} {why} and is being stopped, SIGKILL at {}", kill.deadline));
+        return Some(format!("container {name} {message} and is being stopped, SIGKILL at {}", kill.deadline));
     }
     if hooks::post_start(container, spec) == Some(PostStart::Pending) {
         return Some(format!("container {name}: postStart hook is still running"));

@@ -26,10 +26,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Applies one event to the state of a Pod, and counts a change of its durable state.
 pub fn observe(pod: &mut Pod, event: PodLifecycleEvent, policy: &NodePolicy, now: Timestamp) {
-    let before = pod.clone();
+    let old_pod = pod.clone();
     apply(pod, event, policy, now);
     // Volatile state is equal to all other.
-    if *pod != before {
+    if *pod != old_pod {
         pod.revision += 1;
     }
 }
@@ -130,9 +130,9 @@ pub(crate) fn updated(pod: &mut Pod, object: Arc<ApiPod>, now: Timestamp) {
     let is_deleted = object.metadata.deletion_timestamp.is_some();
     let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let object = resize::updated(pod, object);
-    let before = std::mem::replace(&mut *pod.object, object);
+    let old_object = std::mem::replace(&mut *pod.object, object);
     pod.ephemeral = api::pod::ephemeral_containers(pod.spec());
-    let old = before.spec.as_ref();
+    let old = old_object.spec.as_ref();
     let containers_in_spec: Vec<_> =
         pod.all_containers().map(|(_, spec)| (spec.name.clone(), spec.image.clone())).collect();
     for (name, image) in containers_in_spec {

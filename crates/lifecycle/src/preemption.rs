@@ -53,12 +53,12 @@ pub(crate) fn select_victims(
 ) -> Result<Preemption, NoVictimsError> {
     let requirements: Requirements =
         insufficient.iter().map(|l| (l.resource.clone(), l.requested - (l.capacity - l.used))).collect();
-    let of = |class| -> Vec<Arc<Pod>> {
+    let pods_of_class = |class| -> Vec<Arc<Pod>> {
         let spec = |other: &Arc<Pod>| other.spec.as_ref().map(resources::qos_class);
         others.iter().filter(|other| spec(other) == Some(class) && is_preemptable(pod, other)).cloned().collect()
     };
     let (best_effort, burstable, guaranteed) =
-        (of(QosClass::BestEffort), of(QosClass::Burstable), of(QosClass::Guaranteed));
+        (pods_of_class(QosClass::BestEffort), pods_of_class(QosClass::Burstable), pods_of_class(QosClass::Guaranteed));
     let unmet = remaining(&requirements, [&best_effort[..], &burstable, &guaranteed].concat().iter());
     if !unmet.is_empty() {
         return Err(NoVictimsError(text(&unmet)));
@@ -80,7 +80,7 @@ pub(crate) fn select_victims(
 /// Returns whether a Pod may be preempted for this one (`Preemptable`).
 fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
     let priority = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.priority);
-    let higher = priority(pod).zip(priority(other)).is_some_and(|(own, other)| own > other);
+    let higher = priority(pod).zip(priority(other)).is_some_and(|(ours, other)| ours > other);
     is_critical(pod) && !is_critical(other) || higher
 }
 

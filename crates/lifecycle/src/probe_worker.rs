@@ -118,8 +118,8 @@ impl ProbeWorkerState {
     /// Counts a probe's outcome. The result changes once `successThreshold` successes or `failureThreshold` failures
     /// followed one another (`worker.doProbe`).
     pub(crate) fn record_result(&mut self, passed: bool, settings: &ProbeSettings) {
-        let broken = *self.streak > 0 && self.passing != passed;
-        *self.streak = if broken { 1 } else { self.streak.saturating_add(1) };
+        let is_interrupted = *self.streak > 0 && self.passing != passed;
+        *self.streak = if is_interrupted { 1 } else { self.streak.saturating_add(1) };
         self.passing = passed;
         if *self.streak >= if passed { settings.successes } else { settings.failures } {
             self.result = Some(passed);

@@ -156,7 +156,7 @@ impl Pod {
         if self.resize.progress.is_none() && desired.is_none() {
             return Arc::clone(&self.object);
         }
-        let most = self.allocation().into_iter().map(|(name, mut resources)| {
+        let maximum = self.allocation().into_iter().map(|(name, mut resources)| {
             let has = actual(self.container(&name)).and_then(|r| r.requests.as_ref());
             let desired_requests = desired.and_then(|a| a.get(&name)).and_then(|r| r.requests.as_ref());
             let mut requests = resources::amounts(resources.requests.as_ref());
@@ -167,7 +167,7 @@ impl Pod {
                 Some(requests.into_iter().map(|(n, a)| (n.clone(), resources::format_amount(&n, a))).collect());
             (name, resources)
         });
-        Arc::new(self.with_allocation(&most.collect()))
+        Arc::new(self.with_allocation(&maximum.collect()))
     }
 
     /// Returns the Pod's resource requests on the node; empty unless it is admitted and not terminal.
@@ -309,14 +309,14 @@ pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, decision: ResizeDec
         ResizeDecision::Deferred { message } => (PendingReason::Deferred, message),
         ResizeDecision::Infeasible { message } => (PendingReason::Infeasible, message),
     };
-    let before = pod.resize.pending.take();
+    let old_condition = pod.resize.pending.take();
     let recorded =
-        before.as_ref().is_some_and(|p| (p.reason, p.generation, &p.message) == (reason, generation, &message));
+        old_condition.as_ref().is_some_and(|p| (p.reason, p.generation, &p.message) == (reason, generation, &message));
     if !recorded {
         let text = events::message(&pod.desired(), generation, &format!("Pod resize {}", reason.as_str()), &message);
         record(pod, EventKind::Warning, &format!("Resize{}", reason.as_str()), text, None);
     }
-    let tries = before.as_ref().filter(|p| p.generation == generation).map_or(0, |p| p.tries) + 1;
+    let tries = old_condition.as_ref().filter(|p| p.generation == generation).map_or(0, |p| p.tries) + 1;
     let retry_at = after(now, if tries == 1 { FIRST_RETRY } else { RETRY });
     pod.resize.pending = Some(Pending { reason, message, generation, tries, retry_at });
 }
@@ -366,9 +366,9 @@ pub(crate) fn record_actuated(pod: &mut Pod, ids: &[String], applied: Allocation
 /// Records a failed actuation and schedules its retry.
 pub(crate) fn record_failure(pod: &mut Pod, message: String, policy: &NodePolicy, now: Timestamp) {
     let Some(progress) = pod.resize.progress.as_mut() else { return };
-    let before = progress.error.take();
-    let recorded = before.as_ref().is_some_and(|e| e.message == message);
-    let delay = policy.retry_backoff.next(before.map_or(Duration::ZERO, |e| e.delay));
+    let old_error = progress.error.take();
+    let recorded = old_error.as_ref().is_some_and(|e| e.message == message);
+    let delay = policy.retry_backoff.next(old_error.map_or(Duration::ZERO, |e| e.delay));
     progress.error = Some(FailedAttempt { message: message.clone(), at: now, delay });
     progress.tries += 1;
     let generation = progress.generation;

@@ -55,8 +55,8 @@ impl RestartFeatures {
 
     /// Returns the effective restart policy of a container: its own, if allowed, else that of its Pod.
     fn policy<'a>(self, pod: &'a Pod, kind: ContainerKind, spec: &'a Spec) -> &'a str {
-        let own = spec.restart_policy.as_deref().filter(|_| self.rules || kind == ContainerKind::Sidecar);
-        own.or(pod.spec().restart_policy.as_deref()).unwrap_or("Always")
+        let policy = spec.restart_policy.as_deref().filter(|_| self.rules || kind == ContainerKind::Sidecar);
+        policy.or(pod.spec().restart_policy.as_deref()).unwrap_or("Always")
     }
 }
 

@@ -74,7 +74,7 @@ fn container_from_status(status: &ContainerStatus) -> Option<Container> {
     let state = status.state.as_ref();
     let (id, state, last) = match (state.and_then(|s| s.running.as_ref()), state.and_then(ended)) {
         (Some(running), _) => (id, InstanceState::Running { since: time(running.started_at.as_ref()) }, last),
-        (None, Some(now)) => (id, InstanceState::Exited(now.exit), last),
+        (None, Some(current)) => (id, InstanceState::Exited(current.exit), last),
         // The container waited for its restart: its last state is that of the newest container.
         (None, None) => match last {
             Some(last) if last.id == id => (id, InstanceState::Exited(last.exit), None),

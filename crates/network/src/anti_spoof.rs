@@ -106,7 +106,7 @@ fn table<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
     )
 }
 
-/// Returns the commands that add ports. Adding an existing element is no error.
+/// Returns the commands that add ports. Adding an existing element is not an error.
 fn elements<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
     let mut script = String::new();
     for Port { veth, mac, ip } in ports {

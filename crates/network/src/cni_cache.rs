@@ -69,12 +69,12 @@ impl CacheEntry {
     fn port(&self) -> Option<Port> {
         let interfaces = &self.result.interfaces;
         let veth = interfaces.iter().find(|i| i.sandbox.is_empty() && i.name != self.network_name)?;
-        let own = interfaces.iter().find(|i| !i.sandbox.is_empty())?;
+        let interface = interfaces.iter().find(|i| !i.sandbox.is_empty())?;
         let ip = self.result.ips.iter().find_map(|ip| ip.address.parse::<Ipv4Net>().ok())?.addr();
         // The values become part of an nft script.
         let is_name = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-        let is_mac = own.mac.len() == 17 && own.mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
-        (is_name(&veth.name) && is_mac).then(|| Port { veth: veth.name.clone(), mac: own.mac.clone(), ip })
+        let is_mac = interface.mac.len() == 17 && interface.mac.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
+        (is_name(&veth.name) && is_mac).then(|| Port { veth: veth.name.clone(), mac: interface.mac.clone(), ip })
     }
 }
 

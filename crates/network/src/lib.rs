@@ -261,7 +261,7 @@ pub enum Error {
     },
     /// The Pod CIDR was changed while Pods use the old one.
     #[error(
-        "failed to change Pod CIDR to {wanted}: running Pods on {bridge} use {current}; stop them first (`podium down`)"
+        "failed to change Pod CIDR to {requested}: running Pods on {bridge} use {current}; stop them first (`podium down`)"
     )]
     CidrInUse {
         /// The bridge.
@@ -269,7 +269,7 @@ pub enum Error {
         /// The CIDR that Pods use.
         current: Ipv4Net,
         /// The requested CIDR.
-        wanted: Ipv4Net,
+        requested: Ipv4Net,
     },
     /// No directory has the CNI plugins `bridge`, `host-local` and `loopback`.
     #[error(

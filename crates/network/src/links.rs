@@ -175,7 +175,7 @@ impl Netlink {
         Ok(link.ok_or(rtnetlink::Error::RequestFailed).map_err(doing())?.header.index)
     }
 
-    /// Removes an interface; a missing one is no error.
+    /// Removes an interface; a missing one is not an error.
     pub(crate) async fn delete(&self, link: &Link) -> Result<(), Error> {
         const ENODEV: i32 = -19;
         match self.handle.link().del(link.index).execute().await {

@@ -1,4 +1,4 @@
-//! nftables table as data, and the transaction between two states: pure.
+//! nftables table as data, and the transaction between two states. Does no I/O.
 
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt::Write};
@@ -15,7 +15,7 @@ pub struct Table {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Map {
-    pub(crate) of: &'static str,
+    pub(crate) key_type: &'static str,
     /// Verdicts by key.
     pub(crate) elements: BTreeMap<String, String>,
 }
@@ -70,7 +70,7 @@ impl Script<'_> {
     /// Adds maps, sets and chains before the rules and elements that refer to them.
     fn declare(&mut self, new: &Table, old: &Table) {
         for (name, map) in new.maps.iter().filter(|(name, _)| !old.maps.contains_key(*name)) {
-            self.line("add", "map", name, &format!("{{ type {} : verdict ; }}", map.of));
+            self.line("add", "map", name, &format!("{{ type {} : verdict ; }}", map.key_type));
         }
         for (name, declaration) in new.sets.iter().filter(|(name, _)| !old.sets.contains_key(*name)) {
             self.line("add", "set", name, &format!("{{ {declaration} }}"));
@@ -132,7 +132,7 @@ mod tests {
             table.chains.insert((*name).to_owned(), Chain { hook, rules });
         }
         let elements = elements.iter().map(|(key, verdict)| ((*key).to_owned(), (*verdict).to_owned())).collect();
-        table.maps.insert("m", Map { of: "ipv4_addr", elements });
+        table.maps.insert("m", Map { key_type: "ipv4_addr", elements });
         table.sets.extend(sets.iter().map(|name| ((*name).to_owned(), "type ipv4_addr ;".to_owned())));
         table
     }

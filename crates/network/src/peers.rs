@@ -10,13 +10,13 @@ use std::{
 };
 
 /// Time that the node's own addresses are cached: not every unknown peer may cause a netlink dump.
-const KEPT: Duration = Duration::from_secs(1);
+const ADDRESS_CACHE_TTL: Duration = Duration::from_secs(1);
 
 /// Peers that are served at the gateway's address: the node's Pods and the node itself.
 #[derive(Debug, Clone)]
 pub struct NodePeers {
     pods: Ipv4Net,
-    own: Arc<Mutex<OwnAddresses>>,
+    node_addresses: Arc<Mutex<OwnAddresses>>,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ struct OwnAddresses {
 
 impl NodePeers {
     pub(crate) fn new(pods: Ipv4Net) -> Self {
-        Self { pods, own: Arc::default() }
+        Self { pods, node_addresses: Arc::default() }
     }
 
     /// Returns whether the peer is served.
@@ -38,13 +38,13 @@ impl NodePeers {
     }
 
     fn is_own(&self, peer: Ipv4Addr) -> bool {
-        let mut own = self.own.lock();
-        if own.read.is_none_or(|read| read.elapsed() >= KEPT) {
+        let mut node_addresses = self.node_addresses.lock();
+        if node_addresses.read.is_none_or(|read| read.elapsed() >= ADDRESS_CACHE_TTL) {
             let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
-            own.all = all.filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip())).collect();
-            own.read = Some(Instant::now());
+            node_addresses.all = all.filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip())).collect();
+            node_addresses.read = Some(Instant::now());
         }
-        own.all.contains(&peer)
+        node_addresses.all.contains(&peer)
     }
 }
 
@@ -65,6 +65,6 @@ mod tests {
         }
         let all =
             nix::ifaddrs::getifaddrs().expect("addresses").filter_map(|a| Some(a.address?.as_sockaddr_in()?.ip()));
-        assert!(all.into_iter().all(|own| peers.contains(own.into())));
+        assert!(all.into_iter().all(|address| peers.contains(address.into())));
     }
 }

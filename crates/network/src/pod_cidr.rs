@@ -1,4 +1,4 @@
-//! Allocation of the Pod CIDR: pure.
+//! Allocation of the Pod CIDR. Does no I/O.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -33,10 +33,10 @@ pub enum PodCidrError {
     #[error("the Pod CIDR {0} is not usable: it must be an IPv4 block of unicast addresses between /8 and /29")]
     Size(Ipv4Net),
     /// The given CIDR overlaps with addresses that are in use.
-    #[error("the Pod CIDR {wanted} overlaps with {taken} on {device}")]
+    #[error("the Pod CIDR {requested} overlaps with {taken} on {device}")]
     Overlap {
         /// The given CIDR.
-        wanted: Ipv4Net,
+        requested: Ipv4Net,
         /// The CIDR in use.
         taken: Ipv4Net,
         /// The interface that uses it.
@@ -58,7 +58,7 @@ pub(crate) fn allocate(request: CidrRequest, in_use: &[UsedCidr]) -> Result<Ipv4
             match find_overlap(net, in_use) {
                 None => Ok(net),
                 Some(other) => {
-                    Err(PodCidrError::Overlap { wanted: net, taken: other.net, device: other.device.clone() })
+                    Err(PodCidrError::Overlap { requested: net, taken: other.net, device: other.device.clone() })
                 }
             }
         }

@@ -41,11 +41,11 @@ impl PodGate {
     /// After a timeout: the container must not start.
     pub async fn wait(&self, pod: Arc<Pod>, sandbox: &str, ips: &[IpAddr]) -> Result<(), PodGateError> {
         let is_of_the_node = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
-        let own = ips.iter().find_map(|ip| match ip {
+        let pod_ip = ips.iter().find_map(|ip| match ip {
             IpAddr::V4(ip) => Some(*ip),
             IpAddr::V6(_) => None,
         });
-        let Some(ip) = own.filter(|_| !is_of_the_node) else { return Ok(()) };
+        let Some(ip) = pod_ip.filter(|_| !is_of_the_node) else { return Ok(()) };
         if let Some(anti_spoof) = &self.anti_spoof {
             anti_spoof.add(sandbox).await?;
         }

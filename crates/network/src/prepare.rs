@@ -71,8 +71,8 @@ fn plugins(dirs: &[PathBuf]) -> Result<PathBuf, Error> {
 async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Option<u32>), Error> {
     let netlink = Netlink::open()?;
     let machine = netlink.machine().await?;
-    let mut own = own_bridge(&machine, names)?;
-    let current = own.and_then(|l| machine.network_of(l.index)).map(|n| n.trunc());
+    let mut existing = own_bridge(&machine, names)?;
+    let current = existing.and_then(|l| machine.network_of(l.index)).map(|n| n.trunc());
 
     let cidr = match (given.map(|n| n.trunc()), current) {
         // The bridge exists with the requested CIDR: overlapping CIDRs appeared later.
@@ -84,23 +84,23 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
                 (None, Some(load_cidr)) => CidrRequest::Previous(load_cidr),
                 (None, None) => CidrRequest::Any,
             };
-            allocate(wish, &machine.occupied(own.map(|l| l.index)))?
+            allocate(wish, &machine.occupied(existing.map(|l| l.index)))?
         }
     };
-    if let (Some(link), Some(current)) = (own, current)
+    if let (Some(link), Some(current)) = (existing, current)
         && current != cidr
     {
         if machine.ports(link.index).next().is_some() {
             let bridge = names.bridge.clone();
-            return Err(Error::CidrInUse { bridge, current, wanted: cidr });
+            return Err(Error::CidrInUse { bridge, current, requested: cidr });
         }
         netlink.delete(link).await?;
         forget_addresses(&names.ipam_dir())?;
-        own = None;
+        existing = None;
     }
     let address = Ipv4Net::new(gateway(cidr), cidr.prefix_len()).unwrap_or(cidr);
-    let has_address = own.is_some() && current == Some(cidr);
-    netlink.ensure_bridge(names, own.map(|l| l.index), address, has_address).await?;
+    let has_address = existing.is_some() && current == Some(cidr);
+    netlink.ensure_bridge(names, existing.map(|l| l.index), address, has_address).await?;
     Ok((cidr, machine.uplink_mtu()))
 }
 

@@ -46,8 +46,8 @@ impl ApiAddress {
     /// Returns the IP subject alternative names of the certificate, given all addresses of the machine.
     pub(crate) fn ips(&self, bound: SocketAddr, machine: &[IpAddr]) -> Vec<IpAddr> {
         let is_bound = |ip: &&IpAddr| bound.ip().is_unspecified() || **ip == bound.ip();
-        let own = machine.iter().filter(is_bound).copied();
-        own.chain(self.advertised).chain(self.ips.iter().copied()).filter(|ip| !ip.is_unspecified()).collect()
+        let bound = machine.iter().filter(is_bound).copied();
+        bound.chain(self.advertised).chain(self.ips.iter().copied()).filter(|ip| !ip.is_unspecified()).collect()
     }
 }
 

@@ -199,11 +199,11 @@ impl Cluster {
         );
         register_component(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
-        let (own, runs) = (containerd.clone(), kubelet.clone());
+        let (cluster_containerd, runs) = (containerd.clone(), kubelet.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
             // The kubelet lists containers first, so it starts when the runtime is ready. An error is reported by
             // `wait_runtime_ready`.
-            if wait_containerd_ready(own.as_deref()).await.is_ok() {
+            if wait_containerd_ready(cluster_containerd.as_deref()).await.is_ok() {
                 runs.run().await;
             }
         }));
@@ -299,7 +299,9 @@ fn signer(pki: &Pki) -> Result<controllers::Signer> {
 /// Returns the signer of legacy service account tokens, for the token controller.
 fn legacy_token_maker(pki: &Pki) -> Result<controllers::TokenIssuer> {
     let key = pki.signing_key()?;
-    Ok(controllers::TokenIssuer::new(move |of| key.legacy_token(of.namespace, of.account, of.uid, of.secret)))
+    Ok(controllers::TokenIssuer::new(move |request| {
+        key.legacy_token(request.namespace, request.account, request.uid, request.secret)
+    }))
 }
 
 /// Returns the clients of the controllers: one for shared watches, and one per controller, with the service account of its
@@ -354,11 +356,11 @@ async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<NodeRuntime> {
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
     let network = Network::prepare(options).await?;
-    let own: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
+    let addresses: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
     let load_balancer_pool = match network.proxies_services {
         true => {
             let gateways = Network::gateways().await?;
-            load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &own, &gateways)?
+            load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &addresses, &gateways)?
         }
         false => None,
     };

@@ -150,14 +150,14 @@ impl DataDir {
     /// # Errors
     /// When a file cannot be removed.
     pub(crate) fn remove(&self) -> Result<bool> {
-        let mut own = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
+        let mut directories = vec![self.pki(), self.store(), self.kubelet(), self.volumes()];
         for file in [self.kubeconfig(), self.runtime_file()] {
-            own.extend([file.with_extension("new"), file]);
+            directories.extend([file.with_extension("new"), file]);
         }
-        own.extend(["containerd", "network"].map(|name| self.root.join(name)));
+        directories.extend(["containerd", "network"].map(|name| self.root.join(name)));
         // The lock file is removed last: it marks the directory as one of Podium.
-        own.push(self.lock_file());
-        for path in own {
+        directories.push(self.lock_file());
+        for path in directories {
             // Both calls remove a symbolic link itself and never follow one.
             let is_dir = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
             let removed = if is_dir { fs::remove_dir_all(&path) } else { remove_file(&path) };

@@ -47,17 +47,17 @@ mod tests {
         remove(&path).unwrap();
         let pki = server::Pki::load_or_create(&dir.path().join("pki"), &[], &[]).unwrap();
         pki.write_admin_kubeconfig(&path, "https://127.0.0.1:6443").unwrap();
-        let own = std::fs::read_to_string(&path).unwrap();
+        let content = std::fs::read_to_string(&path).unwrap();
         remove(&path).unwrap();
         assert!(!path.exists());
-        let config: serde_json::Value = serde_json::from_str(&own).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&content).unwrap();
         std::fs::write(&path, serde_saphyr::to_string(&config).unwrap()).unwrap();
         remove(&path).unwrap();
         std::fs::write(&path, "").unwrap();
         remove(&path).unwrap();
         assert!(!path.exists());
-        let merged = own.replacen("\"contexts\": [", "\"contexts\": [{\"name\": \"other\", \"context\": {}},", 1);
-        assert_ne!(merged, own);
+        let merged = content.replacen("\"contexts\": [", "\"contexts\": [{\"name\": \"other\", \"context\": {}},", 1);
+        assert_ne!(merged, content);
         for foreign in ["my other clusters", "{}", &merged] {
             std::fs::write(&path, foreign).unwrap();
             assert!(remove(&path).unwrap_err().to_string().contains("was not written by Podium"));

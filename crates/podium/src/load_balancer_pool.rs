@@ -46,7 +46,7 @@ fn default_pool(pods: Ipv4Net) -> Ipv4Net {
 pub(crate) fn choose(
     flag: Option<&LoadBalancerCidr>,
     pods: Ipv4Net,
-    own: &[Ipv4Addr],
+    machine_addresses: &[Ipv4Addr],
     gateways: &[Ipv4Addr],
 ) -> Result<Option<Ipv4Net>> {
     let pool = match flag {
@@ -56,7 +56,7 @@ pub(crate) fn choose(
     };
     let (first, prefix) = server::SERVICE_RANGE;
     let cidr = |first, prefix| Ipv4Net::new_assert(first, prefix);
-    let own = own.iter().map(|ip| ("an address of this machine", cidr(*ip, 32)));
+    let machine_addresses = machine_addresses.iter().map(|ip| ("an address of this machine", cidr(*ip, 32)));
     let gateways = gateways.iter().map(|ip| ("a gateway of this machine", cidr(*ip, 32)));
     let others = [
         ("the Pod CIDR", pods),
@@ -66,7 +66,7 @@ pub(crate) fn choose(
         ("the link-local range", cidr(Ipv4Addr::new(169, 254, 0, 0), 16)),
         ("the multicast and reserved range", cidr(Ipv4Addr::new(224, 0, 0, 0), 3)),
     ];
-    for (name, other) in others.into_iter().chain(own).chain(gateways) {
+    for (name, other) in others.into_iter().chain(machine_addresses).chain(gateways) {
         if pool.contains(&other) || other.contains(&pool) {
             bail!(
                 "the load balancer CIDR {pool} must not overlap with {name}, {other}: choose another one with --load-balancer-cidr"
@@ -84,8 +84,8 @@ mod tests {
     fn load_balancer_pool_is_the_flag_or_follows_the_pod_cidr() {
         let check = |flag: Option<&str>, pods: &str, expected: Result<Option<&str>, &str>| {
             let flag = flag.map(|text| LoadBalancerCidr::parse(text).unwrap());
-            let (own, gateway) = (Ipv4Addr::new(192, 168, 1, 7), Ipv4Addr::new(192, 168, 1, 254));
-            let chosen = choose(flag.as_ref(), pods.parse().unwrap(), &[own], &[gateway]);
+            let (address, gateway) = (Ipv4Addr::new(192, 168, 1, 7), Ipv4Addr::new(192, 168, 1, 254));
+            let chosen = choose(flag.as_ref(), pods.parse().unwrap(), &[address], &[gateway]);
             match (chosen, expected) {
                 (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected.map(|cidr| cidr.parse().unwrap())),
                 (Err(e), Err(expected)) => assert!(e.to_string().contains(expected), "{e}"),

@@ -122,10 +122,10 @@ mod tests {
         let unbound = || json!({"metadata": {"uid": "2"}, "spec": {}});
         check(json!({"metadata": {"name": "pvc-1"}}), unbound(), &[]);
         check(json!({"metadata": {"name": "pvc-2"}}), unbound(), &["/v/pvc-1"]);
-        let of = |source: &str, path: &str| json!({"metadata": {"name": "own"}, "spec": {source: {"path": path}}});
-        check(of("local", "/v/pvc-1"), unbound(), &[]);
-        check(of("hostPath", "/v/pvc-1/sub"), unbound(), &[]);
-        check(of("hostPath", "/v/pvc-11"), unbound(), &["/v/pvc-1"]);
+        let volume = |source: &str, path: &str| json!({"metadata": {"name": "own"}, "spec": {source: {"path": path}}});
+        check(volume("local", "/v/pvc-1"), unbound(), &[]);
+        check(volume("hostPath", "/v/pvc-1/sub"), unbound(), &[]);
+        check(volume("hostPath", "/v/pvc-11"), unbound(), &["/v/pvc-1"]);
         // An unbound claim, and a claim in phase Lost.
         check(json!({}), json!({"metadata": {"uid": "1"}, "spec": {}}), &[]);
         check(json!({}), json!({"metadata": {"uid": "1"}, "spec": {"volumeName": "pvc-1"}}), &["/v/pvc-1"]);

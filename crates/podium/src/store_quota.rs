@@ -14,10 +14,10 @@ const MEMORY_DIVISOR: u64 = 4;
 const MIN_DEFAULT: u64 = 64 << 20;
 
 /// Returns the quota in bytes; 0 selects the default, as in etcd.
-pub(crate) fn bytes(wanted: u64) -> u64 {
-    match wanted {
+pub(crate) fn bytes(configured: u64) -> u64 {
+    match configured {
         0 => default_bytes(memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))),
-        wanted => wanted,
+        configured => configured,
     }
 }
 
@@ -31,8 +31,8 @@ fn memory(proc: &Path, cgroups: &Path) -> Option<u64> {
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
     let machine: Option<u64> = total.map(|kilobytes: u64| kilobytes << 10);
     // `0::/path` is the cgroup of the process (cgroup v2).
-    let own = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
-    let path = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let cgroup = std::fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+    let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let groups = cgroups.join(path);
     let groups = groups.ancestors().take_while(|group| group.starts_with(cgroups));
     let limits = groups.filter_map(|group| std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok());

@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::OnceLock};
 use tokio::process::Command;
 
 /// Upper bound of the soft limit.
-const MOST: u64 = 1 << 20;
+const MAX_SOFT_LIMIT: u64 = 1 << 20;
 /// Shell script that sets the limit to its first argument unless that is empty, and executes the remaining arguments. The
 /// umask is 022, because containerd writes files for containers that do not run as root, such as `resolv.conf`.
 const START: &str = r#"umask 022; [ -z "$0" ] || ulimit -S -n "$0"; exec "$@""#;
@@ -19,12 +19,12 @@ static ORIGINAL: OnceLock<u64> = OnceLock::new();
 /// If the system call fails.
 pub fn raise_file_limit() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let wanted = hard.min(MOST).max(soft);
-    if wanted > soft {
-        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+    let limit = hard.min(MAX_SOFT_LIMIT).max(soft);
+    if limit > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, limit, hard)?;
         ORIGINAL.get_or_init(|| soft);
     }
-    Ok(wanted)
+    Ok(limit)
 }
 
 /// Returns a command that runs a program with Podium's original limit and umask 022. Containers inherit the limit, and some

@@ -73,9 +73,9 @@ pub async fn import(
     if !output.status.success() {
         // containerd records images before it unpacks them, so images that failed to unpack must be removed.
         let checked = run(endpoint, &["images", "check"]).await?;
-        let broken = broken(&checked, &before, &imported);
-        if !broken.is_empty() {
-            run(endpoint, &[&["images", "rm"], broken.as_slice()].concat()).await?;
+        let incomplete = broken(&checked, &before, &imported);
+        if !incomplete.is_empty() {
+            run(endpoint, &[&["images", "rm"], incomplete.as_slice()].concat()).await?;
         }
         return Err(refusal(&output.stderr));
     }
@@ -192,7 +192,7 @@ mod tests {
     fn corrupt_archive_is_not_reported_as_unavailable() {
         let away = refusal(b"ctr: failed to dial \"/x.sock\": context deadline exceeded\n");
         assert!(matches!(away, ImportError::Unreachable(_)), "{away}");
-        let broken = refusal(b"time=\"now\" level=info msg=\"apply failure\"\nctr: archive/tar: invalid tar header\n");
-        assert_eq!(broken.to_string(), "the archive is corrupt or contains no image: archive/tar: invalid tar header");
+        let corrupt = refusal(b"time=\"now\" level=info msg=\"apply failure\"\nctr: archive/tar: invalid tar header\n");
+        assert_eq!(corrupt.to_string(), "the archive is corrupt or contains no image: archive/tar: invalid tar header");
     }
 }

@@ -1,4 +1,4 @@
-//! Pods with `resourceClaims`, which are unschedulable: no dynamic resource allocation yet. Pure.
+//! Pods with `resourceClaims`, which are unschedulable: no dynamic resource allocation yet. Does no I/O.
 
 use crate::fit_error;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};

@@ -1,4 +1,4 @@
-//! Filter and Score steps of a scheduling cycle: pure.
+//! Filter and Score steps of a scheduling cycle. Does no I/O.
 //!
 //! The filters and their messages are those of upstream's default plugins, in their order; the first one that rejects
 //! a node gives the reason.
@@ -123,7 +123,7 @@ impl<'a> CycleState<'a> {
             return Err(FilterStatus { reasons: vec![reason.to_owned()], resolvable: false });
         }
         let held = used.map(|u| u.ports.as_slice()).unwrap_or_default();
-        if self.ports.iter().any(|wanted| held.iter().any(|have| wanted.conflicts(have))) {
+        if self.ports.iter().any(|port| held.iter().any(|have| port.conflicts(have))) {
             return Err(FilterStatus { reasons: vec![fit_error::NODE_PORTS.into()], resolvable: true });
         }
         if let Some(status) = self.filter_node_resources(node_info, used) {
@@ -190,11 +190,11 @@ impl<'a> CycleState<'a> {
         // Default requests for scoring (`GetNonzeroRequests`), so that Pods without requests do not all land on one
         // node.
         let least_allocated = [("cpu", Amount::milli_units(100)), ("memory", Amount::units(200 << 20))]
-            .map(|(resource, least)| {
+            .map(|(resource, default)| {
                 let has = node_info.allocatable.get(resource).copied().unwrap_or_default().milli();
                 let taken = used.and_then(|u| u.requests.get(resource)).copied().unwrap_or_default();
-                let wanted = self.requests.get(resource).copied().unwrap_or(least);
-                let left = has.saturating_sub(taken.saturating_add(wanted).milli()).max(0);
+                let requested = self.requests.get(resource).copied().unwrap_or(default);
+                let left = has.saturating_sub(taken.saturating_add(requested).milli()).max(0);
                 i64::try_from(i128::from(left) * 1000 / i128::from(has.max(1))).unwrap_or(0)
             })
             .iter()

@@ -1,5 +1,5 @@
 //! Inter-Pod affinity and anti-affinity, required and preferred, of the Pod and of assigned Pods (plugin
-//! `InterPodAffinity`): pure.
+//! `InterPodAffinity`). Does no I/O.
 
 use crate::{
     affinity_term::AffinityTerm,

@@ -1,4 +1,4 @@
-//! Constraints that depend on assigned Pods: inter-Pod affinity and topology spread. Pure.
+//! Constraints that depend on assigned Pods: inter-Pod affinity and topology spread. Does no I/O.
 
 use crate::{
     cache::Cache,

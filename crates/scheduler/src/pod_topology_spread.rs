@@ -1,4 +1,4 @@
-//! Topology spread constraints (plugin `PodTopologySpread`): pure.
+//! Topology spread constraints (plugin `PodTopologySpread`). Does no I/O.
 
 use crate::{
     affinity_term::{label_key_requirements, selector_with_requirements},

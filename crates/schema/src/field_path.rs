@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn invalid_field_path_has_upstreams_message() {
-        for (path, why) in [
+        for (path, detail) in [
             (".nothing", "does not refer to a valid field"),
             (".foo.bar.x", "does not refer to a valid field"),
             (".any.k.x", "does not refer to a valid field"),
@@ -187,7 +187,7 @@ mod tests {
             (".foo[\"bar\"]", "expected single quoted string but got \"bar\""),
         ] {
             let schema = schema();
-            assert_eq!(schema.resolve_field_path(path, true).unwrap_err().to_string(), why, "{path}");
+            assert_eq!(schema.resolve_field_path(path, true).unwrap_err().to_string(), detail, "{path}");
         }
         let schema = schema();
         let error = schema.resolve_field_path(".foo['bar']", false).unwrap_err();

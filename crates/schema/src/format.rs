@@ -77,11 +77,12 @@ const KNOWN_FORMATS: [&str; 26] = [
 /// Returns the unknown string formats of a schema, which are not validated.
 #[must_use]
 pub fn unrecognized_formats(schema: &Value) -> BTreeSet<String> {
-    let own = schema["format"].as_str().filter(|format| !format.is_empty() && schema["type"] == "string");
-    let own = own.filter(|format| !KNOWN_FORMATS.contains(&format.replace('-', "").as_str())).map(str::to_owned);
+    let declared = schema["format"].as_str().filter(|format| !format.is_empty() && schema["type"] == "string");
+    let declared =
+        declared.filter(|format| !KNOWN_FORMATS.contains(&format.replace('-', "").as_str())).map(str::to_owned);
     let below = schema["properties"].as_object().into_iter().flat_map(serde_json::Map::values);
     let below = below.chain(schema.get("items")).chain(schema.get("additionalProperties"));
-    below.flat_map(unrecognized_formats).chain(own).collect()
+    below.flat_map(unrecognized_formats).chain(declared).collect()
 }
 
 /// Returns whether a string has a format.
@@ -144,7 +145,7 @@ fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
     let (day, time) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    let up_to = |from: usize, most: &str| time.get(from..from + 2).is_some_and(|number| number <= most);
+    let up_to = |from: usize, maximum: &str| time.get(from..from + 2).is_some_and(|number| number <= maximum);
     is_date(day)
         && TIME.as_ref().is_some_and(|pattern| pattern.is_match(time))
         && up_to(0, "23")

@@ -69,7 +69,7 @@ impl Pruner {
             self.path.push_str(key);
             let property = schema.and_then(|s| s.properties.get(key.as_str()));
             let additional = schema.map(|s| &s.additional).filter(|a| a.is_specified());
-            let kept = match (property, additional) {
+            let retained = match (property, additional) {
                 (Some(property), _) => {
                     self.prune_value(value, Some(property), false);
                     true
@@ -80,11 +80,11 @@ impl Pruner {
                 }
                 (None, None) => preserve,
             };
-            if !kept {
+            if !retained {
                 self.unknown.push(|| self.path.clone());
             }
             self.path.truncate(length);
-            kept
+            retained
         });
     }
 }

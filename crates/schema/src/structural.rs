@@ -53,8 +53,8 @@ fn validate_invariants(schema: &Value, level: Level, path: &FieldPath, errors: &
                 errors.forbidden(&path.child("additionalProperties"), "must not be used at the root");
             }
             if is("x-kubernetes-embedded-resource") {
-                let why = "must not be used if x-kubernetes-embedded-resource is set";
-                errors.forbidden(&path.child("additionalProperties"), why);
+                let detail = "must not be used if x-kubernetes-embedded-resource is set";
+                errors.forbidden(&path.child("additionalProperties"), detail);
             }
             if additional.is_object() {
                 validate_invariants(additional, Level::Field, &path.child("additionalProperties"), errors);
@@ -74,26 +74,26 @@ fn validate_invariants(schema: &Value, level: Level, path: &FieldPath, errors: &
     validate_resource_fields(schema, level, path, errors);
     let empty = schema["properties"].as_object().is_none_or(serde_json::Map::is_empty);
     if is("x-kubernetes-embedded-resource") && !is("x-kubernetes-preserve-unknown-fields") && empty {
-        let why =
+        let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.required(&path.child("properties"), why);
+        errors.required(&path.child("properties"), detail);
     }
 }
 
 fn validate_type(schema: &Value, kind: &str, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
     let is = |key: &str| schema[key] == true;
     let at = path.child("type");
-    let why = "must be object if x-kubernetes-embedded-resource is true";
+    let detail = "must be object if x-kubernetes-embedded-resource is true";
     match kind {
-        "" if is("x-kubernetes-embedded-resource") => errors.required(&at, why),
-        kind if is("x-kubernetes-embedded-resource") && kind != "object" => errors.invalid(&at, &json!(kind), why),
+        "" if is("x-kubernetes-embedded-resource") => errors.required(&at, detail),
+        kind if is("x-kubernetes-embedded-resource") && kind != "object" => errors.invalid(&at, &json!(kind), detail),
         "" if !is("x-kubernetes-int-or-string") && !is("x-kubernetes-preserve-unknown-fields") => {
-            let why = match level {
+            let detail = match level {
                 Level::Root => "must not be empty at the root",
                 Level::Item => "must not be empty for specified array items",
                 Level::Field => "must not be empty for specified object fields",
             };
-            errors.required(&at, why);
+            errors.required(&at, detail);
         }
         _ => {}
     }
@@ -124,8 +124,8 @@ fn validate_resource_fields(schema: &Value, level: Level, path: &FieldPath, erro
     };
     // Upstream also rejects a description, which is accepted here because generators of third parties emit it.
     if !specified.iter().all(allowed) || specified.contains_key("title") {
-        let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.forbidden(&path.child("properties").key("metadata"), why);
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        errors.forbidden(&path.child("properties").key("metadata"), detail);
     }
 }
 
@@ -145,9 +145,9 @@ fn validate_logical_junctors(
         validate_nested(&schema["not"], false, &path.child("not"), errors);
     }
     let pattern = text(schema, "pattern");
-    if let Err(why) = compile_pattern(pattern) {
-        let why = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
-        errors.invalid(&path.child("pattern"), &json!(pattern), &why);
+    if let Err(error) = compile_pattern(pattern) {
+        let error = format!("must be a valid regular expression, but isn't: error parsing regexp: {error}");
+        errors.invalid(&path.child("pattern"), &json!(pattern), &error);
     }
 }
 

@@ -225,29 +225,29 @@ fn structural_schema_specifies_the_type_of_every_field() {
         json!({"type": "array"}),
         &["s.items: Required value: must be specified", "s.type: Invalid value: \"array\": must be object at the root"],
     );
-    let of = |property: Value| json!({"type": "object", "properties": {"a": property}});
+    let with_property = |property: Value| json!({"type": "object", "properties": {"a": property}});
     check_structural_errors(
-        of(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})),
+        with_property(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})),
         &[],
     );
     check_structural_errors(
-        of(json!({"type": "string", "anyOf": [{"type": "string"}]})),
+        with_property(json!({"type": "string", "anyOf": [{"type": "string"}]})),
         &["s.properties[a].anyOf[0].type: Forbidden: must be empty to be structural"],
     );
     check_structural_errors(
-        of(json!({"type": "object", "oneOf": [{"properties": {"b": {"minLength": 1}}}]})),
+        with_property(json!({"type": "object", "oneOf": [{"properties": {"b": {"minLength": 1}}}]})),
         &[
             "s.properties[a].properties[b]: Required value: because it is defined in s.properties[a].oneOf[0].properties[b]",
         ],
     );
     check_structural_errors(
-        of(
+        with_property(
             json!({"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
         ),
         &["s.properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive"],
     );
     check_structural_errors(
-        of(json!({"type": "string", "$ref": "#/x"})),
+        with_property(json!({"type": "string", "$ref": "#/x"})),
         &["s.properties[a].$ref: Forbidden: $ref is not supported"],
     );
     check_structural_errors(
@@ -257,14 +257,14 @@ fn structural_schema_specifies_the_type_of_every_field() {
         ],
     );
     check_structural_errors(
-        of(json!({"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+        with_property(json!({"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]})),
         &[
             "s.properties[a].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
         ],
     );
     check_structural_errors(
-        of(json!({"type": "integer", "maximum": 1, "default": 2})),
+        with_property(json!({"type": "integer", "maximum": 1, "default": 2})),
         &[
             "s.properties[a].default: Invalid value: 2: s.properties[a].default in body should be less than or equal to 1",
         ],

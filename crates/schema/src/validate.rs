@@ -159,11 +159,11 @@ impl Validator<'_> {
         let is_resource = schema.embedded || path.is_empty();
         for (name, field_value) in fields {
             let at = join(path, name);
-            let before = old.and_then(|old| old.get(name));
+            let old_property = old.and_then(|old| old.get(name));
             match (schema.properties.get(name.as_str()), &schema.additional) {
-                (Some(property), _) => self.validate_value_at(property, field_value, before, &at),
+                (Some(property), _) => self.validate_value_at(property, field_value, old_property, &at),
                 (None, AdditionalProperties::Schema(additional)) => {
-                    self.validate_value_at(additional, field_value, before, &at);
+                    self.validate_value_at(additional, field_value, old_property, &at);
                 }
                 (None, AdditionalProperties::Forbidden)
                     if !(is_resource && RESOURCE_FIELDS.contains(&name.as_str())) =>
@@ -178,17 +178,17 @@ impl Validator<'_> {
         }
     }
 
-    pub(crate) fn invalid(&mut self, path: &str, value: &Value, why: &str) {
-        self.errors.invalid(&field(path), value, &format!("{path} in body {why}"));
+    pub(crate) fn invalid(&mut self, path: &str, value: &Value, detail: &str) {
+        self.errors.invalid(&field(path), value, &format!("{path} in body {detail}"));
     }
 
-    pub(crate) fn type_invalid(&mut self, path: &str, value: &Value, why: &str) {
-        self.errors.type_invalid(&field(path), value, &format!("{path} in body {why}"));
+    pub(crate) fn type_invalid(&mut self, path: &str, value: &Value, detail: &str) {
+        self.errors.type_invalid(&field(path), value, &format!("{path} in body {detail}"));
     }
 
     /// Adds an error whose field is named only in the message.
-    fn invalid_without_field(&mut self, why: &str) {
-        self.errors.invalid(&FieldPath::new("<nil>"), &json!(""), why);
+    fn invalid_without_field(&mut self, detail: &str) {
+        self.errors.invalid(&FieldPath::new("<nil>"), &json!(""), detail);
     }
 }
 

@@ -112,11 +112,11 @@ impl RuleEvaluator<'_> {
         match value {
             Json::Object(fields) => {
                 for (name, value) in fields {
-                    let before = old.and_then(|old| old.get(name));
+                    let old_property = old.and_then(|old| old.get(name));
                     if let Some(property) = schema.properties.get(name.as_str()) {
-                        self.evaluate_nested(property, with_old(value, before), &path.child(name), false);
+                        self.evaluate_nested(property, with_old(value, old_property), &path.child(name), false);
                     } else if let Some(like) = schema.additional.schema() {
-                        self.evaluate_nested(like, with_old(value, before), &path.key(name), false);
+                        self.evaluate_nested(like, with_old(value, old_property), &path.key(name), false);
                     }
                 }
             }
@@ -140,9 +140,9 @@ impl RuleEvaluator<'_> {
             return;
         }
         let self_value = schema.as_value(value, root);
-        let before = old.filter(|old| !old.is_null()).map(|old| schema.as_value(old, root));
+        let old_cel_value = old.filter(|old| !old.is_null()).map(|old| schema.as_value(old, root));
         for rule in schema.rules.iter().filter(must_evaluate) {
-            let old = match (&before, rule.optional_old) {
+            let old = match (&old_cel_value, rule.optional_old) {
                 (old_value, true) => Value::Optional(old_value.clone().map(Arc::new)),
                 (Some(old_value), false) => old_value.clone(),
                 (None, false) if rule.is_transition => continue,
@@ -183,25 +183,25 @@ impl RuleEvaluator<'_> {
             }
             Err(error @ (EvalError::CostLimitExceeded | EvalError::BudgetExhausted)) => {
                 self.is_exhausted = true;
-                let why = format!(
+                let detail = format!(
                     "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                     rule.display_name()
                 );
-                self.invalid(path, &kind, &why);
+                self.invalid(path, &kind, &detail);
             }
             Err(error) if error.to_string().starts_with("no such overload") => {
-                let why = format!(
+                let detail = format!(
                     "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
                     rule.display_name()
                 );
-                self.invalid(path, &kind, &why);
+                self.invalid(path, &kind, &detail);
             }
             Err(error) => self.invalid(path, &kind, &format!("{error} evaluating rule: {}", rule.display_name())),
         }
     }
 
-    fn invalid(&mut self, path: &FieldPath, value: &Json, why: &str) {
-        self.errors.invalid(&error_path(path), value, why);
+    fn invalid(&mut self, path: &FieldPath, value: &Json, detail: &str) {
+        self.errors.invalid(&error_path(path), value, detail);
     }
 
     /// Adds the error of a failed rule.

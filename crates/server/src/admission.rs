@@ -151,8 +151,8 @@ pub(crate) fn validate(
     pod_security::validate(server, resource, object, old, audit)
 }
 
-fn forbidden(info: &KindInfo, object: &Value, why: &dyn Display) -> ApiError {
+fn forbidden(info: &KindInfo, object: &Value, message: &dyn Display) -> ApiError {
     // As upstream, an object without a name is named by its `generateName`.
     let text = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
-    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), &why.to_string())
+    ApiError::forbidden(info, text("name").or(text("generateName")).unwrap_or(""), &message.to_string())
 }

@@ -42,15 +42,15 @@ pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attrib
         return Decision::Allowed(String::new());
     }
     let denial = match authorize_node(server, user, attributes) {
-        Decision::NoOpinion(why) => why,
+        Decision::NoOpinion(message) => message,
         allowed @ Decision::Allowed(_) => return allowed,
     };
     match server.rbac.with_resolver(|resolver| rbac::authorize(resolver, user, attributes)) {
         // The reasons of all authorizers, a line each.
-        Decision::NoOpinion(why) if !denial.is_empty() && !why.is_empty() => {
-            Decision::NoOpinion(format!("{denial}\n{why}"))
+        Decision::NoOpinion(reason) if !denial.is_empty() && !reason.is_empty() => {
+            Decision::NoOpinion(format!("{denial}\n{reason}"))
         }
-        Decision::NoOpinion(why) if why.is_empty() => Decision::NoOpinion(denial),
+        Decision::NoOpinion(reason) if reason.is_empty() => Decision::NoOpinion(denial),
         decision => decision,
     }
 }
@@ -72,7 +72,7 @@ fn authorize_node(server: &ApiServer, user: &UserInfo, attributes: &Attributes) 
 pub(crate) fn require(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Result<(), ApiError> {
     match authorize(server, user, attributes) {
         Decision::Allowed(_) => Ok(()),
-        Decision::NoOpinion(why) => Err(forbidden(user, attributes, &why)),
+        Decision::NoOpinion(message) => Err(forbidden(user, attributes, &message)),
     }
 }
 
@@ -97,8 +97,8 @@ pub(crate) async fn authorize_request(
         }
     };
     audit.log_authorization_decision(&decision);
-    if let Decision::NoOpinion(why) = decision {
-        return Err(forbidden(user, attributes, &why));
+    if let Decision::NoOpinion(message) = decision {
+        return Err(forbidden(user, attributes, &message));
     }
     // A stream needs the verb `create`, also when it is opened with a GET
     // (`AuthorizePodWebsocketUpgradeCreatePermission`).
@@ -152,13 +152,13 @@ pub(crate) fn require_create(server: &ApiServer, resource: &RequestInfo, call: &
 
 /// Returns a Forbidden error with upstream's text (`responsewriters.ForbiddenStatusError`), which does not depend on
 /// the object's existence.
-pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> ApiError {
+pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, text: &str) -> ApiError {
     let verb = &attributes.verb;
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let text = if text.is_empty() { String::new() } else { format!(": {text}") };
     match &attributes.target {
         RequestTarget::NonResource(path) => {
             let message = sanitize_html(&format!("User {:?} cannot {verb} path {path:?}", user.name));
-            ApiError::new(403, "Forbidden", format!("forbidden: {message}{why}"))
+            ApiError::new(403, "Forbidden", format!("forbidden: {message}{text}"))
         }
         RequestTarget::Resource(resource) => {
             let scope = match resource.namespace.as_str() {
@@ -171,7 +171,7 @@ pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, why: &str) -> 
                 resource.combined_resource(),
                 resource.group
             );
-            let message = format!("{}{why}", sanitize_html(&message));
+            let message = format!("{}{text}", sanitize_html(&message));
             ApiError::forbidden(GroupResource::new(&resource.group, &resource.resource), &resource.name, &message)
         }
     }

@@ -48,13 +48,13 @@ pub(crate) fn go_error_text(error: &io::Error) -> String {
 }
 
 /// Builds a TLS client configuration. The server's certificate must be signed by one of these CAs (PEM); without any,
-/// every certificate is accepted. `own` is the client certificate.
+/// every certificate is accepted. `client_certificate` is the client certificate.
 ///
 /// # Errors
 /// When a certificate cannot be parsed.
 pub(crate) fn tls_config(
     ca_bundle: Option<&[u8]>,
-    own: Option<&Arc<dyn ResolvesClientCert>>,
+    client_certificate: Option<&Arc<dyn ResolvesClientCert>>,
 ) -> Result<Arc<ClientConfig>, TlsConfigError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
@@ -63,9 +63,9 @@ pub(crate) fn tls_config(
         None => backend_tls::accept_any(provider),
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-    let config = match own {
+    let config = match client_certificate {
         None => builder.with_no_client_auth(),
-        Some(own) => builder.with_client_cert_resolver(Arc::clone(own)),
+        Some(client_certificate) => builder.with_client_cert_resolver(Arc::clone(client_certificate)),
     };
     Ok(Arc::new(config))
 }

@@ -74,11 +74,11 @@ pub(crate) async fn create_object(
     }
     if kind.is_terminating() {
         // `forbidCreateAdmission`: the object would be deleted with its definition at once.
-        let (name, why) = (
+        let (name, message) = (
             value["metadata"]["name"].as_str().unwrap_or(""),
             "create not allowed while custom resource definition is terminating",
         );
-        return Err(ApiError::forbidden(kind.info(), name, why));
+        return Err(ApiError::forbidden(kind.info(), name, message));
     }
     let options = || admission::operation_options(call, "CreateOptions", dry);
     let mut context = AdmissionContext::new(server, resource, call, Operation::Create, options);
@@ -245,8 +245,8 @@ pub(crate) fn set_request_namespace(resource: &RequestInfo, object: &mut Value) 
 }
 
 fn namespace_mismatch() -> ApiError {
-    let why = "the namespace of the provided object does not match the namespace sent on the request";
-    ApiError::bad_request(why)
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    ApiError::bad_request(message)
 }
 
 /// Outline of an object's `metadata.deletionTimestamp`.
@@ -273,8 +273,8 @@ fn namespace_of(server: &ApiServer, resource: &RequestInfo, value: &Value) -> Re
     let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
     let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;
     if !DELETION_TIMESTAMP.read(&object.data)["metadata"]["deletionTimestamp"].is_null() {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let error = ApiError::forbidden(info, value["metadata"]["name"].as_str().unwrap_or(""), &why);
+        let text = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let error = ApiError::forbidden(info, value["metadata"]["name"].as_str().unwrap_or(""), &text);
         let message = format!("namespace {namespace} is being terminated");
         return Err(error.with_cause("NamespaceTerminating", &message, "metadata.namespace"));
     }

@@ -42,18 +42,18 @@ pub(crate) struct Definition {
 
 impl Definition {
     /// Reads a definition; its kinds are kept when no field that they depend on has changed.
-    fn read(object: Object, before: Option<&Self>) -> Self {
+    fn read(object: Object, old: Option<&Self>) -> Self {
         let value: Value = serde_json::from_slice(&object.data).unwrap_or_default();
         let relevant = |v: &Value| [&v["spec"], &v["status"]["acceptedNames"], &v["metadata"]["uid"]].map(Clone::clone);
         let is_established = conditions::is_true(&value, "Established");
-        if let Some(before) = before.filter(|b| relevant(&b.value) == relevant(&value))
-            && conditions::is_true(&before.value, "Established") == is_established
+        if let Some(old) = old.filter(|b| relevant(&b.value) == relevant(&value))
+            && conditions::is_true(&old.value, "Established") == is_established
         {
-            return Self { object, value, kinds: before.kinds.clone(), since: before.since }.mark_terminating();
+            return Self { object, value, kinds: old.kinds.clone(), since: old.since }.mark_terminating();
         }
         // Objects that are stored since an unchanged schema's revision have its defaults.
-        let since = match before {
-            Some(before) if before.value["spec"] == value["spec"] => before.since,
+        let since = match old {
+            Some(old) if old.value["spec"] == value["spec"] => old.since,
             _ => object.revision,
         };
         let family = DefinitionContext::new(&value, since);
@@ -122,10 +122,10 @@ pub(crate) async fn reconcile(server: &ApiServer) {
 /// Reads the definitions that have changed.
 fn refresh(server: &ApiServer, known: &mut HashMap<Arc<str>, Definition>) {
     let objects = server.store.list(&Scope::resource(STORAGE), None, None).objects;
-    let mut before = std::mem::take(known);
+    let mut old_definitions = std::mem::take(known);
     for object in objects {
         let name = Arc::clone(&object.key.name);
-        let definition = match before.remove(&name) {
+        let definition = match old_definitions.remove(&name) {
             Some(same) if same.object.revision == object.revision => same,
             other => Definition::read(object, other.as_ref()),
         };

@@ -118,7 +118,7 @@ pub(crate) fn yaml_or_json(body: &[u8]) -> Result<DecodedBody, DecodeYamlError> 
             let text = std::str::from_utf8(body)?;
             match (yaml::decode(text), parsed) {
                 (Ok(yaml), Some(parsed)) => Ok(DecodedBody { duplicates: yaml.duplicates, ..parsed }),
-                // JSON with tabs is no valid YAML, but accepted.
+                // JSON with tabs is not valid YAML, but accepted.
                 (Err(_), Some(parsed)) => Ok(parsed),
                 (decoded, None) => decoded,
             }

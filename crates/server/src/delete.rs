@@ -91,10 +91,10 @@ impl DeletionOptions {
         fields.retain(|key, _| key != "kind" && key != "apiVersion");
         let options: DeleteOptions = serde_json::from_value(body).map_err(|e| bad(&e))?;
         let propagation = propagation::parse(options.propagation_policy.as_deref(), options.orphan_dependents)?;
-        let wanted = options.dry_run.unwrap_or_default();
-        if wanted.iter().any(|d| d != "All") {
+        let dry_runs = options.dry_run.unwrap_or_default();
+        if dry_runs.iter().any(|d| d != "All") {
             let mut errors = FieldErrors::default();
-            errors.not_supported(&FieldPath::new("dryRun"), &json!(wanted), &["All"]);
+            errors.not_supported(&FieldPath::new("dryRun"), &json!(dry_runs), &["All"]);
             return Err(ApiError::invalid_options("DeleteOptions", &errors));
         }
         let preconditions = options.preconditions.unwrap_or_default();
@@ -104,7 +104,7 @@ impl DeletionOptions {
             grace: options.grace_period_seconds,
             uid: preconditions.uid,
             revision: preconditions.resource_version,
-            dry_run: !wanted.is_empty() || dry_run(&call.query, "DeleteOptions")?,
+            dry_run: !dry_runs.is_empty() || dry_run(&call.query, "DeleteOptions")?,
         })
     }
 }
@@ -246,7 +246,7 @@ async fn delete_with_admission(
             let object = conversion::decode(&server.webhooks, kind, &current).await?;
             dynamic::admit_deletion(context, &object).await?;
         }
-        let before = value.clone();
+        let original = value.clone();
         if kind.info().plural != "events" {
             propagation::set_finalizers(
                 &mut value["metadata"],
@@ -255,12 +255,12 @@ async fn delete_with_admission(
         }
         set_deletion_fields(resource, &mut value, options.grace, now());
         let gone = should_delete_during_update(&value);
-        if options.dry_run || (value == before && !gone) {
+        if options.dry_run || (value == original && !gone) {
             return Ok((current, gone));
         }
         // An object that is removed at once without a grace period is returned unmarked: its deletion fields were never stored.
-        let is_graceful = kind.check_graceful_delete(&before, options.grace).is_some();
-        let last = if gone && !is_graceful { before } else { value };
+        let is_graceful = kind.check_graceful_delete(&original, options.grace).is_some();
+        let last = if gone && !is_graceful { original } else { value };
         let (expect, template) = (Precondition::Revision(current.revision), object::encode(kind, last)?);
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
@@ -284,15 +284,15 @@ pub(crate) fn check_preconditions(
         ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
         ("ResourceVersion", &options.revision, "resourceVersion", "The object might have been modified"),
     ];
-    for (what, wanted, field, hint) in pairs {
-        let have = value["metadata"][field].as_str().unwrap_or("");
-        if let Some(wanted) = wanted.as_deref().filter(|w| *w != have) {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({have}). {hint}"
+    for (label, expected, field, hint) in pairs {
+        let found = value["metadata"][field].as_str().unwrap_or("");
+        if let Some(expected) = expected.as_deref().filter(|w| *w != found) {
+            let message = format!(
+                "the {label} in the precondition ({expected}) does not match the {label} in record ({found}). {hint}"
             );
             let info = resource.kind.info();
             let group = if info.group.is_empty() { String::new() } else { format!(".{}", info.group) };
-            return Err(ApiError::conflict(GroupResource::core(&format!("{}{group}", info.kind)), name, &why));
+            return Err(ApiError::conflict(GroupResource::core(&format!("{}{group}", info.kind)), name, &message));
         }
     }
     Ok(())
@@ -306,11 +306,12 @@ fn check_own_preconditions(
     options: &DeletionOptions,
 ) -> Result<(), ApiError> {
     let pairs = [("UID", &options.uid, "uid"), ("ResourceVersion", &options.revision, "resourceVersion")];
-    for (what, wanted, field) in pairs {
-        let have = value["metadata"][field].as_str().unwrap_or("");
-        if let Some(wanted) = wanted.as_deref().filter(|w| *w != have) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}");
-            return Err(ApiError::conflict(info, name, &why));
+    for (label, expected, field) in pairs {
+        let found = value["metadata"][field].as_str().unwrap_or("");
+        if let Some(expected) = expected.as_deref().filter(|w| *w != found) {
+            let message =
+                format!("Precondition failed: {label} in precondition: {expected}, {label} in object meta: {found}");
+            return Err(ApiError::conflict(info, name, &message));
         }
     }
     Ok(())

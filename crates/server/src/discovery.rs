@@ -85,8 +85,8 @@ pub(crate) fn respond(
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all})
         }
         ["apis", name] => {
-            let own = served.groups().iter().find(|g| g.name == *name && !g.name.is_empty()).map(group);
-            let mut value = aggregation.add_versions(name, own)?;
+            let group_entry = served.groups().iter().find(|g| g.name == *name && !g.name.is_empty()).map(group);
+            let mut value = aggregation.add_versions(name, group_entry)?;
             value["kind"] = json!("APIGroup");
             value["apiVersion"] = json!("v1");
             value

@@ -76,10 +76,10 @@ impl Serialize for ObjectWithManagers<'_> {
         let mut map = serializer.serialize_map(None)?;
         let fields = self.object.as_object().into_iter().flatten();
         let fields = fields.map(|(key, value)| (key.as_str(), value));
-        for (key, of, value) in json_order::sorted(Type::of(self.object), fields) {
+        for (key, value_type, value) in json_order::sorted(Type::of(self.object), fields) {
             match value.as_object().filter(|_| key == METADATA) {
-                Some(fields) => map.serialize_entry(key, &Metadata { fields, of, whole: self })?,
-                None => map.serialize_entry(key, &InOrder { value, of })?,
+                Some(fields) => map.serialize_entry(key, &Metadata { fields, value_type, whole: self })?,
+                None => map.serialize_entry(key, &InOrder { value, value_type })?,
             }
         }
         map.end()
@@ -88,7 +88,7 @@ impl Serialize for ObjectWithManagers<'_> {
 
 struct Metadata<'a> {
     fields: &'a Map<String, Value>,
-    of: Type,
+    value_type: Type,
     whole: &'a ObjectWithManagers<'a>,
 }
 
@@ -110,10 +110,10 @@ impl Serialize for Metadata<'_> {
         let managers = managers.map(|managers| (MANAGED_FIELDS, Field::Managers(managers)));
         let all = fields.chain(managers).chain([(RESOURCE_VERSION, Field::Revision)]);
         let mut map = serializer.serialize_map(None)?;
-        for (key, of, field) in json_order::sorted(self.of, all) {
+        for (key, value_type, field) in json_order::sorted(self.value_type, all) {
             match field {
-                Field::Value(value) => map.serialize_entry(key, &InOrder { value, of })?,
-                Field::Managers(managers) if self.of == Type::Untyped => map.serialize_entry(key, managers)?,
+                Field::Value(value) => map.serialize_entry(key, &InOrder { value, value_type })?,
+                Field::Managers(managers) if self.value_type == Type::Untyped => map.serialize_entry(key, managers)?,
                 Field::Managers(managers) => map.serialize_entry(key, &StructOrderManagedFields(managers))?,
                 Field::Revision => map.serialize_entry(key, &self.whole.revision)?,
             }
@@ -144,9 +144,9 @@ mod tests {
         check(&json!({"resourceVersion": "7"}), None, r#"{"resourceVersion":"12"}"#);
         check(&json!({"uid": "u"}), None, r#"{"uid":"u","resourceVersion":"12"}"#);
         check(&json!({"name": "\"", "uid": "u"}), None, r#"{"name":"\"","uid":"u","resourceVersion":"12"}"#);
-        let own = r#"{"resourceVersion":"12","managedFields":[]}"#;
-        check(&json!({"managedFields": []}), None, own);
-        check(&json!({"managedFields": []}), Some(&ManagedFields::default()), own);
+        let metadata = r#"{"resourceVersion":"12","managedFields":[]}"#;
+        check(&json!({"managedFields": []}), None, metadata);
+        check(&json!({"managedFields": []}), Some(&ManagedFields::default()), metadata);
     }
 
     #[test]

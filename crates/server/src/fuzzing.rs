@@ -1,6 +1,6 @@
 //! Entry points of the targets in `fuzz/`: parsers of client input, without a server.
 
-use crate::{managed_fields, patch as patches};
+use crate::patch as patches;
 use apply::TypeRef;
 use serde_json::Value;
 use wire::protobuf;
@@ -26,5 +26,5 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// Returns the schema of a kind for server-side apply.
 #[must_use]
 pub fn type_of(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
-    managed_fields::types::of(api_version, kind)
+    kinds::apply_types::type_ref(api_version, kind)
 }

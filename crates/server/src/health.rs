@@ -131,8 +131,8 @@ fn run_checks(server: &ApiServer, path: &str, query: &str) -> HandlerResult {
     }
     if !excluded.is_empty() {
         let unknown: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
-        let what = "some health checks cannot be excluded";
-        let _ = writeln!(text, "warn: {what}: no matches for {}", unknown.join(","));
+        let message = "some health checks cannot be excluded";
+        let _ = writeln!(text, "warn: {message}: no matches for {}", unknown.join(","));
     }
     if has_failed {
         return Ok(response::text(500, &format!("{text}{name} check failed\n")));

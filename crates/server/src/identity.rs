@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 pub(crate) fn check_named(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
     let name = resource.name.as_deref().unwrap_or("");
     if new["metadata"]["name"].as_str().unwrap_or("").is_empty() {
-        let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-        return Err(ApiError::bad_request(why));
+        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(ApiError::bad_request(message));
     }
     check_name(resource, new)
 }
@@ -21,8 +21,8 @@ pub(crate) fn check_name(resource: &RequestInfo, new: &Value) -> Result<(), ApiE
     if given == name {
         return Ok(());
     }
-    let why = format!("the name of the object ({given}) does not match the name on the URL ({name})");
-    Err(ApiError::bad_request(why))
+    let message = format!("the name of the object ({given}) does not match the name on the URL ({name})");
+    Err(ApiError::bad_request(message))
 }
 
 /// Requires the identity of the sent object to match the URL and the stored object. In an update (PUT), the UID is a
@@ -45,8 +45,8 @@ pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, 
     if parse_revision(version).is_none() {
         let mut errors = FieldErrors::default();
         let path = FieldPath::new("metadata").child("resourceVersion");
-        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-        errors.invalid(&path, &json!(version), &why);
+        let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        errors.invalid(&path, &json!(version), &message);
         return Err(ApiError::invalid(info, name, &errors));
     }
     Err(ApiError::optimistic_lock_conflict(info, name))
@@ -55,22 +55,22 @@ pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, 
 /// Requires the same UID. It is a precondition of an update, and an immutable field for patches and webhooks.
 fn check_uid(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    let [wanted, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
-    if wanted.is_empty() || wanted == uid {
+    let [new_uid, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
+    if new_uid.is_empty() || new_uid == uid {
         return Ok(());
     }
     if !is_precondition {
         let mut errors = FieldErrors::default();
         let path = FieldPath::new("metadata").child("uid");
-        errors.invalid(&path, &json!(wanted), "field is immutable");
+        errors.invalid(&path, &json!(new_uid), "field is immutable");
         return Err(ApiError::invalid(info, name, &errors));
     }
     let scope = if info.namespaced { format!("{}/", resource.namespace) } else { String::new() };
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
+    let message = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{scope}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {new_uid}, UID in object meta: {uid}",
         info.plural,
     );
-    Err(ApiError::conflict(info, name, &why))
+    Err(ApiError::conflict(info, name, &message))
 }
 
 /// Returns the `resourceVersion` of a sent object; `0` and an empty one mean any version.

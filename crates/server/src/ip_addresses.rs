@@ -104,7 +104,7 @@ pub(crate) fn add_used_by_others(store: &Store, namespace: &str, name: &str, fou
         let Ok(ip) = stored.key.name.parse::<Ipv4Addr>() else { continue };
         // Decoding is skipped for addresses that are known from Services already.
         if !found.contains(&ip)
-            && service_of(&decode(&stored)).is_none_or(|of| of != (namespace.to_owned(), name.to_owned()))
+            && service_of(&decode(&stored)).is_none_or(|owner| owner != (namespace.to_owned(), name.to_owned()))
         {
             found.insert(ip);
         }
@@ -116,7 +116,7 @@ fn candidates(update: &InformerUpdate<3>) -> BTreeSet<Candidate> {
         let (namespace, name) = (stored.key.namespace.to_string(), stored.key.name.to_string());
         cluster_ips(&decode(stored)).into_iter().map(|ip| (ip, namespace.clone(), name.clone())).collect()
     };
-    let of = |stored: &Object| match &*stored.key.resource {
+    let owner = |stored: &Object| match &*stored.key.resource {
         SERVICES => of_service(stored),
         service_ranges::STORAGE => Vec::new(),
         _ => {
@@ -127,9 +127,9 @@ fn candidates(update: &InformerUpdate<3>) -> BTreeSet<Candidate> {
     match update {
         InformerUpdate::Events(events) => {
             let both = events.iter().flat_map(|event| event.previous.iter().chain([&event.object]));
-            both.flat_map(of).collect()
+            both.flat_map(owner).collect()
         }
-        InformerUpdate::Relist(lists) => lists.iter().flat_map(|list| &list.objects).flat_map(of).collect(),
+        InformerUpdate::Relist(lists) => lists.iter().flat_map(|list| &list.objects).flat_map(owner).collect(),
     }
 }
 

@@ -26,10 +26,10 @@ pub(crate) fn check(kind: &dyn Kind, object: &Value) -> Result<(), ApiError> {
             "the API version in the data ({version}) does not match the expected API version ({expected})"
         )));
     }
-    let Some(why) = scheme_error(info, object) else { return Ok(()) };
+    let Some(message) = scheme_error(info, object) else { return Ok(()) };
     let version = version.rsplit('/').next().filter(|v| !v.is_empty()).unwrap_or(info.version);
-    let why = format!("{output} in version {version:?} cannot be handled as a {}: {why}", info.kind);
-    Err(ApiError::bad_request(why))
+    let message = format!("{output} in version {version:?} cannot be handled as a {}: {message}", info.kind);
+    Err(ApiError::bad_request(message))
 }
 
 /// Validates a patched object; `invalid` builds the error.
@@ -43,7 +43,7 @@ pub(crate) fn check_patched(
         let is_named = text(object, "apiVersion") == info.api_version() && text(object, "kind") == info.kind;
         return if is_named { Ok(()) } else { Err(custom_kind_mismatch(info, object)) };
     }
-    scheme_error(info, object).map_or(Ok(()), |why| Err(invalid(&why)))
+    scheme_error(info, object).map_or(Ok(()), |message| Err(invalid(&message)))
 }
 
 /// `ValidateCustomResource`: the error has the name and kind of the sent object.

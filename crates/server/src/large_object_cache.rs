@@ -83,7 +83,7 @@ impl LruCache {
             return;
         }
         self.size += entry.size;
-        self.size -= self.objects.insert(stored.key.clone(), entry).map_or(0, |before| before.size);
+        self.size -= self.objects.insert(stored.key.clone(), entry).map_or(0, |old| old.size);
         while self.size > MAX_SIZE
             && let Some(oldest) = self.objects.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone())
         {

@@ -95,7 +95,9 @@ pub use errors::ApiError;
 pub use in_process::InProcessService;
 pub use listener::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
 pub use node_proxy::{DialedStream, NodeDialer};
-pub use pki::{CertificateSigner, Clock, Pki, PkiError, ServerTls, is_admin_kubeconfig};
+pub use pki::{
+    CertificateSigner, Clock, CredentialError, Pki, PkiError, ServerTls, UnknownUsages, is_admin_kubeconfig,
+};
 pub use response::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::{InvalidStaticPod, prepare_static_pod};

@@ -84,11 +84,11 @@ fn type_meta_prefix(kind: &dyn Kind) -> Vec<u8> {
 /// Encodes an item whose stored bytes cannot be copied: the stored form differs, or an older Podium stored it.
 fn encode_item(kind: &dyn Kind, object: &Object) -> Bytes {
     let mut value = object::decode(kind, object);
-    let of = Type::of(&value);
+    let value_type = Type::of(&value);
     if let Some(fields) = value.as_object_mut().filter(|_| !kind.is_custom()) {
         fields.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind"));
     }
-    json_order::encode_value(&value, of).into()
+    json_order::encode_value(&value, value_type).into()
 }
 
 /// Responds with a list of converted objects.

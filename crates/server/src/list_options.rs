@@ -69,7 +69,7 @@ fn validate(query: &Query, watch: bool) -> FieldErrors {
     let (text, continue_token) = (query.get("resourceVersionMatch"), query.get("continue"));
     let mut errors = FieldErrors::default();
     let path = FieldPath::new("resourceVersionMatch");
-    let forbid = |errors: &mut FieldErrors, why: &str| errors.forbidden(&path, why);
+    let forbid = |errors: &mut FieldErrors, message: &str| errors.forbidden(&path, message);
     if watch {
         if initial && text != Some("NotOlderThan") {
             forbid(&mut errors, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
@@ -109,15 +109,15 @@ fn validate(query: &Query, watch: bool) -> FieldErrors {
 
 /// Parses `resourceVersion`.
 pub(crate) fn parse_resource_version(query: &Query) -> Result<Option<Revision>, ApiError> {
-    let error = |v: &str, why: &str| {
+    let error = |v: &str, message: &str| {
         ApiError::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: {why}"
+            "invalid resource version: resourceVersion: Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: {message}"
         ))
     };
     let Some(text) = query.get("resourceVersion") else { return Ok(None) };
     let digits = text.bytes().all(|b| b.is_ascii_digit());
-    let why = if digits { "value out of range" } else { "invalid syntax" };
-    text.parse().ok().filter(|_| digits).map_or_else(|| Err(error(text, why)), |r| Ok(Some(r)))
+    let message = if digits { "value out of range" } else { "invalid syntax" };
+    text.parse().ok().filter(|_| digits).map_or_else(|| Err(error(text, message)), |r| Ok(Some(r)))
 }
 
 /// A continue token: the revision of a paginated list, and its last key.
@@ -145,15 +145,16 @@ impl ContinueToken {
     }
 
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let error =
-            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid{why}"));
+        let error = |message: &str| {
+            ApiError::bad_request(format!("invalid continue token: continue key is not valid{message}"))
+        };
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|e| error(&format!(": {}", go_base64_error(&e, text))))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|e| error(&format!(": {e}")))?;
         match value["v"].as_str() {
             Some("meta.k8s.io/v1") => {}
             other => {
-                let why = format!(": server does not recognize this encoded version {}", other.unwrap_or(""));
-                return Err(error(&why));
+                let message = format!(": server does not recognize this encoded version {}", other.unwrap_or(""));
+                return Err(error(&message));
             }
         }
         let revision = match value["rv"].as_i64() {
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn invalid_list_options_are_rejected() {
-        let bad = |why: &str| format!("422 ListOptions.meta.k8s.io \"\" is invalid: {why}");
+        let bad = |message: &str| format!("422 ListOptions.meta.k8s.io \"\" is invalid: {message}");
         let field = "resourceVersionMatch: Forbidden: ";
         check("resourceVersion=5&resourceVersionMatch=Exact&limit=3", false, "ok");
         check("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", true, "ok");
@@ -241,9 +242,9 @@ mod tests {
             false,
             "400 invalid resource version: resourceVersion: Invalid value: \"99999999999999999999\": strconv.ParseUint: parsing \"99999999999999999999\": value out of range",
         );
-        let broken = "400 invalid continue token: continue key is not valid: illegal base64 data at input byte";
-        check("continue=!", false, &format!("{broken} 0"));
-        check("continue=x", false, &format!("{broken} 1"));
+        let invalid = "400 invalid continue token: continue key is not valid: illegal base64 data at input byte";
+        check("continue=!", false, &format!("{invalid} 0"));
+        check("continue=x", false, &format!("{invalid} 1"));
         let token =
             |start: &str| URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": 1, "start": start}).to_string());
         check(

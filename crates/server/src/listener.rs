@@ -166,7 +166,7 @@ fn admit(
         tracing::debug!(%peer, "refused a connection from an excluded peer");
         return None;
     }
-    let source = Source::of(peer.ip(), stream.local_addr().ok().map(|own| own.ip()));
+    let source = Source::of(peer.ip(), stream.local_addr().ok().map(|local| local.ip()));
     let activity = Activity::new();
     let permit = options.connections.admit(source, &activity)?;
     let _ = stream.set_nodelay(true);

@@ -107,9 +107,10 @@ impl FieldManager {
             Ok(applied) => Ok((applied.object, applied.managers)),
             Err(ApplyError::Conflicts(conflicts)) => Err(apply_conflict(&conflicts)),
             Err(error) => {
-                let of = version_kind(info.group, info.version, info.kind);
-                let why = format!("failed to create typed patch object ({namespace}/{name}; {of}): {error}");
-                Err(ApiError::bad_request(why))
+                let version_and_kind = version_kind(info.group, info.version, info.kind);
+                let detail =
+                    format!("failed to create typed patch object ({namespace}/{name}; {version_and_kind}): {error}");
+                Err(ApiError::bad_request(detail))
             }
         }
     }
@@ -156,11 +157,11 @@ impl Converter for FieldManager {
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {
-        let (before, after) = (self.served(from)?, self.served(to)?);
+        let (source, target) = (self.served(from)?, self.served(to)?);
         let mut object = object.clone();
         if let Some(fields) = object.as_object_mut().filter(|_| from != to) {
-            before.to_storage(fields);
-            after.from_storage(fields);
+            source.to_storage(fields);
+            target.from_storage(fields);
         }
         Some(object)
     }
@@ -168,13 +169,13 @@ impl Converter for FieldManager {
 
 /// Removes `managedFields` from an object after mutating admission, and returns its managers: those that admission set if
 /// they are valid, else those before it.
-pub(crate) fn after_admission(object: &mut Value, before: ManagedFields, call: &Call) -> ManagedFields {
+pub(crate) fn after_admission(object: &mut Value, old_managers: ManagedFields, call: &Call) -> ManagedFields {
     match ManagedFields::from_json(&remove_managed_fields(object).unwrap_or_default()) {
         Ok(managers) => managers,
-        Err(why) => {
+        Err(error) => {
             let warning = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests";
-            call.warnings.lock().push(format!("{warning}: {why}"));
-            before
+            call.warnings.lock().push(format!("{warning}: {error}"));
+            old_managers
         }
     }
 }

@@ -186,11 +186,11 @@ impl RequestMeasurement {
         self.code = response.status().as_u16();
         if self.is_long_running {
             response = response.map(|body| {
-                let hold = move |frame| {
+                let keep_guard = move |frame| {
                     let _ = &self;
                     frame
                 };
-                body.map_frame(hold).boxed_unsync()
+                body.map_frame(keep_guard).boxed_unsync()
             });
         }
         Ok(response)

@@ -134,8 +134,9 @@ pub(crate) async fn send(
     let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
     let stream = server.dialer.dial(node).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            let what = format!("node {node:?} is another one than this API server's, which does not reach its kubelet");
-            ApiError::new(503, "ServiceUnavailable", format!("{what}: {error}"))
+            let message =
+                format!("node {node:?} is another one than this API server's, which does not reach its kubelet");
+            ApiError::new(503, "ServiceUnavailable", format!("{message}: {error}"))
         }
         _ => failed(&error),
     })?;

@@ -24,8 +24,9 @@ pub(crate) enum Representation {
 pub(crate) fn negotiate_object(accept: &str, info: &KindInfo) -> Result<Representation, ApiError> {
     match negotiate(accept, "")? {
         (_, METADATA_LIST) => {
-            let what = format!("*{}.{}", info.version, info.kind);
-            let message = format!("you requested {METADATA_LIST}, but the requested object is not a list ({what})");
+            let type_name = format!("*{}.{}", info.version, info.kind);
+            let message =
+                format!("you requested {METADATA_LIST}, but the requested object is not a list ({type_name})");
             Err(ApiError::new(406, "NotAcceptable", message))
         }
         (representation, _) => Ok(representation),
@@ -36,8 +37,8 @@ pub(crate) fn negotiate_object(accept: &str, info: &KindInfo) -> Result<Represen
 pub(crate) fn negotiate_list(accept: &str, info: &KindInfo) -> Result<Representation, ApiError> {
     match negotiate(accept, STREAMS)? {
         (_, METADATA) => {
-            let what = format!("*{}.{}List", info.version, info.kind);
-            let message = format!("you requested {METADATA}, but the requested object is a list ({what})");
+            let type_name = format!("*{}.{}List", info.version, info.kind);
+            let message = format!("you requested {METADATA}, but the requested object is a list ({type_name})");
             Err(ApiError::new(406, "NotAcceptable", message))
         }
         (representation, _) => Ok(representation),
@@ -51,8 +52,8 @@ const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.k
 /// Additional media types of lists.
 const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Negotiates the representation, and returns the header's `as` parameter with it; `more` are additional media types.
-fn negotiate<'a>(accept: &'a str, more: &str) -> Result<(Representation, &'a str), ApiError> {
+/// Negotiates the representation, and returns the header's `as` parameter with it; `parameters` are additional media types.
+fn negotiate<'a>(accept: &'a str, parameters: &str) -> Result<(Representation, &'a str), ApiError> {
     // The header of most clients.
     if matches!(accept, "" | "application/json") {
         return Ok((Representation::Object, ""));
@@ -78,7 +79,7 @@ fn negotiate<'a>(accept: &'a str, more: &str) -> Result<(Representation, &'a str
     if is_routed {
         return Err(not_acceptable(MEDIA_TYPES));
     }
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{more}");
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{parameters}");
     Err(ApiError::rejected_by_router(406, "NotAcceptable", message))
 }
 

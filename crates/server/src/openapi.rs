@@ -74,7 +74,8 @@ impl DocumentCache {
     /// Returns the documents of all served groups and versions, and of non-resource paths.
     fn all(&self, served: &ServedKinds) -> Vec<Arc<CompressedDocument>> {
         let is_served = |(group, version): (&str, &str)| served.has_version(group, version);
-        let built_in = registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(of, _)| is_served(*of));
+        let built_in =
+            registry::built_in_versions().zip(BUILT_IN.iter()).filter(|(group_version, _)| is_served(*group_version));
         let mut all: Vec<Arc<CompressedDocument>> = built_in.map(|(_, document)| Arc::clone(document)).collect();
         let has = |group: &str| served.groups().iter().any(|served| served.name == group);
         let non_resource = NON_RESOURCE.iter().filter(|(group, _)| group.is_none_or(has));
@@ -203,8 +204,8 @@ pub(crate) fn with_etag(mut response: Response<Body>, hash: &str) -> Response<Bo
 
 /// Returns the index of the URLs of all documents by path; `aggregated_urls` are those of aggregated API servers.
 fn index(documents: &[Arc<CompressedDocument>], aggregated_urls: Vec<(String, String)>) -> Value {
-    let own = documents.iter().map(|d| (d.path.clone(), d.url()));
-    let all = own.chain(aggregated_urls).map(|(path, url)| (path, json!({"serverRelativeURL": url})));
+    let served = documents.iter().map(|d| (d.path.clone(), d.url()));
+    let all = served.chain(aggregated_urls).map(|(path, url)| (path, json!({"serverRelativeURL": url})));
     json!({"paths": all.collect::<Map<String, Value>>()})
 }
 

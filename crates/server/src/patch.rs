@@ -32,8 +32,8 @@ pub(crate) fn check_type(kind: &dyn Kind, content_type: &str) -> Result<(), ApiE
             "415: Unsupported Media Type".to_owned(),
         ));
     }
-    let why = "the body of the request was in an unknown format";
-    Err(ApiError::unsupported_media_type(why, &accepted.join(", ")))
+    let message = "the body of the request was in an unknown format";
+    Err(ApiError::unsupported_media_type(message, &accepted.join(", ")))
 }
 
 /// Applies a patch, and rejects an object that is costly to validate. Returns the object, which is not validated yet, and

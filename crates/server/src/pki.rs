@@ -6,6 +6,7 @@ mod ca;
 mod certificate_profiles;
 mod client_certificates;
 mod clock;
+mod credential_error;
 mod key_usages;
 mod signer;
 mod validity;
@@ -13,6 +14,8 @@ mod validity;
 pub use admin_kubeconfig::is_admin_kubeconfig;
 pub use client_certificates::ServerTls;
 pub use clock::Clock;
+pub use credential_error::CredentialError;
+pub use key_usages::UnknownUsages;
 pub use signer::CertificateSigner;
 
 use crate::{FrontProxy, SigningKey};
@@ -51,9 +54,21 @@ pub enum PkiError {
     /// A certificate could not be created.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
-    /// A certificate or a key is unusable.
+    /// A certificate or its key is unusable.
     #[error("cannot use a certificate: {0}")]
-    Use(String),
+    Certificate(#[source] CredentialError),
+    /// The certificate authority or its key is unusable.
+    #[error("cannot use a certificate: the authority: {0}")]
+    Authority(#[source] CredentialError),
+    /// A certificate signing request is unusable.
+    #[error("cannot use a certificate: the request: {0}")]
+    Request(#[source] CredentialError),
+    /// The signing key of service account tokens is unusable.
+    #[error("cannot use a certificate: the key of service account tokens: {0}")]
+    SigningKey(#[source] CredentialError),
+    /// The certificate authority has expired. The text is upstream's (`PermissiveSigningPolicy`).
+    #[error("cannot use a certificate: refusing to sign a certificate that expired in the past: NotAfter={0}")]
+    Expired(String),
 }
 
 /// The certificates of a cluster.
@@ -159,8 +174,8 @@ impl Pki {
     }
 }
 
-fn unusable(e: impl std::fmt::Display) -> PkiError {
-    PkiError::Use(e.to_string())
+fn unusable(error: impl Into<CredentialError>) -> PkiError {
+    PkiError::Certificate(error.into())
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {

@@ -53,14 +53,14 @@ fn target(binding: &Value, name: &str) -> Result<String, ApiError> {
 
 /// Returns why a Pod cannot be bound (upstream's `setPodNodeAndMetadata`).
 fn binding_conflict(pod: &Value, name: &str, binding: &Value) -> Option<String> {
-    for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let (wanted, have) = (&binding["metadata"][field], &pod["metadata"][field]);
-        if wanted.as_str().is_some_and(|w| !w.is_empty()) && wanted != have {
+    for (field, label) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (expected, found) = (&binding["metadata"][field], &pod["metadata"][field]);
+        if expected.as_str().is_some_and(|w| !w.is_empty()) && expected != found {
             let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
             return Some(format!(
-                "Precondition failed: {what} in precondition: {}, {what} in object meta: {}",
-                text(wanted),
-                text(have)
+                "Precondition failed: {label} in precondition: {}, {label} in object meta: {}",
+                text(expected),
+                text(found)
             ));
         }
     }
@@ -102,8 +102,8 @@ async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: 
     for _ in 0..MAX_ATTEMPTS {
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
-        if let Some(why) = binding_conflict(&pod, name, &binding) {
-            return Err(ApiError::conflict(GroupResource::core("pods/binding"), name, &why));
+        if let Some(message) = binding_conflict(&pod, name, &binding) {
+            return Err(ApiError::conflict(GroupResource::core("pods/binding"), name, &message));
         }
         if dry {
             return Ok(response::json(201, &success()));

@@ -180,9 +180,9 @@ impl<'a> SchemeNamePort<'a> {
 
 fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
-    let what = info.singular;
-    let parsed =
-        SchemeNamePort::parse(id).ok_or_else(|| ApiError::bad_request(format!("invalid {what} request {id:?}")))?;
+    let resource_name = info.singular;
+    let parsed = SchemeNamePort::parse(id)
+        .ok_or_else(|| ApiError::bad_request(format!("invalid {resource_name} request {id:?}")))?;
     match info.plural {
         "pods" => pod_target(server, info, &resource.namespace, &parsed),
         "services" => service_target(server, info, &resource.namespace, &parsed, id),

@@ -122,8 +122,8 @@ fn list_store(
     let (scope, store) = (scope(resource, selection), &server.store);
     let oldest = server.compaction.oldest(store.revision());
     let list_at = |revision: Revision, after: Option<&Key>| {
-        let kept = (revision >= oldest).then(|| store.list_at(&scope, revision, after, limit).ok());
-        kept.flatten()
+        let snapshot = (revision >= oldest).then(|| store.list_at(&scope, revision, after, limit).ok());
+        snapshot.flatten()
     };
     if let Some(token) = &options.continue_token {
         let after = token.key(&*resource.kind);

@@ -187,8 +187,8 @@ impl Registry {
     pub(crate) fn replace_served<'a>(&self, definitions: impl Iterator<Item = &'a Definition>) {
         let gates = Arc::clone(&self.gates.read());
         let served = Arc::new(ServedKinds::new(definitions, gates));
-        let before = std::mem::replace(&mut *self.served.write(), Arc::clone(&served));
-        for (key, kind) in &before.custom {
+        let old_kinds = std::mem::replace(&mut *self.served.write(), Arc::clone(&served));
+        for (key, kind) in &old_kinds.custom {
             if served.custom.get(key).is_none_or(|now| !Arc::ptr_eq(now, kind)) {
                 kind.cancel();
             }

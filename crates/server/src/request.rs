@@ -123,8 +123,8 @@ pub(crate) fn rewrite_deprecated_watch(uri: &mut Uri) {
             form_urlencoded::byte_serialize(format!("metadata.name={escaped}").as_bytes()).collect::<String>();
         query = format!("{query}&fieldSelector={selector}");
     }
-    if let Some(more) = uri.query().filter(|more| !more.is_empty()) {
-        query = format!("{query}&{more}");
+    if let Some(rest_of_query) = uri.query().filter(|query| !query.is_empty()) {
+        query = format!("{query}&{rest_of_query}");
     }
     if let Ok(rewritten) = format!("/{}?{query}", raw.join("/")).parse() {
         *uri = rewritten;
@@ -164,14 +164,14 @@ pub(crate) fn parse_path(served: &Arc<ServedKinds>, path: &str) -> Result<Reques
 }
 
 /// Checks a name that is a path segment (upstream's `IsValidPathSegmentName`).
-fn check_path_segment_name(what: &str, name: &str) -> Result<(), ApiError> {
-    let why = match name {
+fn check_path_segment_name(parameter: &str, name: &str) -> Result<(), ApiError> {
+    let message = match name {
         "." | ".." => format!("may not be '{name}'"),
         _ if name.contains('/') => "may not contain '/'".to_owned(),
         _ if name.contains('%') => "may not contain '%'".to_owned(),
         _ => return Ok(()),
     };
-    Err(ApiError::bad_request(format!("{what} parameter invalid: {name:?}: {why}")))
+    Err(ApiError::bad_request(format!("{parameter} parameter invalid: {name:?}: {message}")))
 }
 
 #[cfg(test)]

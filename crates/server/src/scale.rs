@@ -71,11 +71,12 @@ pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Ca
 
 /// Returns the error of a missing object, which depends on upstream's store (`ScaleREST` and `scaleUpdatedObjectInfo`).
 fn not_found(info: &KindInfo, name: &str, is_read: bool) -> ApiError {
-    let of = |group: &str| ApiError::not_found(GroupResource::new(group, &format!("{}/scale", info.plural)), name);
+    let not_found =
+        |group: &str| ApiError::not_found(GroupResource::new(group, &format!("{}/scale", info.plural)), name);
     match (info.group, info.plural) {
         ("apps", "statefulsets") if is_read => ApiError::not_found(info, name),
-        ("apps", _) => of("apps"),
-        ("", "replicationcontrollers") => of(if is_read { "autoscaling" } else { "" }),
+        ("apps", _) => not_found("apps"),
+        ("", "replicationcontrollers") => not_found(if is_read { "autoscaling" } else { "" }),
         _ => ApiError::not_found(info, name),
     }
 }
@@ -103,9 +104,9 @@ async fn handle_by_method(server: &ApiServer, resource: &RequestInfo, call: &Cal
             managed_fields::validate_field_manager(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
-            write(server, resource, call, "PatchOptions", |before| {
-                let before = scale_for_update(kind, &before.object)?;
-                let patched = || patches::apply(&call.content_type, before.clone(), &call.body);
+            write(server, resource, call, "PatchOptions", |object| {
+                let object = scale_for_update(kind, &object.object)?;
+                let patched = || patches::apply(&call.content_type, object.clone(), &call.body);
                 let text = || patches::format_invalid(&call.content_type, &call.body, patched);
                 let (scale, warnings) =
                     strict::check_patched(&Scale, patched()?, &call.content_type, text, validation)?;

@@ -73,11 +73,11 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        let own = self.kind.field_set(object);
+        let fields = self.kind.field_set(object);
         self.fields.matches(|field| match field {
             "metadata.name" => metadata["name"].as_str().unwrap_or("").to_owned(),
             "metadata.namespace" => metadata["namespace"].as_str().unwrap_or("").to_owned(),
-            other => own.get(other).cloned().unwrap_or_default(),
+            other => fields.get(other).cloned().unwrap_or_default(),
         })
     }
 }

@@ -78,7 +78,7 @@ impl Config<'_> {
 
 /// Parses a configuration in YAML or JSON; returns warnings about duplicate fields, too.
 pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<String>), ApiError> {
-    let bad = |what: &str, why: &str| ApiError::bad_request(format!("error {what} YAML: {why}"));
+    let bad = |step: &str, message: &str| ApiError::bad_request(format!("error {step} YAML: {message}"));
     let DecodedBody { value, duplicates } =
         decode::yaml_or_json(&call.body).map_err(|error| bad("decoding", &error.to_string()))?;
     if !(value.is_object() || value.is_null()) {
@@ -88,7 +88,9 @@ pub(crate) fn read(call: &Call, validation: Validation) -> Result<(Value, Vec<St
         Validation::Strict if !duplicates.is_empty() => {
             Err(bad("strict decoding", &format!("error converting YAML to JSON: {}", duplicates.join(", "))))
         }
-        Validation::Warn => Ok((value, duplicates.iter().flat_map(|twice| decode::split_warnings(twice)).collect())),
+        Validation::Warn => {
+            Ok((value, duplicates.iter().flat_map(|duplicate| decode::split_warnings(duplicate)).collect()))
+        }
         _ => Ok((value, Vec::new())),
     }
 }
@@ -112,8 +114,9 @@ fn check_new(resource: &RequestInfo, object: &Value) -> Result<(), ApiError> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
     if !text("uid").is_empty() {
         let uid = text("uid");
-        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-        return Err(ApiError::conflict(info, name, &why));
+        let message =
+            format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(ApiError::conflict(info, name, &message));
     }
     identity::check_named(resource, object)
 }

@@ -17,18 +17,18 @@ const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 struct Taken {
     ips: HashSet<Ipv4Addr>,
     /// The address that the Service itself already has.
-    own: Option<Ipv4Addr>,
+    current_ip: Option<Ipv4Addr>,
     ports: BTreeSet<i64>,
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &RequestInfo, own: &str) -> Self {
-        let mut taken = Self { ips: HashSet::new(), own: None, ports: BTreeSet::new() };
+    fn look(server: &ApiServer, resource: &RequestInfo, name: &str) -> Self {
+        let mut taken = Self { ips: HashSet::new(), current_ip: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
             let ip = other["spec"]["clusterIP"].as_str().and_then(ipv4);
-            if *stored.key.namespace == *resource.namespace && *stored.key.name == *own {
-                taken.own = ip;
+            if *stored.key.namespace == *resource.namespace && *stored.key.name == *name {
+                taken.current_ip = ip;
                 continue;
             }
             taken.ips.extend(ip);
@@ -37,7 +37,7 @@ impl Taken {
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         // Addresses of IPAddress objects of other owners are taken, too.
-        ip_addresses::add_used_by_others(&server.store, &resource.namespace, own, &mut taken.ips);
+        ip_addresses::add_used_by_others(&server.store, &resource.namespace, name, &mut taken.ips);
         taken
     }
 }
@@ -88,18 +88,18 @@ fn address(
     let ip = match explicit {
         Some(ip) if ip == "None" => ip,
         Some(ip) => {
-            let why = match ipv4(&ip) {
-                Some(ip) if taken.own == Some(ip) => None,
+            let message = match ipv4(&ip) {
+                Some(ip) if taken.current_ip == Some(ip) => None,
                 Some(ip) if taken.ips.contains(&ip) && ranges.refusal(ip).is_none() => {
                     Some("provided IP is already allocated".to_owned())
                 }
                 Some(ip) => ranges.refusal(ip),
                 None => Some("the provided network does not match the current range".to_owned()),
             };
-            if let Some(why) = why {
+            if let Some(message) = message {
                 let mut errors = FieldErrors::default();
                 let path = FieldPath::new("spec").child("clusterIPs");
-                errors.invalid(&path, &json!([ip]), &format!("failed to allocate IP {ip}: {why}"));
+                errors.invalid(&path, &json!([ip]), &format!("failed to allocate IP {ip}: {message}"));
                 return Err(ApiError::invalid(info, name, &errors));
             }
             ip
@@ -133,15 +133,15 @@ fn families(spec: &mut Value) {
 fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, name: &str) -> Result<(), ApiError> {
     let has_some = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
     let all = needs_node_ports(&service["spec"]);
-    let refused = |path: &FieldPath, explicit: &Value, why: &str| {
+    let refused = |path: &FieldPath, explicit: &Value, message: &str| {
         let mut errors = FieldErrors::default();
-        errors.invalid(path, explicit, why);
+        errors.invalid(path, explicit, message);
         ApiError::invalid(info, name, &errors)
     };
-    let (spec, mut own) = (FieldPath::new("spec"), BTreeSet::new());
+    let (spec, mut allocated) = (FieldPath::new("spec"), BTreeSet::new());
     let (requested, mut shared) = (requested(&service["spec"]), BTreeMap::new());
     // A port that a later port requests is not allocated to an earlier one.
-    let wanted: BTreeSet<i64> = requested.values().copied().collect();
+    let requested_ports: BTreeSet<i64> = requested.values().copied().collect();
     for (i, port) in service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate()
     {
         let Some(fields) = port.as_object_mut() else { continue };
@@ -160,17 +160,17 @@ fn node_ports(service: &mut Value, taken: &Taken, start: u64, info: &KindInfo, n
             continue;
         }
         let explicit = explicit.or_else(|| requested.get(&number).copied().filter(|_| !shared.contains_key(&number)));
-        let port =
-            node_port(explicit, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(explicit), why))?;
+        let port = node_port(explicit, taken, [&allocated, &requested_ports], start)?
+            .map_err(|error| refused(&path, &json!(explicit), error))?;
         fields.insert("nodePort".to_owned(), json!(port));
         shared.entry(number).or_insert(port);
-        own.insert(port);
+        allocated.insert(port);
     }
     if needs_health_check(&service["spec"]) {
         let explicit = service["spec"]["healthCheckNodePort"].as_i64().filter(|p| *p != 0);
         let path = spec.child("healthCheckNodePort");
-        let port =
-            node_port(explicit, taken, [&own, &wanted], start)?.map_err(|why| refused(&path, &json!(explicit), why))?;
+        let port = node_port(explicit, taken, [&allocated, &requested_ports], start)?
+            .map_err(|error| refused(&path, &json!(explicit), error))?;
         service["spec"]["healthCheckNodePort"] = json!(port);
     }
     Ok(())
@@ -191,10 +191,10 @@ fn requested(spec: &Value) -> BTreeMap<i64, i64> {
 fn node_port(
     explicit: Option<i64>,
     taken: &Taken,
-    [own, wanted]: [&BTreeSet<i64>; 2],
+    [allocated, requested]: [&BTreeSet<i64>; 2],
     start: u64,
 ) -> Result<Result<i64, &'static str>, ApiError> {
-    let busy = |p: &i64| taken.ports.contains(p) || own.contains(p);
+    let busy = |p: &i64| taken.ports.contains(p) || allocated.contains(p);
     match explicit {
         Some(p) if !NODE_PORTS.contains(&p) => {
             Ok(Err("provided port is not in the valid range. The range of valid ports is 30000-32767"))
@@ -205,7 +205,7 @@ fn node_port(
             let places = NODE_PORTS.end() - NODE_PORTS.start() + 1;
             let from = i64::try_from(start % places.unsigned_abs()).unwrap_or(0);
             let mut all = (0..places).map(|n| NODE_PORTS.start() + (from + n) % places);
-            let free = all.find(|p| !busy(p) && !wanted.contains(p));
+            let free = all.find(|p| !busy(p) && !requested.contains(p));
             free.map(Ok).ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))
         }
     }

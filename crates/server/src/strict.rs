@@ -46,9 +46,9 @@ pub(crate) fn check(
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let info = kind.info();
-    let handled = |why: &str| {
+    let handled = |message: &str| {
         ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {why}",
+            "{} in version {:?} cannot be handled as a {}: {message}",
             info.kind, info.version, info.kind
         ))
     };
@@ -68,13 +68,13 @@ pub(crate) fn check(
 /// Orders unknown and duplicate fields as upstream, and reports a field that is both only once. YAML and custom resources
 /// have another order.
 fn in_order(kind: &dyn Kind, unknown: Vec<String>, duplicates: Vec<String>) -> Vec<String> {
-    if kind.is_custom() || duplicates.iter().any(|twice| is_yaml_error(twice)) {
+    if kind.is_custom() || duplicates.iter().any(|duplicate| is_yaml_error(duplicate)) {
         return duplicates.into_iter().chain(unknown).collect();
     }
     let reported: HashSet<Option<&str>> = unknown.iter().map(|unknown| unknown.strip_prefix("unknown")).collect();
-    let is_known = |twice: &String| !reported.contains(&twice.strip_prefix("duplicate"));
-    let twice: Vec<String> = duplicates.into_iter().filter(is_known).collect();
-    unknown.into_iter().chain(twice).collect()
+    let is_known = |duplicate: &String| !reported.contains(&duplicate.strip_prefix("duplicate"));
+    let unreported: Vec<String> = duplicates.into_iter().filter(is_known).collect();
+    unknown.into_iter().chain(unreported).collect()
 }
 
 /// A patched object cannot be decoded.
@@ -104,9 +104,9 @@ pub(crate) fn check_patched(
     shown: impl Fn() -> String,
     validation: Validation,
 ) -> Result<(Value, Vec<String>), ApiError> {
-    let invalid = |why: &str| {
+    let invalid = |message: &str| {
         let mut errors = FieldErrors::default();
-        errors.invalid(&FieldPath::new("patch"), &json!(shown()), why);
+        errors.invalid(&FieldPath::new("patch"), &json!(shown()), message);
         ApiError::invalid(GroupKind::new("", ""), "", &errors)
     };
     let DecodedBody { value: mut object, duplicates } = parsed;

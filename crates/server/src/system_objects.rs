@@ -50,9 +50,9 @@ pub(crate) fn is_affected_by(resource: &RequestInfo, method: &Method) -> bool {
     let matches_name = |name: &str| resource.name.as_deref().is_none_or(|requested| requested == name);
     !is_read
         && *method != Method::POST
-        && SYSTEM_OBJECTS
-            .iter()
-            .any(|(of, namespace, name)| *of == storage && *namespace == resource.namespace && matches_name(name))
+        && SYSTEM_OBJECTS.iter().any(|(storage_name, namespace, name)| {
+            *storage_name == storage && *namespace == resource.namespace && matches_name(name)
+        })
 }
 
 impl ApiServer {

@@ -28,13 +28,13 @@ impl ApiServer {
         let subsets = json!([{"addresses": [{"ip": ip}], "ports": ports}]);
         let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "labels": labels},
             "subsets": if is_reached { subsets } else { json!([]) }});
-        self.hold("/api/v1/namespaces/default/endpoints", "endpoints", "default", &endpoints).await;
+        self.reconcile("/api/v1/namespaces/default/endpoints", "endpoints", "default", &endpoints).await;
         let endpoint = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
             "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
             "endpoints": if is_reached { endpoint } else { json!([]) }, "ports": ports});
-        self.hold_slice("default", &slice).await;
+        self.reconcile_slice("default", &slice).await;
         self.system_objects.set_address(address);
     }
 
@@ -48,9 +48,9 @@ impl ApiServer {
         let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
             "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
         self.ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
-        let there = self.store.get(&Key::new("services", namespace, name));
-        let there: Value = there.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
-        if there["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
+        let current = self.store.get(&Key::new("services", namespace, name));
+        let current: Value = current.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+        if current["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
             return;
         }
         let ports = json!([port("dns", "UDP", address.port()), port("dns-tcp", "TCP", address.port())]);
@@ -58,23 +58,23 @@ impl ApiServer {
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"name": "kube-dns-of-podium", "labels": labels}, "addressType": "IPv4",
             "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}], "ports": ports});
-        self.hold_slice(namespace, &slice).await;
+        self.reconcile_slice(namespace, &slice).await;
     }
 
-    async fn hold_slice(&self, namespace: &str, slice: &Value) {
+    async fn reconcile_slice(&self, namespace: &str, slice: &Value) {
         let all = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
-        self.hold(&all, "endpointslices", namespace, slice).await;
+        self.reconcile(&all, "endpointslices", namespace, slice).await;
     }
 
     /// Creates an object, or replaces it if a client has changed it.
-    async fn hold(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
+    async fn reconcile(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {
             return self.ensure_created(all, object).await;
         };
-        let there: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        let current: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         let same =
-            |field: &str| there[field] == object[field] || (there[field].is_null() && object[field] == json!([]));
+            |field: &str| current[field] == object[field] || (current[field].is_null() && object[field] == json!([]));
         if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
             self.request_as_apiserver(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
             self.ensure_created(all, object).await;

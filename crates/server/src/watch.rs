@@ -281,14 +281,14 @@ impl Watcher {
         })
     }
 
-    fn encode(&mut self, what: EventKind, value: Value, previous: Option<Value>) -> Option<Bytes> {
-        let selected = what == EventKind::Put && self.selection.matches(&value);
-        let before = previous.filter(|p| self.selection.matches(p));
-        let (kind, value) = match (before, selected) {
+    fn encode(&mut self, event: EventKind, value: Value, previous: Option<Value>) -> Option<Bytes> {
+        let selected = event == EventKind::Put && self.selection.matches(&value);
+        let old_value = previous.filter(|p| self.selection.matches(p));
+        let (kind, value) = match (old_value, selected) {
             (None, false) => return None,
             (None, true) => ("ADDED", value),
             (Some(_), true) => ("MODIFIED", value),
-            (Some(_), false) if what == EventKind::Delete => ("DELETED", value),
+            (Some(_), false) if event == EventKind::Delete => ("DELETED", value),
             // An object that no longer matches is sent in its last matching state, at the revision of the change.
             (Some(mut last), false) => {
                 last["metadata"]["resourceVersion"] = value["metadata"]["resourceVersion"].clone();

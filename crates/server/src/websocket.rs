@@ -109,8 +109,8 @@ impl WebSocketUpgrade {
             some => some.iter().find(|requested| LOG_PROTOCOLS.contains(requested)).copied(),
         };
         let Some(selected) = selected else {
-            let why = format!("requested protocol(s) are not supported: {requested:?}; supports {LOG_PROTOCOLS:?}");
-            return response::text(403, &why);
+            let message = format!("requested protocol(s) are not supported: {requested:?}; supports {LOG_PROTOCOLS:?}");
+            return response::text(403, &message);
         };
         let encoding = match selected {
             _ if is_watch => MessageEncoding::Lines,

@@ -72,14 +72,14 @@ impl<S: AsyncWrite + Unpin> CoalescingStream<S> {
     }
 
     /// Frees buffer space for a write; returns whether it bypasses the buffer, which is empty then.
-    fn bypasses_buffer(&mut self, more: usize, ctx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    fn bypasses_buffer(&mut self, additional: usize, ctx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if !self.is_enabled {
             return Poll::Ready(Ok(true));
         }
-        if self.buffer.len() + more > MAX_BUFFER {
+        if self.buffer.len() + additional > MAX_BUFFER {
             ready!(self.drain(ctx))?;
         }
-        Poll::Ready(Ok(self.buffer.is_empty() && more >= LARGE_WRITE))
+        Poll::Ready(Ok(self.buffer.is_empty() && additional >= LARGE_WRITE))
     }
 }
 

@@ -67,14 +67,14 @@ impl Default for Head {
 
 impl Head {
     /// Updates the summary for a replaced, created or deleted object.
-    pub(crate) fn replace(&mut self, before: Option<&Record>, after: Option<&Record>) {
-        if let Some(before) = before {
+    pub(crate) fn replace(&mut self, old: Option<&Record>, new: Option<&Record>) {
+        if let Some(old) = old {
             self.objects = self.objects.wrapping_sub(1);
-            self.digest = self.digest.wrapping_sub(fingerprint(before));
+            self.digest = self.digest.wrapping_sub(fingerprint(old));
         }
-        if let Some(after) = after {
+        if let Some(new) = new {
             self.objects = self.objects.wrapping_add(1);
-            self.digest = self.digest.wrapping_add(fingerprint(after));
+            self.digest = self.digest.wrapping_add(fingerprint(new));
         }
     }
 }

@@ -81,8 +81,8 @@ fn format_count(objects: usize) -> String {
 fn format_objects(objects: &[UnreadableObject]) -> String {
     let mut texts: Vec<String> =
         objects.iter().take(MAX_LISTED).map(|object| format!("{}: {}", object.key, object.error)).collect();
-    if let Some(more) = objects.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
-        texts.push(format!("and {more} more"));
+    if let Some(remaining) = objects.len().checked_sub(MAX_LISTED).filter(|count| *count > 0) {
+        texts.push(format!("and {remaining} more"));
     }
     texts.join("; ")
 }

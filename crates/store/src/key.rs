@@ -78,7 +78,7 @@ impl Scope {
 
     /// Like [`Scope::contains`], for a key that is known to be of the scope's resource.
     pub(crate) fn covers(&self, namespace: &str, name: &str) -> bool {
-        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
-            && self.name.as_deref().is_none_or(|wanted| wanted == name)
+        self.namespace.as_deref().is_none_or(|expected| expected == namespace)
+            && self.name.as_deref().is_none_or(|expected| expected == name)
     }
 }

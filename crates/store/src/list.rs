@@ -75,7 +75,7 @@ fn current_objects<'a>(
 ) -> impl Iterator<Item = &'a Object> {
     let objects = resource.objects.range::<Key, _>(key_range(scope, after)).map(|ByKey(object)| object);
     objects
-        .take_while(move |object| scope.namespace.as_ref().is_none_or(|wanted| *wanted == object.key.namespace))
+        .take_while(move |object| scope.namespace.as_ref().is_none_or(|expected| *expected == object.key.namespace))
         .filter(move |object| scope.covers(&object.key.namespace, &object.key.name))
 }
 

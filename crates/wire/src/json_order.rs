@@ -37,7 +37,7 @@ impl Type {
         };
         let orders = FIELD_ORDERS.get(index).map_or(&[][..], |orders| orders);
         match orders.binary_search_by(|order| order.name.cmp(name)) {
-            Ok(at) => (orders[at].rank, orders[at].of),
+            Ok(at) => (orders[at].rank, orders[at].value_type),
             // `TypeMeta`, which no message has.
             Err(_) if name == "kind" => (0, Self::Untyped),
             Err(_) if name == "apiVersion" => (1, Self::Untyped),
@@ -47,17 +47,17 @@ impl Type {
 }
 
 /// Sorts the fields of an object of this type; returns each with the type of its value.
-pub fn sorted<'a, T>(of: Type, fields: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Type, T)> {
-    let mut all: Vec<_> = fields.map(|(name, value)| (of.field(name), name, value)).collect();
+pub fn sorted<'a, T>(message_type: Type, fields: impl Iterator<Item = (&'a str, T)>) -> Vec<(&'a str, Type, T)> {
+    let mut all: Vec<_> = fields.map(|(name, value)| (message_type.field(name), name, value)).collect();
     all.sort_unstable_by(|a, b| (a.0.0, a.1).cmp(&(b.0.0, b.1)));
-    all.into_iter().map(|((_, of), name, value)| (name, of, value)).collect()
+    all.into_iter().map(|((_, message_type), name, value)| (name, message_type, value)).collect()
 }
 
 /// Rank and type of a struct's field.
 struct FieldOrder {
     name: &'static str,
     rank: u16,
-    of: Type,
+    value_type: Type,
 }
 
 /// The fields of each message's struct, sorted by name.
@@ -76,7 +76,7 @@ fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
     let mut fields: Vec<_> = message.fields.iter().collect();
     fields.sort_unstable_by_key(|field| field.go_index);
     for field in fields {
-        let of = match (field.cardinality, field.value_type) {
+        let value_type = match (field.cardinality, field.value_type) {
             (Cardinality::Inline, ValueType::Message(index)) => {
                 flatten(&TABLE.messages[index], all);
                 continue;
@@ -87,7 +87,7 @@ fn flatten(message: &'static Message, all: &mut Vec<FieldOrder>) {
             _ => Type::Untyped,
         };
         let rank = u16::try_from(all.len() + TYPE_META).unwrap_or(u16::MAX);
-        all.push(FieldOrder { name: field.name, rank, of });
+        all.push(FieldOrder { name: field.name, rank, value_type });
     }
 }
 
@@ -96,25 +96,29 @@ pub struct InOrder<'a> {
     /// The value.
     pub value: &'a Value,
     /// Its type.
-    pub of: Type,
+    pub value_type: Type,
 }
 
 impl Serialize for InOrder<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match (self.value, self.of) {
+        match (self.value, self.value_type) {
             (value, Type::Untyped) => value.serialize(serializer),
-            (Value::Array(items), of) => {
+            (Value::Array(items), value_type) => {
                 let mut all = serializer.serialize_seq(Some(items.len()))?;
                 for value in items {
-                    all.serialize_element(&InOrder { value, of })?;
+                    all.serialize_element(&InOrder { value, value_type })?;
                 }
                 all.end()
             }
-            (value @ Value::Object(_), Type::Embedded) => InOrder { value, of: Type::of(value) }.serialize(serializer),
-            (Value::Object(fields), of) => {
+            (value @ Value::Object(_), Type::Embedded) => {
+                InOrder { value, value_type: Type::of(value) }.serialize(serializer)
+            }
+            (Value::Object(fields), value_type) => {
                 let mut all = serializer.serialize_map(Some(fields.len()))?;
-                for (name, of, value) in sorted(of, fields.iter().map(|(name, value)| (name.as_str(), value))) {
-                    all.serialize_entry(name, &InOrder { value, of })?;
+                for (name, value_type, value) in
+                    sorted(value_type, fields.iter().map(|(name, value)| (name.as_str(), value)))
+                {
+                    all.serialize_entry(name, &InOrder { value, value_type })?;
                 }
                 all.end()
             }
@@ -131,8 +135,8 @@ pub fn encode_document(value: &Value) -> Vec<u8> {
 }
 
 /// Encodes a value of this type, without a final newline.
-pub fn encode_value(value: &Value, of: Type) -> Vec<u8> {
-    serde_json::to_vec(&InOrder { value, of }).unwrap_or_default()
+pub fn encode_value(value: &Value, value_type: Type) -> Vec<u8> {
+    serde_json::to_vec(&InOrder { value, value_type }).unwrap_or_default()
 }
 
 /// Removes the final newline of a document, to embed it in another.

@@ -91,8 +91,8 @@ impl Decoder {
         let Value::Object(fields) = value else { return Err(self.mismatch(parent, value, &go_name(message))) };
         let mut result = Ok(());
         fields.retain(|key, value| {
-            let kept = if result.is_ok() { self.key_value(message, key, value) } else { Ok(true) };
-            kept.unwrap_or_else(|error| {
+            let is_known = if result.is_ok() { self.key_value(message, key, value) } else { Ok(true) };
+            is_known.unwrap_or_else(|error| {
                 result = Err(error);
                 true
             })
@@ -109,7 +109,7 @@ impl Decoder {
             return Ok(true);
         }
         let at = self.enter(key);
-        let kept = match message.field_named(key) {
+        let is_known = match message.field_named(key) {
             None => {
                 self.unknown.push(|| format!("unknown field {:?}", self.path));
                 false
@@ -125,7 +125,7 @@ impl Decoder {
             }
         };
         self.path.truncate(at);
-        Ok(kept)
+        Ok(is_known)
     }
 
     fn field(&mut self, field: &Field, value: &mut Value, parent: &str) -> Result<(), DecodeFieldError> {

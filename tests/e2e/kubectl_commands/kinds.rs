@@ -186,7 +186,7 @@ fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
         } else {
             ""
         };
-        let done = |what: &str| format!("{called} {what} {warned}");
+        let done = |verb: &str| format!("{called} {verb} {warned}");
         shell.check(&[
             ("kubectl create -f one.yaml --validate=strict", 0, &done("created")),
             (&format!("kubectl get {called} -o name"), 0, &format!("{called} {warned}")),

@@ -15,8 +15,8 @@ pub(crate) fn document(path: &str) -> Option<Value> {
         resource("bindings", "Binding", true, &["create"]),
     ];
     let coordination = [resource("leases", "Lease", true, &all)];
-    let list = |of: &str, resources: &[Value]| {
-        Some(json!({ "kind": "APIResourceList", "groupVersion": of, "resources": resources }))
+    let list = |group_version: &str, resources: &[Value]| {
+        Some(json!({ "kind": "APIResourceList", "groupVersion": group_version, "resources": resources }))
     };
     match path {
         "api" => Some(aggregated("", &core)),

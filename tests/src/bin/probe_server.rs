@@ -58,7 +58,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
         *response.status_mut() = if valid { StatusCode::OK } else { StatusCode::BAD_REQUEST };
         async move { Ok::<_, Infallible>(response) }
     });
-    // A closed connection is no failure.
+    // A closed connection is not a failure.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

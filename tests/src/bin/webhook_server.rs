@@ -53,7 +53,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
         let answer = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer.to_string()))))
     });
-    // A closed connection is no failure.
+    // A closed connection is not a failure.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -71,11 +71,11 @@ fn validate(request: &Value) -> Value {
 }
 
 fn convert(request: &Value) -> Value {
-    let wanted = request["desiredAPIVersion"].as_str().unwrap_or("").to_owned();
-    let (from, to) = if wanted.ends_with("/v2") { ("cron", "schedule") } else { ("schedule", "cron") };
+    let desired = request["desiredAPIVersion"].as_str().unwrap_or("").to_owned();
+    let (from, to) = if desired.ends_with("/v2") { ("cron", "schedule") } else { ("schedule", "cron") };
     let mut objects = request["objects"].as_array().cloned().unwrap_or_default();
     for object in &mut objects {
-        object["apiVersion"] = json!(wanted);
+        object["apiVersion"] = json!(desired);
         if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
             object["spec"][to] = value;
         }

@@ -30,11 +30,13 @@ pub(super) fn checks(subject: &Subject<'_>, restricted: bool) -> Vec<Check> {
 fn app_armor(subject: &Subject<'_>) -> Option<Violation> {
     const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
     let forbidden = |kind: &str| !matches!(kind, "RuntimeDefault" | "Localhost");
-    let of = |c: &SecurityContext| c.app_armor_profile.as_ref().map(|p| p.type_.clone()).filter(|t| forbidden(t));
+    let forbidden_type =
+        |c: &SecurityContext| c.app_armor_profile.as_ref().map(|p| p.type_.clone()).filter(|t| forbidden(t));
     let pod = subject.pod().and_then(|c| c.app_armor_profile.as_ref()).map(|p| p.type_.as_str());
     let pod = pod.filter(|kind| forbidden(kind));
-    let containers = subject.with(|c| of(c).is_some());
-    let kinds: Vec<String> = subject.containers().filter_map(|c| c.security_context.as_ref()).filter_map(of).collect();
+    let containers = subject.with_security_context(|c| forbidden_type(c).is_some());
+    let kinds: Vec<String> =
+        subject.containers().filter_map(|c| c.security_context.as_ref()).filter_map(forbidden_type).collect();
     let kinds = set_of(kinds.iter().map(String::as_str).chain(pod));
     let allowed = |value: &str| matches!(value, "" | "runtime/default") || value.starts_with("localhost/");
     let annotations = subject.meta.annotations.iter().flatten();
@@ -76,7 +78,7 @@ pub(super) fn added_capabilities(subject: &Subject<'_>, allowed: &[&str]) -> Opt
         let all = c.capabilities.iter().flat_map(|c| c.add.iter().flatten());
         all.filter(|name| !allowed.contains(&name.as_str())).cloned().collect()
     };
-    let containers = subject.with(|c| !added(c).is_empty());
+    let containers = subject.with_security_context(|c| !added(c).is_empty());
     let contexts = subject.containers().filter_map(|c| c.security_context.as_ref());
     let names: BTreeSet<String> = contexts.flat_map(added).collect();
     (!containers.is_empty()).then(|| {
@@ -106,15 +108,15 @@ fn host_ports(subject: &Subject<'_>) -> Option<Violation> {
         let all = c.ports.iter().flatten().filter_map(|p| p.host_port).filter(|port| *port != 0);
         all.map(|port| port.to_string()).collect()
     };
-    let containers = subject.names(|c| !ports(c).is_empty());
+    let containers = subject.container_names(|c| !ports(c).is_empty());
     // Sorted as strings, as upstream.
     let all: BTreeSet<String> = subject.containers().flat_map(ports).collect();
     if containers.is_empty() {
         return None;
     }
-    let (uses, what) = (plural(containers.len(), "uses", "use"), plural(all.len(), "hostPort", "hostPorts"));
+    let (uses, noun) = (plural(containers.len(), "uses", "use"), plural(all.len(), "hostPort", "hostPorts"));
     let list = all.into_iter().collect::<Vec<_>>().join(", ");
-    violation("hostPort", format!("{} {uses} {what} {list}", named(&containers)))
+    violation("hostPort", format!("{} {uses} {noun} {list}", named(&containers)))
 }
 
 fn probe_hosts(subject: &Subject<'_>) -> Option<Violation> {
@@ -124,15 +126,15 @@ fn probe_hosts(subject: &Subject<'_>) -> Option<Violation> {
         let all = probes.flat_map(probe_host).chain(handlers.flat_map(handler_host));
         all.filter(|host| !host.is_empty()).cloned().collect()
     };
-    let mut containers = subject.names(|c| !hosts(c).is_empty());
+    let mut containers = subject.container_names(|c| !hosts(c).is_empty());
     containers.sort_unstable();
     let all: BTreeSet<String> = subject.containers().flat_map(hosts).collect();
     if containers.is_empty() {
         return None;
     }
     let uses = plural(containers.len(), "uses", "use");
-    let what = plural(all.len(), "probe or lifecycle host", "probe or lifecycle hosts");
-    violation("probe or lifecycle host", format!("{} {uses} {what} {}", named(&containers), quoted(all)))
+    let noun = plural(all.len(), "probe or lifecycle host", "probe or lifecycle hosts");
+    violation("probe or lifecycle host", format!("{} {uses} {noun} {}", named(&containers), quoted(all)))
 }
 
 fn probe_host(probe: &Probe) -> impl Iterator<Item = &String> {
@@ -146,7 +148,7 @@ fn handler_host(handler: &LifecycleHandler) -> impl Iterator<Item = &String> {
 }
 
 fn privileged(subject: &Subject<'_>) -> Option<Violation> {
-    let containers = subject.with(|c| c.privileged == Some(true));
+    let containers = subject.with_security_context(|c| c.privileged == Some(true));
     if containers.is_empty() {
         return None;
     }
@@ -159,10 +161,10 @@ fn proc_mount(subject: &Subject<'_>) -> Option<Violation> {
 
 /// Checks for containers with a `procMount` other than the default.
 pub(super) fn any_proc_mount(subject: &Subject<'_>) -> Option<Violation> {
-    let of = |c: &SecurityContext| c.proc_mount.clone().filter(|kind| kind != "Default");
-    let containers = subject.with(|c| of(c).is_some());
+    let forbidden_type = |c: &SecurityContext| c.proc_mount.clone().filter(|kind| kind != "Default");
+    let containers = subject.with_security_context(|c| forbidden_type(c).is_some());
     let contexts = subject.containers().filter_map(|c| c.security_context.as_ref());
-    let kinds: BTreeSet<String> = contexts.filter_map(of).collect();
+    let kinds: BTreeSet<String> = contexts.filter_map(forbidden_type).collect();
     if containers.is_empty() {
         return None;
     }
@@ -182,24 +184,27 @@ fn se_linux(subject: &Subject<'_>) -> Option<Violation> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let bad = |o: &SELinuxOptions| !allowed(&text(&o.type_)) || !text(&o.user).is_empty() || !text(&o.role).is_empty();
     let pod = subject.pod().and_then(|c| c.se_linux_options.as_ref());
-    let containers = subject.with(|c| c.se_linux_options.as_ref().is_some_and(bad));
+    let containers = subject.with_security_context(|c| c.se_linux_options.as_ref().is_some_and(bad));
     let who = setters(pod.is_some_and(bad), &containers)?;
     let all = subject.containers().filter_map(|c| c.security_context.as_ref()?.se_linux_options.as_ref()).chain(pod);
     let all: Vec<&SELinuxOptions> = all.collect();
     let kinds: BTreeSet<String> = all.iter().map(|o| text(&o.type_)).filter(|kind| !allowed(kind)).collect();
-    let mut what = Vec::new();
+    let mut descriptions = Vec::new();
     if !kinds.is_empty() {
-        what.push(format!("{} {}", plural(kinds.len(), "type", "types"), quoted(&kinds)));
+        descriptions.push(format!("{} {}", plural(kinds.len(), "type", "types"), quoted(&kinds)));
     }
     for (name, set) in [
         ("user", all.iter().any(|o| !text(&o.user).is_empty())),
         ("role", all.iter().any(|o| !text(&o.role).is_empty())),
     ] {
         if set {
-            what.push(format!("{name} may not be set"));
+            descriptions.push(format!("{name} may not be set"));
         }
     }
-    violation("seLinuxOptions", format!("{who} set forbidden securityContext.seLinuxOptions: {}", what.join("; ")))
+    violation(
+        "seLinuxOptions",
+        format!("{who} set forbidden securityContext.seLinuxOptions: {}", descriptions.join("; ")),
+    )
 }
 
 fn seccomp(subject: &Subject<'_>) -> Option<Violation> {
@@ -208,13 +213,13 @@ fn seccomp(subject: &Subject<'_>) -> Option<Violation> {
 
 /// Checks for seccomp profiles other than `RuntimeDefault` and `Localhost`.
 pub(super) fn forbidden_seccomp(subject: &Subject<'_>) -> Option<Violation> {
-    let of = |c: &SecurityContext| c.seccomp_profile.as_ref().map(|p| p.type_.clone());
+    let profile_type = |c: &SecurityContext| c.seccomp_profile.as_ref().map(|p| p.type_.clone());
     let bad = |kind: &String| !is_filter(kind);
     let pod = subject.pod().and_then(|c| c.seccomp_profile.as_ref()).map(|p| p.type_.clone()).filter(bad);
-    let containers = subject.with(|c| of(c).as_ref().is_some_and(bad));
+    let containers = subject.with_security_context(|c| profile_type(c).as_ref().is_some_and(bad));
     let who = setters(pod.is_some(), &containers)?;
     let contexts = subject.containers().filter_map(|c| c.security_context.as_ref());
-    let kinds: BTreeSet<String> = contexts.filter_map(of).filter(bad).chain(pod).collect();
+    let kinds: BTreeSet<String> = contexts.filter_map(profile_type).filter(bad).chain(pod).collect();
     violation("seccompProfile", format!("{who} must not set securityContext.seccompProfile.type to {}", quoted(kinds)))
 }
 
@@ -262,7 +267,8 @@ fn sysctls(subject: &Subject<'_>) -> Option<Violation> {
 
 fn host_process(subject: &Subject<'_>) -> Option<Violation> {
     let pod = subject.pod().and_then(|c| c.windows_options.as_ref()).is_some_and(|w| w.host_process == Some(true));
-    let containers = subject.with(|c| c.windows_options.as_ref().is_some_and(|w| w.host_process == Some(true)));
+    let containers =
+        subject.with_security_context(|c| c.windows_options.as_ref().is_some_and(|w| w.host_process == Some(true)));
     let who = setters(pod, &containers)?;
     violation("hostProcess", format!("{who} must not set securityContext.windowsOptions.hostProcess=true"))
 }

@@ -27,8 +27,8 @@ pub(super) fn checks(subject: &Subject<'_>) -> Vec<Check> {
 }
 
 fn privilege_escalation(subject: &Subject<'_>) -> Option<Violation> {
-    let containers =
-        subject.names(|c| c.security_context.as_ref().and_then(|s| s.allow_privilege_escalation).unwrap_or(true));
+    let containers = subject
+        .container_names(|c| c.security_context.as_ref().and_then(|s| s.allow_privilege_escalation).unwrap_or(true));
     if containers.is_empty() {
         return None;
     }
@@ -41,7 +41,7 @@ fn capabilities(subject: &Subject<'_>) -> Option<Violation> {
         let capabilities = c.security_context.as_ref().and_then(|s| s.capabilities.as_ref());
         capabilities.is_some_and(|c| c.drop.iter().flatten().any(|name| name == "ALL"))
     };
-    let keeping = subject.names(|c| !drops_all(c));
+    let keeping = subject.container_names(|c| !drops_all(c));
     let kept = (!keeping.is_empty())
         .then(|| format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", named(&keeping)));
     let details: Vec<String> = kept.into_iter().chain(added_capabilities(subject, &["NET_BIND_SERVICE"])).collect();
@@ -56,8 +56,8 @@ fn volumes(subject: &Subject<'_>) -> Option<Violation> {
         return None;
     }
     let (volumes, uses) = (plural(names.len(), "volume", "volumes"), plural(names.len(), "uses", "use"));
-    let what = plural(kinds.len(), "restricted volume type", "restricted volume types");
-    violation("restricted volume types", format!("{volumes} {} {uses} {what} {}", quoted(names), quoted(kinds)))
+    let noun = plural(kinds.len(), "restricted volume type", "restricted volume types");
+    violation("restricted volume types", format!("{volumes} {} {uses} {noun} {}", quoted(names), quoted(kinds)))
 }
 
 /// Returns the type of a volume that the level forbids.
@@ -100,12 +100,12 @@ fn restricted(v: &Volume) -> Option<&'static str> {
 fn run_as_non_root(subject: &Subject<'_>) -> Option<Violation> {
     const REASON: &str = "runAsNonRoot != true";
     let pod = subject.pod().and_then(|c| c.run_as_non_root);
-    let explicit = subject.with(|c| c.run_as_non_root == Some(false));
+    let explicit = subject.with_security_context(|c| c.run_as_non_root == Some(false));
     if let Some(who) = setters(pod == Some(false), &explicit) {
         return violation(REASON, format!("{who} must not set securityContext.runAsNonRoot=false"));
     }
     let is_set = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.run_as_non_root.is_some());
-    let unset = subject.names(|c| pod != Some(true) && !is_set(c));
+    let unset = subject.container_names(|c| pod != Some(true) && !is_set(c));
     if unset.is_empty() {
         return None;
     }
@@ -114,7 +114,7 @@ fn run_as_non_root(subject: &Subject<'_>) -> Option<Violation> {
 
 fn run_as_user(subject: &Subject<'_>) -> Option<Violation> {
     let pod = subject.pod().and_then(|c| c.run_as_user) == Some(0);
-    let who = setters(pod, &subject.with(|c| c.run_as_user == Some(0)))?;
+    let who = setters(pod, &subject.with_security_context(|c| c.run_as_user == Some(0)))?;
     violation("runAsUser=0", format!("{who} must not set runAsUser=0"))
 }
 
@@ -124,7 +124,7 @@ fn seccomp(subject: &Subject<'_>) -> Option<Violation> {
     }
     let pod = subject.pod().and_then(|c| c.seccomp_profile.as_ref()).is_some_and(|p| is_filter(&p.type_));
     let is_set = |c: &Container| c.security_context.as_ref().is_some_and(|s| s.seccomp_profile.is_some());
-    let unset = subject.names(|c| !pod && !is_set(c));
+    let unset = subject.container_names(|c| !pod && !is_set(c));
     if unset.is_empty() {
         return None;
     }

@@ -33,13 +33,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the names of the containers that match a predicate.
-    pub(super) fn names(&self, holds: impl Fn(&Container) -> bool) -> Vec<&str> {
-        self.containers().filter(|c| holds(c)).map(|c| c.name.as_str()).collect()
+    pub(super) fn container_names(&self, predicate: impl Fn(&Container) -> bool) -> Vec<&str> {
+        self.containers().filter(|c| predicate(c)).map(|c| c.name.as_str()).collect()
     }
 
     /// Returns the names of the containers whose security context matches a predicate.
-    pub(super) fn with(&self, has: impl Fn(&SecurityContext) -> bool) -> Vec<&str> {
-        self.names(|c| c.security_context.as_ref().is_some_and(&has))
+    pub(super) fn with_security_context(&self, predicate: impl Fn(&SecurityContext) -> bool) -> Vec<&str> {
+        self.container_names(|c| c.security_context.as_ref().is_some_and(&predicate))
     }
 
     /// Whether the Pod's OS is Windows, where API validation forbids the Linux fields.

@@ -50,10 +50,10 @@ pub enum MutationError {
     /// The expression failed.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
-    /// The result of an `ApplyConfiguration` is no object.
+    /// The result of an `ApplyConfiguration` is not an object.
     #[error("unsupported return type from ApplyConfiguration expression: it is no Object")]
     NotAnObject,
-    /// The result of a `JSONPatch` is no list of operations.
+    /// The result of a `JSONPatch` is not a list of operations.
     #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
     NotAnArray,
 }
@@ -84,7 +84,7 @@ impl MutatingPolicy {
     #[must_use]
     pub fn read(policy: &Json) -> Self {
         let spec = &policy["spec"];
-        let text = |of: &Json, field: &str| of[field].as_str().unwrap_or("").to_owned();
+        let text = |object: &Json, field: &str| object[field].as_str().unwrap_or("").to_owned();
         let mut types = types(spec);
         let authorized = [types.as_slice(), &[("authorizer", Type::AUTHORIZER)]].concat();
         let conditions = Conditions::read(&spec["matchConditions"], &authorized);
@@ -130,7 +130,7 @@ impl MutatingPolicy {
         params: &Json,
         namespace: &Json,
     ) -> Result<bool, Aggregate<ExpressionError>> {
-        self.conditions.hold(&with_objects(inputs, params, namespace))
+        self.conditions.matches(&with_objects(inputs, params, namespace))
     }
 
     /// Evaluates a mutation for the object after the preceding mutations.

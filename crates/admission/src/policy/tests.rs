@@ -71,8 +71,8 @@ fn conditions_and_variables_apply_to_the_whole_policy() {
     let with = |text: &str| json!({"variables": variables, "validations": [{"expression": text, "message": "no"}]});
     check(with("variables.twice == 14"), &[]);
     check(with("variables.twice == 7 && variables.bad == 1"), &["no"]);
-    let why = "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to evaluate: no such key: none";
-    check(with("variables.bad == 1"), &[why]);
+    let message = "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to evaluate: no such key: none";
+    check(with("variables.bad == 1"), &[message]);
     let annotated = json!({"validations": [], "auditAnnotations": [{"key": "a", "valueExpression": "object.none"}]});
     assert!(decide(&annotated, &json!({}), &Json::Null)[0].always);
 }

@@ -48,9 +48,9 @@ pub fn type_check(
                 continue;
             }
             let wrong = all.iter().filter_map(|(_, known, types)| {
-                let why = Expression::read("", &validation[field], types).program.err()?.to_string();
-                let why = why.trim_start_matches("compilation failed: ");
-                Some(format!("{}: {why}\n", known.kind))
+                let error = Expression::read("", &validation[field], types).program.err()?.to_string();
+                let error = error.trim_start_matches("compilation failed: ");
+                Some(format!("{}: {error}\n", known.kind))
             });
             let warning = wrong.collect::<Vec<_>>().join("\n");
             if !warning.is_empty() {
@@ -65,10 +65,10 @@ fn types(spec: &Json, object: &Type, params: Option<&Type>) -> Vec<(&'static str
     let mut types = conditions::types(&policy_variable_types());
     // `params` is undeclared if its type is not known, as upstream.
     types.retain(|(name, _)| *name != "params" || params.is_some());
-    for (name, of) in &mut types {
+    for (name, variable_type) in &mut types {
         match (*name, params) {
-            ("object" | "oldObject", _) => *of = object.clone(),
-            ("params", Some(params)) => *of = params.clone(),
+            ("object" | "oldObject", _) => *variable_type = object.clone(),
+            ("params", Some(params)) => *variable_type = params.clone(),
             _ => {}
         }
     }

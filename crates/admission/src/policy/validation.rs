@@ -53,8 +53,8 @@ fn param_kind(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if kind.is_empty() {
         errors.required(&at, "");
     } else if !wrong.is_empty() {
-        let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
-        errors.invalid(&at, &params["kind"], &why);
+        let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+        errors.invalid(&at, &params["kind"], &detail);
     }
 }
 
@@ -86,19 +86,19 @@ pub fn mutating(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates a mutation: it has the expression of its patch type only.
 fn validate_mutation(mutation: &Value, types: &[(&str, Type)], at: &FieldPath, errors: &mut FieldErrors) {
     let (field, source) = mutations::source(mutation);
-    let (other, kind, wanted) = match field {
+    let (other, kind, expected) = match field {
         "jsonPatch" => ("applyConfiguration", "JSONPatch", Type::list(Type::Struct("JSONPatch".into()))),
         _ => ("jsonPatch", "ApplyConfiguration", Type::Struct("Object".into())),
     };
     if mutation[field].is_null() {
         errors.required(&at.child(field), &format!("must be specified when patchType is {kind}"));
     } else {
-        validate_patch_expression(field, source, types, &wanted, &at.child(field).child("expression"), errors);
+        validate_patch_expression(field, source, types, &expected, &at.child(field).child("expression"), errors);
     }
     if !mutation[other].is_null() {
-        let (value, why) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));
+        let (value, detail) = (format!("{{{other}}}"), format!("must not be specified when patchType is {kind}"));
         // Upstream's value in the error.
-        errors.invalid(&at.child(other), &json!(value), &why);
+        errors.invalid(&at.child(other), &json!(value), &detail);
     }
 }
 
@@ -107,7 +107,7 @@ fn validate_patch_expression(
     field: &str,
     source: &Value,
     types: &[(&str, Type)],
-    wanted: &Type,
+    expected: &Type,
     at: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -117,10 +117,10 @@ fn validate_patch_expression(
     match Program::compile(source.as_str().unwrap_or(""), types) {
         Err(error) => errors.invalid(at, source, &error.to_string()),
         // The items of a dynamically typed list are checked at their construction.
-        Ok(program) if matches!(program.result(), Type::Dyn) || program.result() == wanted => {}
+        Ok(program) if matches!(program.result(), Type::Dyn) || program.result() == expected => {}
         Ok(program) if field == "jsonPatch" && *program.result() == Type::list(Type::Dyn) => {}
         Ok(program) => {
-            errors.invalid(at, source, &format!("must evaluate to {wanted} but got {}", program.result()));
+            errors.invalid(at, source, &format!("must evaluate to {expected} but got {}", program.result()));
         }
     }
 }
@@ -147,10 +147,10 @@ fn check_variables(spec: &Value, types: &mut Vec<(&'static str, Type)>, path: &F
 pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     param_kind(spec, path, errors);
     let authorizer = ("authorizer", Type::AUTHORIZER);
-    let mut more = policy_variable_types();
+    let mut variables = policy_variable_types();
     // `params` requires a `paramKind`.
-    more.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
-    let mut types = conditions::types(&more);
+    variables.retain(|(name, _)| *name != "params" || spec["paramKind"].is_object());
+    let mut types = conditions::types(&variables);
     let with = |types: &[(&'static str, Type)]| [types, std::slice::from_ref(&authorizer)].concat();
     conditions::check(spec, &with(&types), path, errors);
     check_variables(spec, &mut types, path, errors);
@@ -159,13 +159,13 @@ pub fn policy(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErro
         let at = path.child("validations").index(i);
         validate_messages(validation, &at, errors);
         expression(validation, "expression", &checked, &[Type::BOOL], "must evaluate to bool", &at, errors);
-        let (field, why) = ("messageExpression", "must evaluate to string");
+        let (field, detail) = ("messageExpression", "must evaluate to string");
         match text(validation, field) {
             "" => {}
             blank if blank.trim().is_empty() => {
                 errors.invalid(&at.child(field), &validation[field], "must be non-empty if specified");
             }
-            _ => expression(validation, field, &types, &[Type::STRING], why, &at, errors),
+            _ => expression(validation, field, &types, &[Type::STRING], detail, &at, errors),
         }
     }
     annotations(spec, name, &checked, path, errors);
@@ -197,9 +197,9 @@ fn annotations(spec: &Value, name: &str, types: &[(&str, Type)], path: &FieldPat
                 );
             }
             _ => {
-                let (wanted, why) =
+                let (expected, detail) =
                     ([Type::STRING, Type::Named("null_type")], "must evaluate to one of [string null_type]");
-                expression(annotation, field, types, &wanted, why, &at, errors);
+                expression(annotation, field, types, &expected, detail, &at, errors);
             }
         }
         if !keys.insert(key) {
@@ -231,7 +231,7 @@ fn expression(
     holder: &Value,
     field: &str,
     types: &[(&str, Type)],
-    wanted: &[Type],
+    expected: &[Type],
     otherwise: &str,
     at: &FieldPath,
     errors: &mut FieldErrors,
@@ -242,7 +242,7 @@ fn expression(
     }
     match Program::compile(source, types) {
         Err(error) => errors.invalid(&at.child(field), &holder[field], &error.to_string()),
-        Ok(program) if *program.result() == Type::Dyn || wanted.contains(program.result()) => {}
+        Ok(program) if *program.result() == Type::Dyn || expected.contains(program.result()) => {}
         Ok(_) => errors.invalid(&at.child(field), &holder[field], otherwise),
     }
 }

@@ -124,17 +124,17 @@ mod tests {
 
     #[test]
     fn scope_selectors_select_by_class() {
-        let of = |operator: &str, values: &[&str]| {
+        let selector = |operator: &str, values: &[&str]| {
             let one = json!({"scopeName": "PriorityClass", "operator": operator, "values": values});
             json!({"scopeSelector": {"matchExpressions": [one]}})
         };
         let (high, none) = (json!({"priorityClassName": "high"}), json!({}));
-        check(&of("In", &["high", "low"]), &high, true);
-        check(&of("In", &["low"]), &high, false);
-        check(&of("NotIn", &["high"]), &high, false);
-        check(&of("NotIn", &["high"]), &none, true);
-        check(&of("Exists", &[]), &none, false);
-        check(&of("DoesNotExist", &[]), &none, true);
+        check(&selector("In", &["high", "low"]), &high, true);
+        check(&selector("In", &["low"]), &high, false);
+        check(&selector("NotIn", &["high"]), &high, false);
+        check(&selector("NotIn", &["high"]), &none, true);
+        check(&selector("Exists", &[]), &none, false);
+        check(&selector("DoesNotExist", &[]), &none, true);
     }
 
     #[test]

@@ -184,12 +184,12 @@ fn update_into_a_scope_counts_the_whole_usage() {
 #[test]
 fn exceeded_quota_rejects_only_increases() {
     let quota = quota(&json!({"requests.cpu": "4", "requests.memory": "1Gi"}));
-    let of = |cpu: &str, memory: &str| pod(&json!({"requests": {"cpu": cpu, "memory": memory}}));
-    let old = of("1", "4Gi");
+    let with_requests = |cpu: &str, memory: &str| pod(&json!({"requests": {"cpu": cpu, "memory": memory}}));
+    let old = with_requests("1", "4Gi");
     let full = used(&quota, [&old]);
-    assert_eq!(check(&quota, &full, &of("2", "2Gi"), Some(&old)), Ok(()));
+    assert_eq!(check(&quota, &full, &with_requests("2", "2Gi"), Some(&old)), Ok(()));
     let message = "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=1, limited: requests.cpu=4";
-    assert_eq!(check(&quota, &full, &of("5", "2Gi"), Some(&old)).unwrap_err().to_string(), message);
+    assert_eq!(check(&quota, &full, &with_requests("5", "2Gi"), Some(&old)).unwrap_err().to_string(), message);
 }
 
 #[test]

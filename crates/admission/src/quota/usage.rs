@@ -252,14 +252,14 @@ fn resource_claim_usage(claim: &ResourceClaim) -> Amounts {
             request.exactly.iter().map(|r| (&r.device_class_name, count(r.allocation_mode.as_deref(), r.count)));
         let choices = request.first_available.iter().flatten();
         let any = choices.map(|r| (&r.device_class_name, count(r.allocation_mode.as_deref(), r.count)));
-        let mut most = Amounts::new();
+        let mut maximum = Amounts::new();
         for (class, count) in exact.chain(any) {
             resources::max_resource_list(
-                &mut most,
+                &mut maximum,
                 &Amounts::from([(format!("{class}{DEVICE_CLASS_SUFFIX}"), Amount::units(count))]),
             );
         }
-        resources::add_resource_list(&mut usage, &most);
+        resources::add_resource_list(&mut usage, &maximum);
     }
     usage
 }

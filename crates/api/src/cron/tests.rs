@@ -6,8 +6,8 @@ use jiff::{Timestamp, tz::TimeZone};
 #[test]
 fn schedule_is_parsed_as_upstream() {
     let check = |schedule: &str, expected: &str| {
-        let why = Schedule::parse(schedule).err().map(|e| e.to_string()).unwrap_or_default();
-        assert_eq!(why, expected, "{schedule}");
+        let error = Schedule::parse(schedule).err().map(|e| e.to_string()).unwrap_or_default();
+        assert_eq!(error, expected, "{schedule}");
     };
     for good in ["* * * * *", "*/5 0-3,5 1 JAN mon-fri", "? 1/2 * * 0", "@hourly", "0 0 31 12 6", "*-5 * * * *"] {
         check(good, "");

@@ -116,15 +116,15 @@ fn volume_mismatch_has_upstreams_message() {
 
 #[test]
 fn ephemeral_volume_claim_belongs_to_its_pod() {
-    let of = |volume: Value| claim_name("p", &serde_json::from_value(volume).unwrap());
-    assert_eq!(of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
-    assert_eq!(of(json!({"name": "v", "ephemeral": {}})).as_deref(), Some("p-v"));
-    assert_eq!(of(json!({"name": "v", "emptyDir": {}})), None);
+    let name_of_claim = |volume: Value| claim_name("p", &serde_json::from_value(volume).unwrap());
+    assert_eq!(name_of_claim(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
+    assert_eq!(name_of_claim(json!({"name": "v", "ephemeral": {}})).as_deref(), Some("p-v"));
+    assert_eq!(name_of_claim(json!({"name": "v", "emptyDir": {}})), None);
     let pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "x", "uid": "7"}})).unwrap();
-    let mut own = claim(json!({}));
-    let why = "PVC x/c was not created for pod x/p (pod is not owner)";
-    assert_eq!(check_owned_by_pod(&own, &pod).unwrap_err().to_string(), why);
+    let mut controlled = claim(json!({}));
+    let message = "PVC x/c was not created for pod x/p (pod is not owner)";
+    assert_eq!(check_owned_by_pod(&controlled, &pod).unwrap_err().to_string(), message);
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "7", "controller": true}]);
-    own.metadata.owner_references = serde_json::from_value(owner).unwrap();
-    assert_eq!(check_owned_by_pod(&own, &pod), Ok(()));
+    controlled.metadata.owner_references = serde_json::from_value(owner).unwrap();
+    assert_eq!(check_owned_by_pod(&controlled, &pod), Ok(()));
 }

@@ -39,6 +39,74 @@ pub fn format_label_selector<'a>(
     Ok(all.into_iter().map(|(_, requirement)| requirement).collect::<Vec<_>>().join(","))
 }
 
+/// An unexpected token of a label selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found '{found}', expected: {expected}")]
+pub struct UnexpectedToken {
+    /// The token; empty at the end of the selector.
+    pub found: String,
+    /// The tokens that may follow.
+    pub expected: &'static str,
+}
+
+/// Error for an invalid requirement of a label selector, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementError {
+    /// Unexpected token within the requirement.
+    #[error(transparent)]
+    UnexpectedToken(#[from] UnexpectedToken),
+    /// Another token than the parenthesis before the values of `in` and `notin`.
+    #[error("found '{0}' expected: '('")]
+    MissingParenthesis(String),
+    /// Unknown operator of a `LabelSelector`.
+    #[error("{0:?} is not a valid label selector operator")]
+    UnknownOperator(String),
+    /// Invalid label key. Upstream's field path is nil here.
+    #[error("<nil>: Invalid value: {key:?}: {}", problems.join("; "))]
+    Key {
+        /// The key.
+        key: String,
+        /// The rules that it violates.
+        problems: Vec<String>,
+    },
+    /// Invalid values.
+    #[error("{}", aggregate(.0))]
+    Values(Vec<RequirementValueError>),
+}
+
+/// Error for an invalid value of a requirement, with upstream's message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementValueError {
+    /// A value to compare with is not an integer.
+    #[error("values[{index}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")]
+    NotInteger {
+        /// Index of the value.
+        index: usize,
+        /// The value.
+        value: String,
+    },
+    /// Invalid label value.
+    #[error("values[{index}][{key}]: Invalid value: {value:?}: {}", problems.join("; "))]
+    InvalidLabel {
+        /// Index of the value.
+        index: usize,
+        /// The label's key.
+        key: String,
+        /// The value.
+        value: String,
+        /// The rules that it violates.
+        problems: Vec<String>,
+    },
+}
+
+/// Formats errors (upstream's `Aggregate`).
+fn aggregate(errors: &[RequirementValueError]) -> String {
+    match errors {
+        [one] => one.to_string(),
+        many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 /// Parses the requirements of a selector.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut tokens = Tokens { all: tokenize(text), at: 0 };
@@ -47,17 +115,17 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
         match tokens.peek() {
             Token::End => return Ok(requirements),
             Token::Identifier(_) | Token::Symbol("!") => {}
-            other => return Err(syntax_error(&other, "expected: !, identifier, or 'end of string'")),
+            other => return Err(unexpected(&other, "!, identifier, or 'end of string'").into()),
         }
         requirements.push(tokens.parse_requirement()?);
         match tokens.next() {
             Token::End => return Ok(requirements),
             Token::Symbol(",") => {}
-            other => return Err(syntax_error(&other, "expected: ',' or 'end of string'")),
+            other => return Err(unexpected(&other, "',' or 'end of string'").into()),
         }
         let next = tokens.peek();
         if !matches!(next, Token::Identifier(_) | Token::Symbol("!")) {
-            return Err(syntax_error(&next, "expected: identifier after ','"));
+            return Err(unexpected(&next, "identifier after ','").into());
         }
     }
 }
@@ -98,14 +166,8 @@ fn tokenize(text: &str) -> Vec<Token<'_>> {
     all
 }
 
-/// Returns the error for an unexpected token between requirements.
-fn syntax_error(found: &Token<'_>, expected: &str) -> SelectorError {
-    SelectorError::Syntax(format!("found '{}', {expected}", found.text()))
-}
-
-/// Returns the error for an unexpected token within a requirement.
-fn parse_error(found: &Token<'_>, expected: &str) -> SelectorError {
-    SelectorError::Parse(format!("found '{}', {expected}", found.text()))
+fn unexpected(found: &Token<'_>, expected: &'static str) -> UnexpectedToken {
+    UnexpectedToken { found: found.text().to_owned(), expected }
 }
 
 struct Tokens<'a> {
@@ -124,17 +186,16 @@ impl<'a> Tokens<'a> {
         token
     }
 
-    fn parse_requirement(&mut self) -> Result<Requirement, SelectorError> {
+    fn parse_requirement(&mut self) -> Result<Requirement, RequirementError> {
         let negated = self.peek() == Token::Symbol("!");
         self.at += usize::from(negated);
         let key = match self.next() {
             Token::Identifier(key) => key,
-            other => return Err(parse_error(&other, "expected: identifier")),
+            other => return Err(unexpected(&other, "identifier").into()),
         };
-        let errors = names::qualified_name(key);
-        if !errors.is_empty() {
-            // Upstream's field path is nil here.
-            return Err(SelectorError::Parse(format!("<nil>: Invalid value: {key:?}: {}", errors.join("; "))));
+        let problems = names::qualified_name(key);
+        if !problems.is_empty() {
+            return Err(RequirementError::Key { key: key.to_owned(), problems });
         }
         let exists = matches!(self.peek(), Token::End | Token::Symbol(","));
         let op = match (negated, exists) {
@@ -145,12 +206,12 @@ impl<'a> Tokens<'a> {
         Ok(Requirement { key: key.to_owned(), op })
     }
 
-    fn parse_comparison(&mut self, key: &str) -> Result<Operator, SelectorError> {
+    fn parse_comparison(&mut self, key: &str) -> Result<Operator, RequirementError> {
         let operator = self.next();
         let values = match operator {
             Token::Identifier("in" | "notin") => self.parse_values()?,
             Token::Symbol("=" | "==" | "!=" | ">" | "<") => BTreeSet::from([self.parse_value()?]),
-            other => return Err(parse_error(&other, &format!("expected: {OPERATORS}"))),
+            other => return Err(unexpected(&other, OPERATORS).into()),
         };
         let number = validate_values(key, &values, matches!(operator, Token::Symbol(">" | "<")))?;
         let values = || values.iter().map(|value| (*value).to_owned()).collect();
@@ -163,25 +224,25 @@ impl<'a> Tokens<'a> {
     }
 
     /// Parses the value of `=`, `==`, `!=`, `>` or `<`, which may be empty.
-    fn parse_value(&mut self) -> Result<&'a str, SelectorError> {
+    fn parse_value(&mut self) -> Result<&'a str, RequirementError> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok("");
         }
         match self.next() {
             Token::Identifier(value) => Ok(value),
-            other => Err(parse_error(&other, "expected: identifier")),
+            other => Err(unexpected(&other, "identifier").into()),
         }
     }
 
     /// Parses `(a,b)`; values may be empty.
-    fn parse_values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
+    fn parse_values(&mut self) -> Result<BTreeSet<&'a str>, RequirementError> {
         let open = self.next();
         if open != Token::Symbol("(") {
-            return Err(SelectorError::Parse(format!("found '{}' expected: '('", open.text())));
+            return Err(RequirementError::MissingParenthesis(open.text().to_owned()));
         }
         match self.peek() {
             Token::Identifier(_) | Token::Symbol("," | ")") => {}
-            other => return Err(parse_error(&other, "expected: ',', ')' or identifier")),
+            other => return Err(unexpected(&other, "',', ')' or identifier").into()),
         }
         let mut values = BTreeSet::new();
         loop {
@@ -191,39 +252,34 @@ impl<'a> Tokens<'a> {
                     values.insert(value)
                 }
                 Token::Symbol("," | ")") => values.insert(""),
-                other => return Err(parse_error(&other, "expected: ',', or identifier")),
+                other => return Err(unexpected(&other, "',', or identifier").into()),
             };
             match self.next() {
                 Token::Symbol(")") => return Ok(values),
                 Token::Symbol(",") => {}
-                other => return Err(parse_error(&other, "expected: ',' or ')'")),
+                other => return Err(unexpected(&other, "',' or ')'").into()),
             }
         }
     }
 }
 
 /// Validates the values of a requirement and returns the number of `Gt` and `Lt` (`NewRequirement`).
-fn validate_values(key: &str, values: &BTreeSet<&str>, is_number: bool) -> Result<i64, SelectorError> {
+fn validate_values(key: &str, values: &BTreeSet<&str>, is_number: bool) -> Result<i64, RequirementError> {
     let (mut errors, mut number) = (Vec::new(), 0);
-    for (i, value) in values.iter().enumerate().filter(|_| is_number) {
+    for (index, value) in values.iter().enumerate().filter(|_| is_number) {
         match value.parse() {
             Ok(n) => number = n,
-            Err(_) => errors.push(format!(
-                "values[{i}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-            )),
+            Err(_) => errors.push(RequirementValueError::NotInteger { index, value: (*value).to_owned() }),
         }
     }
-    for (i, value) in values.iter().enumerate() {
-        let value_errors = names::label_value(value);
-        if !value_errors.is_empty() {
-            errors.push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", value_errors.join("; ")));
+    for (index, value) in values.iter().enumerate() {
+        let problems = names::label_value(value);
+        if !problems.is_empty() {
+            let (key, value) = (key.to_owned(), (*value).to_owned());
+            errors.push(RequirementValueError::InvalidLabel { index, key, value, problems });
         }
     }
-    match errors.as_slice() {
-        [] => Ok(number),
-        [one] => Err(SelectorError::Parse(one.clone())),
-        many => Err(SelectorError::Parse(format!("[{}]", many.join(", ")))),
-    }
+    if errors.is_empty() { Ok(number) } else { Err(RequirementError::Values(errors)) }
 }
 
 #[cfg(test)]
@@ -264,7 +320,7 @@ mod tests {
 
     #[test]
     fn selector_keywords_may_be_keys_and_values_may_be_empty() {
-        let of = |selector: &str| parse(selector).unwrap().remove(0);
+        let requirement = |selector: &str| parse(selector).unwrap().remove(0);
         let values = |all: &[&str]| Operator::In(all.iter().map(|v| (*v).to_owned()).collect());
         for (selector, key, op) in [
             ("in in (in,notin)", "in", values(&["in", "notin"])),
@@ -278,7 +334,7 @@ mod tests {
             ("! a", "a", Operator::DoesNotExist),
             ("a < 3", "a", Operator::LessThan(3)),
         ] {
-            assert_eq!(of(selector), Requirement { key: key.to_owned(), op }, "{selector}");
+            assert_eq!(requirement(selector), Requirement { key: key.to_owned(), op }, "{selector}");
         }
     }
 }

@@ -14,8 +14,8 @@ pub(crate) struct Kind {
     v2: TypeId,
 }
 
-pub(crate) fn field(name: &str, of: TypeId) -> Field {
-    Field { name: name.into(), type_id: of, default: None, implied: None }
+pub(crate) fn field(name: &str, type_id: TypeId) -> Field {
+    Field { name: name.into(), type_id, default: None, implied: None }
 }
 
 pub(crate) fn structure(schema: &mut Schema, fields: Vec<Field>, atomic: bool) -> TypeId {
@@ -50,7 +50,7 @@ fn root(schema: &mut Schema, text_name: &str) -> TypeId {
     ];
     let metadata = structure(schema, metadata.into(), false);
     let pair = structure(schema, vec![field("a", number), field("b", number)], false);
-    let implied = |name, of| Field { implied: Some(json!({})), ..field(name, of) };
+    let implied = |name, type_id| Field { implied: Some(json!({})), ..field(name, type_id) };
     let item = [field("name", text), field("value", number), field("texts", texts), implied("implied", pair)];
     let item = structure(schema, item.into(), false);
     let items = list(schema, item, keys(&["name"]));

@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn sets_with_shared_nodes_behave_like_others(paths in paths(), more in paths()) {
+    fn sets_with_shared_nodes_behave_like_others(paths in paths(), added in paths()) {
         let set = Set::of(&paths);
         let (shared, own) = (set.clone(), Set::of(&paths));
         for equal in [shared, own] {
@@ -55,8 +55,8 @@ proptest! {
         }
         // A modification does not affect sets that share nodes.
         let mut other = set.clone();
-        more.iter().for_each(|path| other.insert(path));
-        prop_assert_eq!(paths_of(&other), &paths | &more);
+        added.iter().for_each(|path| other.insert(path));
+        prop_assert_eq!(paths_of(&other), &paths | &added);
         prop_assert_eq!(paths_of(&set), paths);
     }
 

@@ -95,8 +95,10 @@ impl Controller for CsrApprover {
         let Some(requested) = requested.ok().filter(|requested| requested.validate(&request.spec).is_ok()) else {
             return Ok(None);
         };
-        let own = request.spec.username.as_deref() == Some(&requested.common_name);
-        for (right, message) in RECOGNIZERS.into_iter().filter(|(right, _)| own || *right != "selfnodeclient") {
+        let is_own_certificate = request.spec.username.as_deref() == Some(&requested.common_name);
+        for (right, message) in
+            RECOGNIZERS.into_iter().filter(|(right, _)| is_own_certificate || *right != "selfnodeclient")
+        {
             if self.is_allowed(&request.spec, right).await? {
                 self.approve(&request, message).await?;
                 return Ok(None);

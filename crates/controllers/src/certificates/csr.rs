@@ -164,11 +164,11 @@ fn client(uses: &[String]) -> Result<(), ValidationError> {
 /// Requires exactly these usages. Key encipherment is optional, because only RSA keys support it.
 fn exactly(uses: &[String], purpose: &str) -> Result<(), ValidationError> {
     let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
-    let mut wanted = BTreeSet::from(["digital signature", "key encipherment", purpose]);
-    let words = wanted.iter().copied().collect::<Vec<_>>().join(" ");
-    let all = uses == wanted;
-    wanted.remove("key encipherment");
-    if all || uses == wanted { Ok(()) } else { Err(ValidationError::Usages(words)) }
+    let mut expected = BTreeSet::from(["digital signature", "key encipherment", purpose]);
+    let words = expected.iter().copied().collect::<Vec<_>>().join(" ");
+    let all = uses == expected;
+    expected.remove("key encipherment");
+    if all || uses == expected { Ok(()) } else { Err(ValidationError::Usages(words)) }
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
         check(KUBELET_CLIENT, &node(), "key encipherment,digital signature,client auth", Ok(()));
         let words = "usages did not match [client auth digital signature key encipherment]";
         check(KUBELET_CLIENT, &node(), "client auth", Err(words));
-        for (requested, why) in [
+        for (requested, message) in [
             (ParsedCsr { organizations: vec![], ..node() }, "subject organization is not system:nodes"),
             (ParsedCsr { dns: 1, ..node() }, "DNS subjectAltNames are not allowed"),
             (ParsedCsr { emails: 1, ..node() }, "Email subjectAltNames are not allowed"),
@@ -219,7 +219,7 @@ mod tests {
                 "subject common name does not begin with system:node:",
             ),
         ] {
-            check(KUBELET_CLIENT, &requested, uses, Err(why));
+            check(KUBELET_CLIENT, &requested, uses, Err(message));
         }
     }
 

@@ -45,8 +45,8 @@ fn is_due(request: &CertificateSigningRequest) -> bool {
 
 /// Returns the validity for the requested duration in seconds.
 fn validity(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
-    let wanted = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
-    let lasts = wanted.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
+    let requested = seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
+    let lasts = requested.unwrap_or(MAX_DURATION).clamp(MIN_DURATION, MAX_DURATION);
     let after_now = if lasts < SHORT_DURATION { lasts } else { lasts.saturating_sub(BACKDATE) };
     (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(after_now).unwrap_or(now))
 }
@@ -121,13 +121,13 @@ mod tests {
     fn approved_unsettled_request_is_signed() {
         let conditions =
             |all: &[&str]| -> Value { all.iter().map(|kind| json!({"type": kind, "status": "True"})).collect() };
-        let own = "kubernetes.io/kube-apiserver-client";
-        check_due(own, json!({"conditions": conditions(&["Approved"])}), true);
+        let signer_name = "kubernetes.io/kube-apiserver-client";
+        check_due(signer_name, json!({"conditions": conditions(&["Approved"])}), true);
         check_due("example.com/own", json!({"conditions": conditions(&["Approved"])}), false);
-        check_due(own, json!({}), false);
-        check_due(own, json!({"conditions": conditions(&["Approved", "Denied"])}), false);
-        check_due(own, json!({"conditions": conditions(&["Approved", "Failed"])}), false);
-        check_due(own, json!({"conditions": conditions(&["Approved"]), "certificate": "eA=="}), false);
+        check_due(signer_name, json!({}), false);
+        check_due(signer_name, json!({"conditions": conditions(&["Approved", "Denied"])}), false);
+        check_due(signer_name, json!({"conditions": conditions(&["Approved", "Failed"])}), false);
+        check_due(signer_name, json!({"conditions": conditions(&["Approved"]), "certificate": "eA=="}), false);
     }
 
     #[track_caller]

@@ -107,8 +107,8 @@ impl CronJobSnapshot<'_> {
         }
         let (zone, schedule) = match self.schedule() {
             Ok(known) => known,
-            Err(why) => {
-                plan.events.extend(why);
+            Err(error) => {
+                plan.events.extend(error);
                 return plan;
             }
         };
@@ -164,8 +164,8 @@ impl CronJobSnapshot<'_> {
             return Err(None);
         }
         let text = &self.spec.schedule;
-        let schedule = Schedule::parse(text).map_err(|why| {
-            Some(event(true, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {why}")))
+        let schedule = Schedule::parse(text).map_err(|error| {
+            Some(event(true, "UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}")))
         })?;
         Ok((zone, schedule))
     }
@@ -186,8 +186,8 @@ impl CronJobSnapshot<'_> {
         let come = match times.most_recent(latest.map_or(earliest, |latest| earliest.max(latest)), now) {
             Ok(come) => come,
             Err(NeverScheduled) => {
-                let why = "time difference between two schedules is less than 1 second";
-                let message = format!("invalid schedule: {} : {why}", self.spec.schedule);
+                let text = "time difference between two schedules is less than 1 second";
+                let message = format!("invalid schedule: {} : {text}", self.spec.schedule);
                 return plan.events.push(event(true, "InvalidSchedule", message));
             }
         };

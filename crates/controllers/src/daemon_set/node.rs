@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(node_should_run_daemon_pod(&chosen, &place(json!({"disk": "ssd"}), json!([]))), (true, true));
         assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), taint("a", "NoSchedule"))), (false, true));
         assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), taint("a", "NoExecute"))), (false, false));
-        let sick = taint("node.kubernetes.io/not-ready", "NoExecute");
-        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), sick)), (true, true));
+        let not_ready = taint("node.kubernetes.io/not-ready", "NoExecute");
+        assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), not_ready)), (true, true));
         let cordoned = taint("node.kubernetes.io/unschedulable", "NoSchedule");
         assert_eq!(node_should_run_daemon_pod(&plain(), &place(json!({}), cordoned)), (true, true));
         let elsewhere = spec(json!({"containers": [], "nodeName": "other"}));

@@ -188,11 +188,11 @@ impl<'a> DaemonSetSnapshot<'a> {
 
     /// Returns the status (`updateDaemonSetStatus`).
     pub(super) fn status(&self, set: &DaemonSet) -> DaemonSetStatus {
-        let before = set.status.clone().unwrap_or_default();
+        let old_status = set.status.clone().unwrap_or_default();
         let mut status = DaemonSetStatus {
             observed_generation: set.metadata.generation,
-            collision_count: before.collision_count,
-            conditions: before.conditions,
+            collision_count: old_status.collision_count,
+            conditions: old_status.conditions,
             ..DaemonSetStatus::default()
         };
         let (mut updated, mut available) = (0, 0);

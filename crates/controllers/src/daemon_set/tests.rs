@@ -33,18 +33,18 @@ fn node_summaries(names: &[&str]) -> Vec<Arc<NodeSummary>> {
 
 /// Returns a Pod on a node, of the `new` or `old` template, in a state: `ready`, `Running`, `Failed`, `Terminating`,
 /// or `pending` if it is not bound.
-fn pod(node: &str, template: &str, what: &str) -> Arc<PodSummary> {
-    let ready = what == "ready";
-    let phase = if matches!(what, "Failed" | "Succeeded") { what } else { "Running" };
-    let target_node = what == "pending";
+fn pod(node: &str, template: &str, state: &str) -> Arc<PodSummary> {
+    let ready = state == "ready";
+    let phase = if matches!(state, "Failed" | "Succeeded") { state } else { "Running" };
+    let target_node = state == "pending";
     Arc::new(PodSummary {
         name: format!("{node}-{template}"),
-        uid: format!("{node}-{template}-{what}"),
+        uid: format!("{node}-{template}-{state}"),
         labels: [("controller-revision-hash".to_owned(), template.to_owned())].into(),
         node: (!target_node).then(|| node.to_owned()),
         target_node: target_node.then(|| node.to_owned()),
         phase: phase.to_owned(),
-        terminating: what == "Terminating",
+        terminating: state == "Terminating",
         ready: ready.then(|| Timestamp::from_second(NOW - 5).unwrap()),
         created: Some(Timestamp::from_second(NOW - if template == "old" { 100 } else { 10 }).unwrap()),
         ..PodSummary::default()

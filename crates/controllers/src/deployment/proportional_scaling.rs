@@ -19,7 +19,7 @@ impl Rollout<'_> {
 
     /// Scales the ReplicaSets to `spec.replicas` (`scale`).
     pub(super) fn scale(&mut self) {
-        let wanted = replicas(self.spec);
+        let desired = replicas(self.spec);
         let old = self.old_replica_sets();
         let active = self.active(&self.all());
         let only = match active.as_slice() {
@@ -28,10 +28,10 @@ impl Rollout<'_> {
             _ => None,
         };
         if let Some(only) = only {
-            self.sets[only].scale_if_needed(wanted, self.spec);
+            self.sets[only].scale_if_needed(desired, self.spec);
         } else if active.is_empty() {
             // There is no ReplicaSet to scale.
-        } else if self.new_replica_set().is_some_and(|new| is_saturated(new, wanted)) {
+        } else if self.new_replica_set().is_some_and(|new| is_saturated(new, desired)) {
             for i in self.active(&old) {
                 self.sets[i].scale_if_needed(0, self.spec);
             }
@@ -41,8 +41,8 @@ impl Rollout<'_> {
     }
 
     fn scale_proportionally(&mut self, mut active: Vec<usize>) {
-        let wanted = replicas(self.spec);
-        let allowed = if wanted > 0 { max_replicas(self.spec) } else { 0 };
+        let desired = replicas(self.spec);
+        let allowed = if desired > 0 { max_replicas(self.spec) } else { 0 };
         let add = allowed.saturating_sub(self.total_spec_replicas(&active));
         // Larger ReplicaSets first. Among equal ones, newer are scaled up first, and older down first.
         match add.cmp(&0) {
@@ -94,8 +94,8 @@ impl Rollout<'_> {
 }
 
 /// Returns whether the new ReplicaSet has all desired Pods available (`IsSaturated`).
-fn is_saturated(new: &PlannedReplicaSet, wanted: i32) -> bool {
-    new.spec_replicas() == wanted
-        && new.desired_replicas_annotation() == Some(wanted)
-        && new.available_replicas() == wanted
+fn is_saturated(new: &PlannedReplicaSet, desired: i32) -> bool {
+    new.spec_replicas() == desired
+        && new.desired_replicas_annotation() == Some(desired)
+        && new.available_replicas() == desired
 }

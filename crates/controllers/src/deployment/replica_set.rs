@@ -135,15 +135,15 @@ impl PlannedReplicaSet {
                 self.annotations().insert(name.clone(), value.clone());
             }
         }
-        let before = self.annotations().get(REVISION).cloned();
-        let Ok(known) = before.as_deref().map_or(Ok(0), str::parse::<i64>) else { return };
+        let old_revision = self.annotations().get(REVISION).cloned();
+        let Ok(known) = old_revision.as_deref().map_or(Ok(0), str::parse::<i64>) else { return };
         if known >= revision {
             return;
         }
         self.annotations().insert(REVISION.to_owned(), revision.to_string());
-        let Some(before) = before else { return };
+        let Some(old_revision) = old_revision else { return };
         let history = self.annotations().get(REVISION_HISTORY).cloned().unwrap_or_default();
-        let mut all: Vec<&str> = history.split(',').filter(|r| !r.is_empty()).chain([before.as_str()]).collect();
+        let mut all: Vec<&str> = history.split(',').filter(|r| !r.is_empty()).chain([old_revision.as_str()]).collect();
         while all.len() > 1 && all.iter().map(|r| r.len() + 1).sum::<usize>() > MAX_REVISION_HISTORY_LEN + 1 {
             all.remove(0);
         }

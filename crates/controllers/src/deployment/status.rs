@@ -57,23 +57,23 @@ fn deadline(spec: &DeploymentSpec) -> Option<SignedDuration> {
 
 /// Returns whether the rollout is complete (`DeploymentComplete`).
 pub(super) fn is_complete(deployment: &Deployment, spec: &DeploymentSpec, status: &DeploymentStatus) -> bool {
-    let wanted = Some(replicas(spec));
+    let desired = Some(replicas(spec));
     let number = |n: Option<i32>| Some(n.unwrap_or(0));
-    number(status.updated_replicas) == wanted
-        && number(status.replicas) == wanted
-        && number(status.available_replicas) == wanted
+    number(status.updated_replicas) == desired
+        && number(status.replicas) == desired
+        && number(status.available_replicas) == desired
         && status.observed_generation >= deployment.metadata.generation
 }
 
 /// Returns whether the rollout has progressed: more updated, fewer old, or more ready or available Pods
 /// (`DeploymentProgressing`).
-fn is_progress(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
+fn is_progress(old_status: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let number = |n: Option<i32>| n.unwrap_or(0);
     let old = |s: &DeploymentStatus| number(s.replicas).saturating_sub(number(s.updated_replicas));
-    number(after.updated_replicas) > number(before.updated_replicas)
-        || old(after) < old(before)
-        || number(after.ready_replicas) > number(before.ready_replicas)
-        || number(after.available_replicas) > number(before.available_replicas)
+    number(after.updated_replicas) > number(old_status.updated_replicas)
+        || old(after) < old(old_status)
+        || number(after.ready_replicas) > number(old_status.ready_replicas)
+        || number(after.available_replicas) > number(old_status.available_replicas)
 }
 
 impl Rollout<'_> {
@@ -125,7 +125,7 @@ impl Rollout<'_> {
     /// Returns replica counts and `Available` (`calculateStatus`).
     pub(super) fn calculate_status(&self) -> DeploymentStatus {
         let some = |n: i32| Some(n).filter(|n| *n != 0);
-        let sum = |of: fn(&PlannedReplicaSet) -> i32| saturating_sum(self.sets.iter().map(of));
+        let sum = |count: fn(&PlannedReplicaSet) -> i32| saturating_sum(self.sets.iter().map(count));
         let (available, size) = (sum(PlannedReplicaSet::available_replicas), sum(PlannedReplicaSet::spec_replicas));
         // A ReplicaSet that was never synced has an unknown number of terminating Pods.
         let made = || self.sets.iter().filter(|set| set.observed.is_some());
@@ -175,7 +175,8 @@ impl Rollout<'_> {
             Some(new) => format!("ReplicaSet \"{}\"", new.name()),
             None => format!("Deployment \"{}\"", self.name()),
         };
-        let new = |value, reason, what: &str| self.condition(PROGRESSING, value, reason, format!("{subject} {what}"));
+        let new =
+            |value, reason, progress: &str| self.condition(PROGRESSING, value, reason, format!("{subject} {progress}"));
         if is_complete(self.deployment, self.spec, status) {
             set(status, new("True", NEW_REPLICA_SET_AVAILABLE, "has successfully progressed."));
         } else if is_progress(&self.status, status) {

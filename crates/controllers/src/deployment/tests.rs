@@ -97,16 +97,16 @@ fn rollout_starts_within_surge_and_unavailability() {
 
 #[test]
 fn replica_counts_saturate_at_i32_max() {
-    let most = i32::MAX;
-    let many = || json!({"replicas": most, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": most, "maxUnavailable": most}}});
+    let max = i32::MAX;
+    let many = || json!({"replicas": max, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": max, "maxUnavailable": max}}});
     let plan = decide(&deployment(many()), &[], false);
     assert_eq!(
         plan.changed[0].planned.metadata.annotations.as_ref().unwrap()["deployment.kubernetes.io/max-replicas"],
-        most.to_string()
+        max.to_string()
     );
     for sets in [
-        vec![set("old", 9, most, most)],
-        vec![set("old", 9, most, 0), set("older", 99, most, most), set("new", 1, most, most)],
+        vec![set("old", 9, max, max)],
+        vec![set("old", 9, max, 0), set("older", 99, max, max), set("new", 1, max, max)],
     ] {
         decide(&deployment(many()), &sets, false);
     }

@@ -42,9 +42,9 @@ pub(super) fn sync_budget(
     now: Timestamp,
 ) -> BudgetSync {
     let (expected, desired) = expected_and_desired(spec, pods, scale);
-    let before = budget.status.clone().unwrap_or_default();
+    let old_status = budget.status.clone().unwrap_or_default();
     let (mut disrupted, mut not_deleted, mut requeue_at) = (BTreeMap::new(), Vec::new(), None);
-    let named = before.disrupted_pods.clone().unwrap_or_default();
+    let named = old_status.disrupted_pods.clone().unwrap_or_default();
     for pod in pods.iter().filter(|pod| !pod.terminating) {
         let Some(at) = named.get(&pod.name) else { continue };
         let due = at.0.checked_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
@@ -66,7 +66,7 @@ pub(super) fn sync_budget(
         disruptions_allowed: if expected > 0 { left.max(0) } else { 0 },
         disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
         observed_generation: budget.metadata.generation,
-        conditions: before.conditions,
+        conditions: old_status.conditions,
     };
     let enough = status.disruptions_allowed > 0;
     let (value, reason) = if enough { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
@@ -75,10 +75,14 @@ pub(super) fn sync_budget(
 }
 
 /// Returns the status if the expected number of Pods is unknown: no disruption is allowed (`failSafe`).
-pub(super) fn failed_status(budget: &PodDisruptionBudget, why: String, now: Timestamp) -> PodDisruptionBudgetStatus {
+pub(super) fn failed_status(
+    budget: &PodDisruptionBudget,
+    message: String,
+    now: Timestamp,
+) -> PodDisruptionBudgetStatus {
     let mut status = budget.status.clone().unwrap_or_default();
     status.disruptions_allowed = 0;
-    set_condition(&mut status, "False", "SyncFailed", why, now);
+    set_condition(&mut status, "False", "SyncFailed", message, now);
     status
 }
 
@@ -86,9 +90,11 @@ pub(super) fn failed_status(budget: &PodDisruptionBudget, why: String, now: Time
 fn expected_and_desired(spec: &PodDisruptionBudgetSpec, pods: &[Arc<PodSummary>], scale: i32) -> (i32, i32) {
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (scale, scale.saturating_sub(scaled_value(most, scale, Rounding::Up)).max(0)),
-        (None, Some(IntOrString::Int(least))) => (all, *least),
-        (None, Some(least)) => (scale, scaled_value(least, scale, Rounding::Up)),
+        (Some(max_unavailable), _) => {
+            (scale, scale.saturating_sub(scaled_value(max_unavailable, scale, Rounding::Up)).max(0))
+        }
+        (None, Some(IntOrString::Int(min_available))) => (all, *min_available),
+        (None, Some(min_available)) => (scale, scaled_value(min_available, scale, Rounding::Up)),
         (None, None) => (0, 0),
     }
 }

@@ -88,7 +88,7 @@ fn reconcile_address_family(
             None => delete.push(slice),
         }
     }
-    let (mut create, mut kept) = (Vec::new(), 0);
+    let (mut create, mut unchanged) = (Vec::new(), 0);
     for ((ports, endpoints), slices) in desired_endpoints.into_iter().zip(of_ports) {
         for slice in distribute_endpoints(slices, endpoints) {
             let desired = build_slice(service, spec, family, &ports, &slice);
@@ -96,7 +96,7 @@ fn reconcile_address_family(
                 None => create.push(desired),
                 Some(existing) if slice.endpoints.is_empty() => delete.push(existing),
                 Some(existing) => {
-                    kept += 1;
+                    unchanged += 1;
                     if slice.changed || existing.metadata.labels != desired.metadata.labels {
                         changes.update.push(desired);
                     }
@@ -104,7 +104,7 @@ fn reconcile_address_family(
             }
         }
     }
-    if kept == 0 && create.is_empty() {
+    if unchanged == 0 && create.is_empty() {
         // Keep one slice without endpoints as a placeholder.
         create.push(build_slice(
             service,

@@ -20,8 +20,8 @@ pub(super) fn has_selector(spec: &ServiceSpec) -> bool {
 
 /// Returns whether the Service selects the Pod.
 pub(super) fn selects(spec: &ServiceSpec, pod: &PodSummary) -> bool {
-    let mut wanted = spec.selector.iter().flatten();
-    has_selector(spec) && wanted.all(|(name, value)| pod.labels.get(name) == Some(value))
+    let mut selector = spec.selector.iter().flatten();
+    has_selector(spec) && selector.all(|(name, value)| pod.labels.get(name) == Some(value))
 }
 
 /// Returns whether a Pod can be an endpoint (`ShouldPodBeInEndpoints`).

@@ -151,8 +151,8 @@ fn slices_are_filled_with_few_changes() {
     let existing = applied(&[], first);
     assert_eq!(counts(&decide(&service, &pods, &existing)), [0, 0, 0]);
     // A new endpoint goes to a slice with capacity; a changed one stays in its slice.
-    let more: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
-    let changes = decide(&service, &more, &existing);
+    let extended: Vec<_> = pods.iter().cloned().chain([pod(150, true)]).collect();
+    let changes = decide(&service, &extended, &existing);
     assert_eq!((counts(&changes), changes.update[0].endpoints.len()), ([0, 1, 0], 51));
     let mut other = pods.clone();
     other[3] = changed(&other[3], |pod| pod.ready = None);

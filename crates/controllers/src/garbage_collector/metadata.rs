@@ -25,20 +25,20 @@ impl Resource for ObjectMetadata {
         Metadata::metadata_api()
     }
 
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        DynamicObject::kind(of)
+    fn kind(dynamic_type: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::kind(dynamic_type)
     }
 
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        DynamicObject::group(of)
+    fn group(dynamic_type: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::group(dynamic_type)
     }
 
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        DynamicObject::version(of)
+    fn version(dynamic_type: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::version(dynamic_type)
     }
 
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        DynamicObject::plural(of)
+    fn plural(dynamic_type: &Self::DynamicType) -> Cow<'_, str> {
+        DynamicObject::plural(dynamic_type)
     }
 
     fn meta(&self) -> &ObjectMeta {

@@ -102,10 +102,10 @@ fn can_be_collected(plural: &str, can: impl Fn(&str) -> bool) -> bool {
 /// Returns the discovered kinds. Later custom kinds are added by their definitions.
 pub(super) fn discovered(discovery: &Discovery) -> Vec<MonitoredKind> {
     let all = discovery.groups().flat_map(ApiGroup::recommended_resources);
-    let wanted = all.filter(|(resource, capabilities)| {
+    let deletable = all.filter(|(resource, capabilities)| {
         can_be_collected(&resource.plural, |verb| capabilities.supports_operation(verb))
     });
-    let served = wanted.map(|(resource, capabilities)| MonitoredKind {
+    let served = deletable.map(|(resource, capabilities)| MonitoredKind {
         namespaced: capabilities.scope == Scope::Namespaced,
         versions: vec![resource.api_version.clone()],
         resource: Arc::new(resource),
@@ -209,12 +209,12 @@ impl Monitors {
         match change {
             WatchEvent::Applied(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
-                let now = MonitoredKind::from_definition(&definition);
-                if self.defined.get(&name).map(|known| &known.defined) == now.as_ref() {
+                let kind = MonitoredKind::from_definition(&definition);
+                if self.defined.get(&name).map(|known| &known.defined) == kind.as_ref() {
                     return Vec::new();
                 }
                 let mut events = self.stop_defined(&name);
-                let Some(defined) = now else { return events };
+                let Some(defined) = kind else { return events };
                 // The kind was discovered at the start, and is monitored already.
                 if let Some((before, end)) = self.known.remove(&defined.group_resource()) {
                     let watched = MonitoredKind { resource: before.resource, ..defined.clone() };
@@ -261,13 +261,13 @@ impl Monitors {
     }
 
     /// Starts monitors for new kinds of an aggregated server, and stops those of removed kinds.
-    fn sync_aggregated(&mut self, version: &str, now: Vec<MonitoredKind>) -> Vec<Event> {
+    fn sync_aggregated(&mut self, version: &str, new_kinds: Vec<MonitoredKind>) -> Vec<Event> {
         let Some(before) = self.aggregated.get_mut(version).map(|at| std::mem::take(&mut at.kinds)) else {
             return Vec::new();
         };
-        let (mut kinds, gone): (Vec<_>, Vec<_>) = before.into_iter().partition(|(known, _)| now.contains(known));
+        let (mut kinds, gone): (Vec<_>, Vec<_>) = before.into_iter().partition(|(known, _)| new_kinds.contains(known));
         let mut events: Vec<Event> = gone.into_iter().map(stop_monitor).collect();
-        for served in now {
+        for served in new_kinds {
             if kinds.iter().any(|(known, _)| *known == served) || self.is_watched(&served.group_resource()) {
                 continue;
             }

@@ -117,14 +117,14 @@ impl ScalingRules {
 
 /// Returns the autoscaler's own tolerances, or the defaults (KEP-4951).
 pub(super) fn tolerances(behavior: Option<&HorizontalPodAutoscalerBehavior>) -> Tolerances {
-    let of = |rules: Option<&HPAScalingRules>| {
+    let policies = |rules: Option<&HPAScalingRules>| {
         let amount = Amount::try_from(rules?.tolerance.as_ref()?).ok()?;
         Some(amount.approximate())
     };
     let default = Tolerances::default();
     Tolerances {
-        down: behavior.and_then(|b| of(b.scale_down.as_ref())).unwrap_or(default.down),
-        up: behavior.and_then(|b| of(b.scale_up.as_ref())).unwrap_or(default.up),
+        down: behavior.and_then(|b| policies(b.scale_down.as_ref())).unwrap_or(default.down),
+        up: behavior.and_then(|b| policies(b.scale_up.as_ref())).unwrap_or(default.up),
     }
 }
 

@@ -110,7 +110,7 @@ impl Calculator<'_> {
     pub(super) fn by_utilization(
         &self,
         samples: &Samples,
-        wanted: i32,
+        target_utilization: i32,
         resource: &str,
         container: Option<&str>,
     ) -> Result<(i32, Utilization), CalculatorError> {
@@ -120,28 +120,29 @@ impl Calculator<'_> {
         for pod in self.pods {
             requests.insert(&pod.name, pod.metric_inputs.request(&pod.name, container, resource)?);
         }
-        let compare = |values: &Values<'_>| utilization(values, &requests, wanted);
+        let compare = |values: &Values<'_>| utilization(values, &requests, target_utilization);
         // A Pod without metrics may use its whole request, or the target if that is more.
-        let most = i128::from(wanted.max(100));
-        let full = |pod: &str| narrow(i128::from(requests.get(pod).copied().unwrap_or(0)).saturating_mul(most) / 100);
+        let highest = i128::from(target_utilization.max(100));
+        let full =
+            |pod: &str| narrow(i128::from(requests.get(pod).copied().unwrap_or(0)).saturating_mul(highest) / 100);
         self.replicas_with_missing_pods(&groups, values, compare, full)
     }
 
     /// Computes replicas from an average value (`GetRawResourceReplicas`, `GetMetricReplicas`); `cpu` enables the
     /// handling of Pods that are starting.
-    pub(super) fn by_average(&self, samples: &Samples, wanted: i64, cpu: bool) -> Result<(i32, i64), CalculatorError> {
+    pub(super) fn by_average(&self, samples: &Samples, target: i64, cpu: bool) -> Result<(i32, i64), CalculatorError> {
         let groups = self.group(samples, cpu)?;
         let values = groups.counted(samples)?;
         let compare = |values: &Values<'_>| {
             let average = narrow(sum(values.values().copied()) / count(values.len()));
-            Ok(UsageRatio { ratio: average as f64 / wanted as f64, shown: average })
+            Ok(UsageRatio { ratio: average as f64 / target as f64, shown: average })
         };
-        self.replicas_with_missing_pods(&groups, values, compare, |_| wanted)
+        self.replicas_with_missing_pods(&groups, values, compare, |_| target)
     }
 
     /// Computes replicas from one value (`GetObjectMetricReplicas`, `GetExternalMetricReplicas`).
-    pub(super) fn by_value(&self, usage: i64, wanted: i64) -> Result<i32, CalculatorError> {
-        let ratio = usage as f64 / wanted as f64;
+    pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<i32, CalculatorError> {
+        let ratio = usage as f64 / target as f64;
         if self.replicas == 0 {
             // Scaling from and to zero does not depend on ready Pods.
             return Ok(ceil(ratio));
@@ -158,9 +159,9 @@ impl Calculator<'_> {
 
     /// Computes replicas from one value divided by the current replicas (`Get…PerPodMetricReplicas`); returns the
     /// value per Pod, too.
-    pub(super) fn by_value_per_pod(&self, usage: i64, wanted: i64) -> (i32, i64) {
-        let ratio = usage as f64 / (wanted as f64 * f64::from(self.current));
-        let replicas = if self.tolerances.cover(ratio) { self.current } else { ceil(usage as f64 / wanted as f64) };
+    pub(super) fn by_value_per_pod(&self, usage: i64, target: i64) -> (i32, i64) {
+        let ratio = usage as f64 / (target as f64 * f64::from(self.current));
+        let replicas = if self.tolerances.cover(ratio) { self.current } else { ceil(usage as f64 / target as f64) };
         let share = match i64::from(self.current) {
             0 => 0,
             current => narrow((i128::from(usage) + i128::from(current) - 1).div_euclid(i128::from(current))),
@@ -253,7 +254,7 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 fn utilization(
     values: &Values<'_>,
     requests: &Values<'_>,
-    wanted: i32,
+    target_utilization: i32,
 ) -> Result<UsageRatio<Utilization>, CalculatorError> {
     // Values without a request belong to other Pods.
     let known = || values.iter().filter_map(|(pod, value)| Some((*value, *requests.get(pod)?)));
@@ -264,7 +265,10 @@ fn utilization(
     let percent = used.saturating_mul(100) / requested;
     let percent = i32::try_from(percent).unwrap_or(if percent < 0 { i32::MIN } else { i32::MAX });
     let average = narrow(used / count(known().count()));
-    Ok(UsageRatio { ratio: f64::from(percent) / f64::from(wanted), shown: Utilization { percent, average } })
+    Ok(UsageRatio {
+        ratio: f64::from(percent) / f64::from(target_utilization),
+        shown: Utilization { percent, average },
+    })
 }
 
 fn sum(values: impl Iterator<Item = i64>) -> i128 {

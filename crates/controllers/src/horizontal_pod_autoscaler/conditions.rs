@@ -24,18 +24,18 @@ impl Conditions {
     }
 
     /// Whether the scale can be read and updated.
-    pub(super) fn set_able_to_scale(&mut self, is: bool, why: ReasonAndMessage<'_>) {
-        self.set("AbleToScale", is, why);
+    pub(super) fn set_able_to_scale(&mut self, is: bool, reason: ReasonAndMessage<'_>) {
+        self.set("AbleToScale", is, reason);
     }
 
     /// Whether the desired replicas could be computed.
-    pub(super) fn set_scaling_active(&mut self, is: bool, why: ReasonAndMessage<'_>) {
-        self.set("ScalingActive", is, why);
+    pub(super) fn set_scaling_active(&mut self, is: bool, reason: ReasonAndMessage<'_>) {
+        self.set("ScalingActive", is, reason);
     }
 
     /// Whether the desired replicas were limited.
-    pub(super) fn set_scaling_limited(&mut self, is: bool, why: ReasonAndMessage<'_>) {
-        self.set("ScalingLimited", is, why);
+    pub(super) fn set_scaling_limited(&mut self, is: bool, reason: ReasonAndMessage<'_>) {
+        self.set("ScalingLimited", is, reason);
     }
 
     fn set(&mut self, type_: &str, is: bool, (reason, message): ReasonAndMessage<'_>) {

@@ -185,8 +185,8 @@ async fn custom_of_pods(
     selector: &str,
     metric: &MetricIdentifier,
 ) -> Result<Reading, MetricsError> {
-    let of = query(selector, &selector_text(metric.selector.as_ref())?);
-    let path = format!("namespaces/{namespace}/pods/*/{}{of}", encoded(&metric.name));
+    let parameters = query(selector, &selector_text(metric.selector.as_ref())?);
+    let path = format!("namespaces/{namespace}/pods/*/{}{parameters}", encoded(&metric.name));
     let items = some(custom(client, &path, "get pods.custom.metrics.k8s.io *").await?, "custom")?;
     let sample = |item: &MetricValue| {
         let window = item.window_seconds.map_or(DEFAULT_METRIC_WINDOW, SignedDuration::from_secs);
@@ -203,7 +203,7 @@ async fn custom_of(
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
 ) -> Result<Reading, MetricsError> {
-    let of = query("", &selector_text(metric.selector.as_ref())?);
+    let parameters = query("", &selector_text(metric.selector.as_ref())?);
     let group = group_of(object.api_version.as_deref().unwrap_or_default()).unwrap_or_default();
     let (resource, name) = if object.kind == "Namespace" && group.is_empty() {
         // Metrics of a Namespace object have another path than those of objects in a namespace.
@@ -216,19 +216,19 @@ async fn custom_of(
         let resource = format!("{}.{group}", found.plural);
         (resource.trim_end_matches('.').to_owned(), format!("/{}", encoded(&object.name)))
     };
-    let path = format!("namespaces/{namespace}/{resource}{name}/{}{of}", encoded(&metric.name));
-    let what = format!("get {resource}.{CUSTOM} {}", object.name);
-    let items = custom(client, &path, &what).await?.items.unwrap_or_default();
+    let path = format!("namespaces/{namespace}/{resource}{name}/{}{parameters}", encoded(&metric.name));
+    let operation = format!("get {resource}.{CUSTOM} {}", object.name);
+    let items = custom(client, &path, &operation).await?.items.unwrap_or_default();
     match items.as_slice() {
         [one] => Ok(Reading::Object(milli(&one.value))),
         _ => Err(MetricsError::ResultCount(items.len())),
     }
 }
 
-async fn custom(client: &Client, path: &str, what: &str) -> Result<List<MetricValue>, MetricsError> {
+async fn custom(client: &Client, path: &str, operation: &str) -> Result<List<MetricValue>, MetricsError> {
     let version = version(client).await?;
     let read = get(client, &format!("/apis/{version}/{path}")).await;
-    read.map_err(|e| failed("custom", e, what))
+    read.map_err(|e| failed("custom", e, operation))
 }
 
 /// Returns the preferred version of the custom metrics API if it is supported, or else the first supported one.
@@ -248,12 +248,12 @@ async fn version(client: &Client) -> Result<String, MetricsError> {
 }
 
 async fn external(client: &Client, namespace: &str, metric: &MetricIdentifier) -> Result<Reading, MetricsError> {
-    let of = query(&selector_text(metric.selector.as_ref())?, "");
+    let parameters = query(&selector_text(metric.selector.as_ref())?, "");
     let name = encoded(&metric.name);
-    let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}{of}");
+    let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}{parameters}");
     let list: Result<List<MetricValue>, _> = get(client, &path).await;
-    let what = format!("get {}.external.metrics.k8s.io", metric.name);
-    let items = some(list.map_err(|e| failed("external", e, &what))?, "external")?;
+    let operation = format!("get {}.external.metrics.k8s.io", metric.name);
+    let items = some(list.map_err(|e| failed("external", e, &operation))?, "external")?;
     Ok(Reading::External(items.iter().map(|item| milli(&item.value)).collect()))
 }
 

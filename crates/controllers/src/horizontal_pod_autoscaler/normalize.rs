@@ -12,8 +12,8 @@ use tokio::time::Instant;
 pub(super) struct Bounds {
     /// `spec.replicas` of the scale.
     pub(super) replicas: i32,
-    pub(super) least: i32,
-    pub(super) most: i32,
+    pub(super) min_replicas: i32,
+    pub(super) max_replicas: i32,
 }
 
 const WITHIN: ReasonAndMessage<'_> = ("DesiredWithinRange", "the desired count is within the acceptable range");
@@ -45,16 +45,16 @@ impl Bounds {
         conditions: &mut Conditions,
         now: Instant,
     ) -> i32 {
-        let (stable, why) = match behavior {
+        let (stable, message) = match behavior {
             None => (stabilize_without_behavior(desired, history, now), STABLE_DOWN),
             Some(behavior) => self.stabilize_with_behavior(desired, behavior, history, now),
         };
-        conditions.set_able_to_scale(true, if stable == desired { READY } else { why });
-        let (replicas, why) = match behavior {
+        conditions.set_able_to_scale(true, if stable == desired { READY } else { message });
+        let (replicas, message) = match behavior {
             None => self.convert_desired_replicas_with_rules(stable),
             Some(behavior) => self.convert_with_behavior_rate(stable, behavior, history, now),
         };
-        conditions.set_scaling_limited(replicas != stable, why);
+        conditions.set_scaling_limited(replicas != stable, message);
         replicas
     }
 
@@ -62,11 +62,12 @@ impl Bounds {
     /// wrong.
     fn convert_desired_replicas_with_rules(self, desired: i32) -> (i32, ReasonAndMessage<'static>) {
         let limit = self.replicas.saturating_mul(2).max(4);
-        let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
-        if desired < self.least {
-            (self.least, TOO_FEW)
-        } else if desired > most {
-            (most, why)
+        let (max_replicas, message) =
+            if self.max_replicas > limit { (limit, TOO_FAST) } else { (self.max_replicas, TOO_MANY) };
+        if desired < self.min_replicas {
+            (self.min_replicas, TOO_FEW)
+        } else if desired > max_replicas {
+            (max_replicas, message)
         } else {
             (desired, WITHIN)
         }
@@ -84,8 +85,8 @@ impl Bounds {
         let up = history.recommended_after(behavior.up.window, now).fold(desired, i32::min);
         let down = history.recommended_after(behavior.down.window, now).fold(desired, i32::max);
         history.recommend(desired, behavior.up.window.max(behavior.down.window), now);
-        let why = if desired >= self.replicas { STABLE_UP } else { STABLE_DOWN };
-        (self.replicas.max(up).min(down), why)
+        let message = if desired >= self.replicas { STABLE_UP } else { STABLE_DOWN };
+        (self.replicas.max(up).min(down), message)
     }
 
     /// Limits the change by the policies (`convertDesiredReplicasWithBehaviorRate`).
@@ -98,15 +99,17 @@ impl Bounds {
     ) -> (i32, ReasonAndMessage<'static>) {
         if desired > self.replicas {
             let limit = behavior.up.scale_up_limit(self.replicas, history, now).max(self.replicas);
-            let (most, why) = if self.most > limit { (limit, TOO_FAST) } else { (self.most, TOO_MANY) };
-            if desired > most {
-                return (most, why);
+            let (max_replicas, message) =
+                if self.max_replicas > limit { (limit, TOO_FAST) } else { (self.max_replicas, TOO_MANY) };
+            if desired > max_replicas {
+                return (max_replicas, message);
             }
         } else if desired < self.replicas {
             let limit = behavior.down.scale_down_limit(self.replicas, history, now).min(self.replicas);
-            let (least, why) = if self.least < limit { (limit, TOO_FAST_DOWN) } else { (self.least, TOO_FEW) };
-            if desired < least {
-                return (least, why);
+            let (min_replicas, message) =
+                if self.min_replicas < limit { (limit, TOO_FAST_DOWN) } else { (self.min_replicas, TOO_FEW) };
+            if desired < min_replicas {
+                return (min_replicas, message);
             }
         }
         (desired, WITHIN)

@@ -42,8 +42,8 @@ pub(crate) struct Readiness {
 impl PodMetricInputs {
     pub(crate) fn of(spec: &PodSpec, status: &PodStatus) -> Self {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
-        let requires = |of: ContainerKind| {
-            let some = containers(spec).filter(move |(kind, _)| *kind == of).map(|(_, c)| c);
+        let requires = |container_kind: ContainerKind| {
+            let some = containers(spec).filter(move |(kind, _)| *kind == container_kind).map(|(_, c)| c);
             some.map(|c| (c.name.as_str().into(), milli_values(container_resources(c, ResourceField::Requests))))
         };
         let resources = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
@@ -73,7 +73,7 @@ impl PodMetricInputs {
         }
         let mut total = 0_i64;
         for (name, requested) in &self.containers {
-            if of_container.is_some_and(|wanted| wanted != &**name) {
+            if of_container.is_some_and(|container_name| container_name != &**name) {
                 continue;
             }
             let found = find(requested, resource);
@@ -87,8 +87,8 @@ impl PodMetricInputs {
                 return Ok(total);
             }
         }
-        of_container.map_or(Ok(total), |wanted| {
-            Err(MissingRequestError::ContainerNotFound { container: wanted.to_owned(), pod: pod() })
+        of_container.map_or(Ok(total), |container_name| {
+            Err(MissingRequestError::ContainerNotFound { container: container_name.to_owned(), pod: pod() })
         })
     }
 }

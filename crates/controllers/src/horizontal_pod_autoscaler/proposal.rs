@@ -83,7 +83,7 @@ pub(super) fn compute(
     for (spec, reading) in specs.iter().zip(readings) {
         match propose(spec, reading, calculator, namespace) {
             Ok(proposal) => {
-                if best.as_ref().is_none_or(|(most, _)| *most == 0 || proposal.replicas > *most) {
+                if best.as_ref().is_none_or(|(highest, _)| *highest == 0 || proposal.replicas > *highest) {
                     best = Some((proposal.replicas, proposal.name));
                 }
                 statuses.push(proposal.status);
@@ -128,7 +128,7 @@ fn propose(
                 error: format!("failed to get {} resource metric value: {error}", source.name),
             })?;
             let status = ResourceMetricStatus { name: source.name.clone(), current };
-            Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..of(spec) } })
+            Ok(Proposal { replicas, name, status: MetricStatus { resource: Some(status), ..metric_status(spec) } })
         }
         ("ContainerResource", _, Some(source), ..) => {
             let counted = resource(&source.target, &source.name, Some(&source.container), reading, calculator);
@@ -139,7 +139,11 @@ fn propose(
             })?;
             let (container, metric) = (source.container.clone(), source.name.clone());
             let status = ContainerResourceMetricStatus { container, name: metric, current };
-            Ok(Proposal { replicas, name, status: MetricStatus { container_resource: Some(status), ..of(spec) } })
+            Ok(Proposal {
+                replicas,
+                name,
+                status: MetricStatus { container_resource: Some(status), ..metric_status(spec) },
+            })
         }
         ("Pods", _, _, Some(source), ..) => pods(spec, source, reading, calculator),
         ("Object", _, _, _, Some(source), _) => object(spec, source, reading, calculator, namespace),
@@ -152,7 +156,7 @@ fn propose(
     }
 }
 
-fn of(spec: &MetricSpec) -> MetricStatus {
+fn metric_status(spec: &MetricSpec) -> MetricStatus {
     MetricStatus { type_: spec.type_.clone(), ..MetricStatus::default() }
 }
 
@@ -171,18 +175,19 @@ fn resource(
     let failed = |value: &'static str| {
         move |source| ProposalError::Resource { resource: name(), value, source: Box::new(source) }
     };
-    if let Some(wanted) = &target.average_value {
+    if let Some(target_average) = &target.average_value {
         let is_cpu = resource == "cpu";
-        let counted = samples.and_then(|samples| Ok(calculator.by_average(&samples, milli(wanted), is_cpu)?));
+        let counted = samples.and_then(|samples| Ok(calculator.by_average(&samples, milli(target_average), is_cpu)?));
         let (replicas, average) = counted.map_err(failed("usage"))?;
         return Ok((replicas, format!("{resource} resource"), average_value(average)));
     }
-    let Some(wanted) = target.average_utilization else { return Err(ProposalError::NoResourceTarget) };
-    let counted = samples.and_then(|samples| Ok(calculator.by_utilization(&samples, wanted, resource, container)?));
+    let Some(average_utilization) = target.average_utilization else { return Err(ProposalError::NoResourceTarget) };
+    let counted = samples
+        .and_then(|samples| Ok(calculator.by_utilization(&samples, average_utilization, resource, container)?));
     let (replicas, used) = counted.map_err(failed("utilization"))?;
-    let of = if container.is_some() { "container resource" } else { "resource" };
+    let source = if container.is_some() { "container resource" } else { "resource" };
     let current = MetricValueStatus { average_utilization: Some(used.percent), ..average_value(used.average) };
-    Ok((replicas, format!("{resource} {of} utilization (percentage of request)"), current))
+    Ok((replicas, format!("{resource} {source} utilization (percentage of request)"), current))
 }
 
 /// `computeStatusForPodsMetric`.
@@ -192,10 +197,10 @@ fn pods(
     reading: Result<Reading, MetricsError>,
     calculator: &Calculator<'_>,
 ) -> Result<Proposal, Failure> {
-    let (metric, wanted) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
+    let (metric, target_average) = (&source.metric, source.target.average_value.as_ref().map_or(0, milli));
     let counted = selector_text(metric.selector.as_ref()).map_err(ProposalError::from).and_then(|_| {
         let failed = |source| ProposalError::ReadPods { metric: metric.name.clone(), source: Box::new(source) };
-        Ok(calculator.by_average(&reading.map(samples).map_err(failed)?, wanted, false)?)
+        Ok(calculator.by_average(&reading.map(samples).map_err(failed)?, target_average, false)?)
     });
     let (replicas, average) = counted.map_err(|error| Failure {
         reason: "FailedGetPodsMetric",
@@ -204,7 +209,7 @@ fn pods(
     })?;
     let status = PodsMetricStatus { metric: metric.clone(), current: average_value(average) };
     let name = format!("pods metric {}", metric.name);
-    Ok(Proposal { replicas, name, status: MetricStatus { pods: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { pods: Some(status), ..metric_status(spec) } })
 }
 
 /// `computeStatusForObjectMetric`.
@@ -234,22 +239,22 @@ fn object(
         }),
     };
     let (replicas, name, current) = match (target.type_.as_str(), &target.value, &target.average_value) {
-        ("Value", Some(wanted), _) => {
-            let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+        ("Value", Some(target_value), _) => {
+            let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(target_value))?, usage)));
             let (replicas, usage) = counted.map_err(|e| failure(e, ""))?;
             (replicas, format!("{} metric {}", object.kind, metric.name), value(usage))
         }
-        ("AverageValue", _, Some(wanted)) => {
+        ("AverageValue", _, Some(target_average)) => {
             let context = format!("failed to get {} object metric: ", metric.name);
             let usage = usage.map_err(|e| failure(e, &context))?;
-            let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
+            let (replicas, share) = calculator.by_value_per_pod(usage, milli(target_average));
             let selector = format_selector(metric.selector.as_ref());
             (replicas, format!("external metric {}({selector})", metric.name), average_value(share))
         }
         _ => return Err(failure(ProposalError::NoTarget("object"), "")),
     };
     let status = ObjectMetricStatus { described_object: object.clone(), metric: metric.clone(), current };
-    Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { object: Some(status), ..metric_status(spec) } })
 }
 
 /// `computeStatusForExternalMetric`.
@@ -277,14 +282,14 @@ fn external(
             source: Box::new(source),
         }),
     });
-    let (replicas, current) = if let Some(wanted) = &target.average_value {
+    let (replicas, current) = if let Some(target_average) = &target.average_value {
         let context = format!("failed to get {} external metric: ", metric.name);
         let usage = usage.map_err(|e| failure(e, &context))?;
-        let (replicas, share) = calculator.by_value_per_pod(usage, milli(wanted));
+        let (replicas, share) = calculator.by_value_per_pod(usage, milli(target_average));
         (replicas, average_value(share))
-    } else if let Some(wanted) = &target.value {
+    } else if let Some(target_value) = &target.value {
         let context = format!("failed to get external metric {}: ", metric.name);
-        let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(wanted))?, usage)));
+        let counted = usage.and_then(|usage| Ok((calculator.by_value(usage, milli(target_value))?, usage)));
         let (replicas, usage) = counted.map_err(|e| failure(e, &context))?;
         (replicas, value(usage))
     } else {
@@ -292,7 +297,7 @@ fn external(
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current };
     let name = format!("external metric {}({selector})", metric.name);
-    Ok(Proposal { replicas, name, status: MetricStatus { external: Some(status), ..of(spec) } })
+    Ok(Proposal { replicas, name, status: MetricStatus { external: Some(status), ..metric_status(spec) } })
 }
 
 fn samples(reading: Reading) -> Samples {

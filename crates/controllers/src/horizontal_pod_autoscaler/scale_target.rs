@@ -149,18 +149,18 @@ pub(super) fn group_of(api_version: &str) -> Result<String, GroupVersionError> {
 }
 
 /// Returns the error text of client-go: the Status message, or a generic one (`NewGenericServerResponse`).
-fn error_text(error: &kube::Error, what: &str) -> String {
+fn error_text(error: &kube::Error, operation: &str) -> String {
     let kube::Error::Api(status) = error else { return error.to_string() };
     // Messages that upstream's server sends as plain text and Podium as a Status: client-go appends the request to
     // them.
     const GENERIC_MESSAGES: [&str; 2] =
         ["the server could not find the requested resource", "the server is currently unable to handle the request"];
-    let what = what.trim_end_matches('.').replace(". ", " ");
+    let operation = operation.trim_end_matches('.').replace(". ", " ");
     match status.code {
-        404 | 503 if GENERIC_MESSAGES.contains(&status.message.as_str()) => format!("{} ({what})", status.message),
+        404 | 503 if GENERIC_MESSAGES.contains(&status.message.as_str()) => format!("{} ({operation})", status.message),
         _ if status.reason != "Failed to parse error data" => status.message.clone(),
-        404 => format!("the server could not find the requested resource ({what})"),
-        503 => format!("the server is currently unable to handle the request ({what})"),
+        404 => format!("the server could not find the requested resource ({operation})"),
+        503 => format!("the server is currently unable to handle the request ({operation})"),
         _ => status.message.clone(),
     }
 }

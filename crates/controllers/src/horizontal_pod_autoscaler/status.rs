@@ -21,16 +21,16 @@ pub(super) enum ScalingMode {
 
 impl Bounds {
     pub(super) fn of(spec: &HorizontalPodAutoscalerSpec, replicas: i32) -> Self {
-        Self { replicas, least: spec.min_replicas.unwrap_or(1), most: spec.max_replicas }
+        Self { replicas, min_replicas: spec.min_replicas.unwrap_or(1), max_replicas: spec.max_replicas }
     }
 
     pub(super) fn mode(self) -> ScalingMode {
-        if self.replicas == 0 && self.least != 0 {
+        if self.replicas == 0 && self.min_replicas != 0 {
             ScalingMode::Disabled
-        } else if self.replicas > self.most {
-            ScalingMode::OutOfBounds(self.most, "Current number of replicas above Spec.MaxReplicas")
-        } else if self.replicas < self.least {
-            ScalingMode::OutOfBounds(self.least, "Current number of replicas below Spec.MinReplicas")
+        } else if self.replicas > self.max_replicas {
+            ScalingMode::OutOfBounds(self.max_replicas, "Current number of replicas above Spec.MaxReplicas")
+        } else if self.replicas < self.min_replicas {
+            ScalingMode::OutOfBounds(self.min_replicas, "Current number of replicas below Spec.MinReplicas")
         } else {
             ScalingMode::ByMetrics
         }
@@ -40,12 +40,12 @@ impl Bounds {
     pub(super) fn desired_replicas(self, computed: &MetricsResult) -> Option<(i32, String)> {
         let (desired, metric) = computed.desired.as_ref()?;
         let desired = (*desired).max(0);
-        let why = match desired.cmp(&self.replicas) {
+        let message = match desired.cmp(&self.replicas) {
             std::cmp::Ordering::Greater => format!("{metric} above target"),
             std::cmp::Ordering::Less => "All metrics below target".to_owned(),
             std::cmp::Ordering::Equal => String::new(),
         };
-        Some((desired, why))
+        Some((desired, message))
     }
 }
 
@@ -66,14 +66,14 @@ pub(super) fn status(
     found: Option<ScaleObservation>,
     conditions: Conditions,
 ) -> HorizontalPodAutoscalerStatus {
-    let before = hpa.status.clone().unwrap_or_default();
+    let old_status = hpa.status.clone().unwrap_or_default();
     let conditions = conditions.into_list();
-    let Some(found) = found else { return HorizontalPodAutoscalerStatus { conditions, ..before } };
+    let Some(found) = found else { return HorizontalPodAutoscalerStatus { conditions, ..old_status } };
     HorizontalPodAutoscalerStatus {
         // A zero is omitted, as in the stored form.
         current_replicas: Some(found.current).filter(|current| *current != 0),
-        desired_replicas: found.desired.unwrap_or(before.desired_replicas),
-        last_scale_time: found.scaled.or(before.last_scale_time),
+        desired_replicas: found.desired.unwrap_or(old_status.desired_replicas),
+        last_scale_time: found.scaled.or(old_status.last_scale_time),
         current_metrics: found.metrics.filter(|metrics| !metrics.is_empty()),
         observed_generation: hpa.metadata.generation,
         conditions,

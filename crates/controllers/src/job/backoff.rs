@@ -72,14 +72,14 @@ mod tests {
 
     #[test]
     fn success_resets_the_job_backoff() {
-        let twice = BackoffRecord::default().after(&[], &[&ended(5), &ended(3)]);
-        assert_eq!(twice, BackoffRecord { failures: 2, last: Some(at(5)) });
-        assert_eq!(twice.after(&[], &[&ended(9)]), BackoffRecord { failures: 3, last: Some(at(9)) });
-        assert_eq!(twice.after(&[&ended(7)], &[]), BackoffRecord::default());
+        let two_failures = BackoffRecord::default().after(&[], &[&ended(5), &ended(3)]);
+        assert_eq!(two_failures, BackoffRecord { failures: 2, last: Some(at(5)) });
+        assert_eq!(two_failures.after(&[], &[&ended(9)]), BackoffRecord { failures: 3, last: Some(at(9)) });
+        assert_eq!(two_failures.after(&[&ended(7)], &[]), BackoffRecord::default());
         assert_eq!(
-            twice.after(&[&ended(7)], &[&ended(6), &ended(8)]),
+            two_failures.after(&[&ended(7)], &[&ended(6), &ended(8)]),
             BackoffRecord { failures: 1, last: Some(at(8)) }
         );
-        assert_eq!(twice.after(&[], &[]), twice);
+        assert_eq!(two_failures.after(&[], &[]), two_failures);
     }
 }

@@ -82,7 +82,7 @@ impl JobSnapshot<'_> {
         }
         let indexes = self.succeeded_indexes();
         if let Some(failed) = self.failed_indexes() {
-            if self.spec.max_failed_indexes.is_some_and(|most| failed.total() > most) {
+            if self.spec.max_failed_indexes.is_some_and(|limit| failed.total() > limit) {
                 let message = "Job has exceeded the specified maximal number of failed indexes";
                 return failing("MaxFailedIndexesExceeded", message);
             }
@@ -90,8 +90,8 @@ impl JobSnapshot<'_> {
                 return failing("FailedIndexes", "Job has failed indexes");
             }
         }
-        let why = match_success_policy(self.spec.success_policy.as_ref(), self.completions(), &indexes)?;
-        Some(self.condition(SUCCESS_CRITERIA_MET, "True", "SuccessPolicy", &why))
+        let message = match_success_policy(self.spec.success_policy.as_ref(), self.completions(), &indexes)?;
+        Some(self.condition(SUCCESS_CRITERIA_MET, "True", "SuccessPolicy", &message))
     }
 
     /// Returns whether container restarts exceed the back-off limit (`pastBackoffLimitOnFailure`).
@@ -217,13 +217,13 @@ fn create_pods_with_delay_per_index<'a>(snapshot: &JobSnapshot<'a>, missing: i32
 }
 
 /// Returns the first indexes without a Pod (`firstPendingIndexes`).
-fn first_pending_indexes(snapshot: &JobSnapshot<'_>, most: i32) -> Vec<i32> {
+fn first_pending_indexes(snapshot: &JobSnapshot<'_>, count: i32) -> Vec<i32> {
     let (active, succeeded, failed) =
         (snapshot.active_indexes(), snapshot.succeeded_indexes(), snapshot.failed_indexes());
     let ending = snapshot.pods.iter().filter(|pod| pod.terminating && snapshot.only_replace_failed_pods());
     let ending: Indexes = ending.filter(|pod| !pod.is_terminal()).filter_map(|pod| job_summary(pod).index).collect();
     let taken = Indexes::any_of([&active, &succeeded, &ending].into_iter().chain(&failed));
-    taken.missing(snapshot.completions()).take(usize::try_from(most).unwrap_or(0)).collect()
+    taken.missing(snapshot.completions()).take(usize::try_from(count).unwrap_or(0)).collect()
 }
 
 /// Returns the active Pods to delete: those with an invalid or duplicate index, and at least `least`
@@ -231,24 +231,24 @@ fn first_pending_indexes(snapshot: &JobSnapshot<'_>, most: i32) -> Vec<i32> {
 fn active_pods_for_removal<'a>(
     snapshot: &JobSnapshot<'_>,
     active: Vec<&'a PodSummary>,
-    least: i32,
+    min_deletions: i32,
 ) -> Vec<&'a PodSummary> {
-    let least = usize::try_from(least.min(MAX_POD_CREATE_DELETE_PER_SYNC)).unwrap_or(0);
-    let (mut removed, mut kept) = (Vec::new(), active);
+    let min_deletions = usize::try_from(min_deletions.min(MAX_POD_CREATE_DELETE_PER_SYNC)).unwrap_or(0);
+    let (mut removed, mut remaining) = (Vec::new(), active);
     if snapshot.is_indexed() {
         let mut of_index: BTreeMap<Option<i32>, Vec<&PodSummary>> = BTreeMap::new();
-        for pod in kept.drain(..) {
+        for pod in remaining.drain(..) {
             of_index.entry(snapshot.index(pod)).or_default().push(pod);
         }
         for (index, pods) in of_index {
             let excess = if index.is_some() { pods.len() - 1 } else { pods.len() };
             let mut sorted = pods_to_delete(pods.clone(), pods.len());
-            kept.extend(sorted.split_off(excess));
+            remaining.extend(sorted.split_off(excess));
             removed.extend(sorted);
         }
     }
-    if removed.len() < least {
-        removed.extend(pods_to_delete(kept, least - removed.len()));
+    if removed.len() < min_deletions {
+        removed.extend(pods_to_delete(remaining, min_deletions - removed.len()));
     }
     removed
 }

@@ -62,11 +62,11 @@ pub(super) fn match_success_policy(
 ) -> Option<String> {
     let rules = policy.filter(|_| !indexes.is_empty())?.rules.iter().enumerate();
     let mut met = rules.filter(|(_, rule)| match &rule.succeeded_indexes {
-        Some(wanted) => {
-            let wanted = Indexes::parse(wanted, completions);
-            let common = wanted.common(indexes);
-            !wanted.is_empty()
-                && (common == wanted.total() || rule.succeeded_count.is_some_and(|count| common >= count))
+        Some(rule_indexes) => {
+            let rule_indexes = Indexes::parse(rule_indexes, completions);
+            let common = rule_indexes.common(indexes);
+            !rule_indexes.is_empty()
+                && (common == rule_indexes.total() || rule.succeeded_count.is_some_and(|count| common >= count))
         }
         None => rule.succeeded_count.is_some_and(|count| indexes.total() >= count),
     });
@@ -100,8 +100,8 @@ mod tests {
         check(rules.clone(), &pod(&[("c", 3)], &[]), FailureAction::Ignore);
         check(rules.clone(), &pod(&[("c", 9)], &[]), FailureAction::Count);
         check(rules.clone(), &pod(&[("c", 1)], &[]), FailureAction::FailIndex);
-        let why = "Container b for pod x/p failed with exit code 5 matching FailJob rule at index 1";
-        check(rules.clone(), &pod(&[("a", 0), ("b", 5)], &[]), FailureAction::FailJob(why.into()));
+        let message = "Container b for pod x/p failed with exit code 5 matching FailJob rule at index 1";
+        check(rules.clone(), &pod(&[("a", 0), ("b", 5)], &[]), FailureAction::FailJob(message.into()));
         check(json!([on("FailIndex", "NotIn", &[9])]), &pod(&[("c", 0)], &[]), FailureAction::Count);
         assert_eq!(match_pod_failure_policy(None, &pod(&[("c", 3)], &[])), FailureAction::Count);
     }
@@ -116,8 +116,8 @@ mod tests {
         check(disrupted.clone(), &pod(&[], &[("DisruptionTarget", "True")]), FailureAction::Ignore);
         check(disrupted, &pod(&[], &[("DisruptionTarget", "False")]), FailureAction::Count);
         let fatal = json!([{"action": "FailJob", "onPodConditions": [{"type": "Fatal", "status": "True"}]}]);
-        let why = "Pod x/p has condition Fatal matching FailJob rule at index 0";
-        check(fatal, &pod(&[], &[("Fatal", "True")]), FailureAction::FailJob(why.into()));
+        let message = "Pod x/p has condition Fatal matching FailJob rule at index 0";
+        check(fatal, &pod(&[], &[("Fatal", "True")]), FailureAction::FailJob(message.into()));
     }
 
     #[test]

@@ -45,9 +45,11 @@ pub(super) fn pod(job: &Job, spec: &JobSpec, new: &NewPod) -> Pod {
 
 fn generate_name_with_index(name: &str, index: i32) -> String {
     let end = format!("-{index}-");
-    let most = MAX_GENERATE_NAME_PREFIX.saturating_sub(end.len());
-    let cut: String =
-        name.chars().take(if name.len() + end.len() > MAX_GENERATE_NAME_PREFIX { most } else { name.len() }).collect();
+    let max_length = MAX_GENERATE_NAME_PREFIX.saturating_sub(end.len());
+    let cut: String = name
+        .chars()
+        .take(if name.len() + end.len() > MAX_GENERATE_NAME_PREFIX { max_length } else { name.len() })
+        .collect();
     cut + &end
 }
 

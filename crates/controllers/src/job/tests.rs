@@ -29,9 +29,9 @@ fn job(spec: Value, status: Value) -> Job {
     serde_json::from_value(json!({"metadata": meta, "spec": all, "status": status})).unwrap()
 }
 
-fn indexed(more: Value) -> Value {
+fn indexed(fields: Value) -> Value {
     let mut spec = json!({"completionMode": "Indexed", "completions": 5, "parallelism": 5});
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();
     }
     spec
@@ -169,9 +169,9 @@ fn failure_policy_fails_the_job_at_once() {
     check(json!({"podFailurePolicy": policy}), json!({}), &failed, "FailureTarget PodFailurePolicy: end b");
     let job = job(json!({"podFailurePolicy": policy}), json!({}));
     let (status, end) = decide(&job, &failed, |_, tracked| (tracked.status, tracked.end.unwrap()));
-    let why = "Container c for pod x/a failed with exit code 42 matching FailJob rule at index 0";
-    assert_eq!(condition(&status, "FailureTarget").unwrap().message.as_deref(), Some(why));
-    assert_eq!((end.type_.as_str(), end.message.as_deref()), ("Failed", Some(why)));
+    let message = "Container c for pod x/a failed with exit code 42 matching FailJob rule at index 0";
+    assert_eq!(condition(&status, "FailureTarget").unwrap().message.as_deref(), Some(message));
+    assert_eq!((end.type_.as_str(), end.message.as_deref()), ("Failed", Some(message)));
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn each_index_has_one_pod_until_it_succeeds() {
 
 #[test]
 fn index_fails_at_its_backoff_limit_per_index() {
-    let limited = |more: Value| {
+    let limited = |fields: Value| {
         let mut spec = indexed(json!({"backoffLimitPerIndex": 1, "backoffLimit": i32::MAX}));
-        more.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
+        fields.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
         spec
     };
     let failed = |failures: i32, finished: i64| {
@@ -211,8 +211,8 @@ fn index_fails_at_its_backoff_limit_per_index() {
         (line(plan), tracked.release.len(), tracked.status.failed_indexes)
     });
     assert_eq!(old, ("nothing".into(), 1, Some("0".into())));
-    let most = limited(json!({"maxFailedIndexes": 0}));
-    check(most, json!({}), &[failed(1, NOW)], "FailureTarget MaxFailedIndexesExceeded: end");
+    let no_failed_indexes = limited(json!({"maxFailedIndexes": 0}));
+    check(no_failed_indexes, json!({}), &[failed(1, NOW)], "FailureTarget MaxFailedIndexesExceeded: end");
     let done = json!({"completedIndexes": "1-4"});
     check(limited(json!({})), done, &[failed(1, NOW)], "FailureTarget FailedIndexes: end");
 }

@@ -70,8 +70,8 @@ impl DiscoveryCache {
 
 /// Returns the API versions with stale discovery.
 fn stale(groups: &Value) -> impl Iterator<Item = String> {
-    fn list<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-        of[name].as_array().into_iter().flatten()
+    fn list<'a>(document: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+        document[name].as_array().into_iter().flatten()
     }
     list(groups, "items").flat_map(|group| {
         let name = group["metadata"]["name"].as_str().unwrap_or_default();

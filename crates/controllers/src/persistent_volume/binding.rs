@@ -40,8 +40,8 @@ impl PersistentVolumeController {
         Api::all(self.client.clone())
     }
 
-    pub(super) async fn record_event<K: Resource<DynamicType = ()>>(&self, of: &K, event: &RecordedEvent) {
-        self.recorder.record(&of.object_ref(&()), event.warning, event.reason, &event.message).await;
+    pub(super) async fn record_event<K: Resource<DynamicType = ()>>(&self, object: &K, event: &RecordedEvent) {
+        self.recorder.record(&object.object_ref(&()), event.warning, event.reason, &event.message).await;
     }
 
     /// Syncs a claim.
@@ -164,18 +164,18 @@ impl PersistentVolumeController {
             return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;
         };
         let provisioner = class.provisioner.as_str();
-        let own = self.provisioner.as_ref().filter(|own| own.name() == provisioner);
+        let own_provisioner = self.provisioner.as_ref().filter(|own_provisioner| own_provisioner.name() == provisioner);
         // Upstream's in-tree provisioners are not supported.
-        if own.is_none() && (provisioner == NO_PROVISIONER || provisioner.starts_with("kubernetes.io/")) {
+        if own_provisioner.is_none() && (provisioner == NO_PROVISIONER || provisioner.starts_with("kubernetes.io/")) {
             let message = format!("no volume plugin matched name: {provisioner}");
             return self.mark_unbound(claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await;
         }
         let claim = self.set_provisioner_annotations(claim, provisioner).await?;
-        match own {
-            Some(own) => match self.create_volume(own, &claim, &class).await {
+        match own_provisioner {
+            Some(provisioner) => match self.create_volume(provisioner, &claim, &class).await {
                 Ok(()) => Ok(()),
-                Err(ProvisionError::Volume(why)) => {
-                    let message = format!("Failed to provision volume with StorageClass {name:?}: {why}");
+                Err(ProvisionError::Volume(error)) => {
+                    let message = format!("Failed to provision volume with StorageClass {name:?}: {error}");
                     self.mark_unbound(&claim, "Pending", Some(RecordedEvent::warning(FAILED, message))).await?;
                     self.reschedule_provisioning(&claim).await
                 }
@@ -218,17 +218,17 @@ impl PersistentVolumeController {
 
     async fn create_volume(
         &self,
-        own: &Provisioner,
+        provisioner: &Provisioner,
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
     ) -> Result<(), ProvisionError> {
-        let volume = own.make(claim, class).await.map_err(ProvisionError::Volume)?;
+        let volume = provisioner.make(claim, class).await.map_err(ProvisionError::Volume)?;
         match self.volumes().create(&PostParams::default(), &volume).await {
             // Created by an interrupted sync.
             Err(e) if is_code(&e, 409) => return Ok(()),
             made => made.map_err(ProvisionError::Request)?,
         };
-        let message = format!("Successfully provisioned volume {} using {}", volume.name_any(), own.name());
+        let message = format!("Successfully provisioned volume {} using {}", volume.name_any(), provisioner.name());
         self.record_event(claim, &RecordedEvent::normal("ProvisioningSucceeded", message)).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Decides the next step for a claim (`syncClaim`); pure.
+//! Decides the next step for a claim (`syncClaim`). Does no I/O.
 
 use super::{RecordedEvent, is_unbound};
 use api::persistent_volume_claim::{
@@ -53,7 +53,7 @@ fn volume<'a>(context: &'a ClaimContext<'_>, name: &str) -> Option<&'a Arc<Persi
 
 fn plan_bound_claim(claim: &PersistentVolumeClaim, context: &ClaimContext<'_>) -> Step {
     let lost =
-        |what: &str| Step::Lost(RecordedEvent::warning("ClaimLost", format!("{what}. Data on the volume is lost!")));
+        |cause: &str| Step::Lost(RecordedEvent::warning("ClaimLost", format!("{cause}. Data on the volume is lost!")));
     let Some(name) = volume_name(claim) else { return lost("Bound claim has lost reference to PersistentVolume") };
     let Some(volume) = volume(context, name) else { return lost("Bound claim has lost its PersistentVolume") };
     match claim_ref(volume) {
@@ -74,9 +74,9 @@ fn plan_prebound_claim(claim: &PersistentVolumeClaim, name: &str, context: &Clai
         return Step::Wait(by_user.then(|| RecordedEvent::warning("FailedBinding", message)));
     }
     match check_volume_satisfies_claim(volume, claim) {
-        Some(why) if claim_ref(volume).is_none() => Step::Wait(Some(RecordedEvent::warning(
+        Some(message) if claim_ref(volume).is_none() => Step::Wait(Some(RecordedEvent::warning(
             "VolumeMismatch",
-            format!("Cannot bind to requested volume {name:?}: {why}"),
+            format!("Cannot bind to requested volume {name:?}: {message}"),
         ))),
         _ => Step::Bind(Arc::clone(volume)),
     }

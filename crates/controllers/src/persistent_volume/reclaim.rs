@@ -79,19 +79,19 @@ impl PersistentVolumeController {
     async fn delete(&self, volume: PersistentVolume) -> Result<(), kube::Error> {
         const FAILED: &str = "VolumeFailedDelete";
         let name = volume.name_any();
-        let Some(own) = self.provisioner.as_ref().filter(|own| own.provisioned(&volume)) else {
+        let Some(provisioner) = self.provisioner.as_ref().filter(|p| p.provisioned(&volume)) else {
             if annotation(&volume.metadata, PROVISIONED_BY).is_some_and(|by| !by.starts_with("kubernetes.io/")) {
                 // The external provisioner that created it deletes it.
                 return Ok(());
             }
-            let why =
+            let message =
                 format!("Error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched");
-            return Box::pin(self.fail(volume, FAILED, &why)).await;
+            return Box::pin(self.fail(volume, FAILED, &message)).await;
         };
-        if let Err(e) = own.remove(&volume).await {
-            let why = format!("failed to delete volume {name:?}: {e}");
-            Box::pin(self.fail(volume, FAILED, &why)).await?;
-            return Err(kube::Error::Service(why.into()));
+        if let Err(e) = provisioner.remove(&volume).await {
+            let message = format!("failed to delete volume {name:?}: {e}");
+            Box::pin(self.fail(volume, FAILED, &message)).await?;
+            return Err(kube::Error::Service(message.into()));
         }
         let volume = match volume.finalizers().iter().any(|held| held == FINALIZER) {
             true => self.let_go(volume).await?,
@@ -105,11 +105,11 @@ impl PersistentVolumeController {
         }
     }
 
-    async fn fail(&self, volume: PersistentVolume, reason: &'static str, why: &str) -> Result<(), kube::Error> {
+    async fn fail(&self, volume: PersistentVolume, reason: &'static str, message: &str) -> Result<(), kube::Error> {
         let was_failed = phase(&volume) == Some("Failed");
-        let volume = self.write_phase(volume, "Failed", Some(why)).await?;
+        let volume = self.write_phase(volume, "Failed", Some(message)).await?;
         if !was_failed {
-            self.record_event(&volume, &RecordedEvent::warning(reason, why)).await;
+            self.record_event(&volume, &RecordedEvent::warning(reason, message)).await;
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ fn class(name: &str, change: Value) -> StorageClass {
     serde_json::from_value(changed(class, change)).expect("a class")
 }
 
-fn of(uid: &str) -> Value {
+fn claim_ref(uid: &str) -> Value {
     json!({"namespace": "x", "name": "c", "uid": uid})
 }
 
@@ -103,7 +103,7 @@ fn claim_waits_for_its_first_consumer() {
     check_with(claim(json!({})), free(), class(), Some("p"), scheduled);
     let selected = || claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}}));
     check(selected(), free(), class(), "provision");
-    check(claim(json!({})), vec![volume("v", json!({"spec": {"claimRef": of("1")}}))], class(), "bind v");
+    check(claim(json!({})), vec![volume("v", json!({"spec": {"claimRef": claim_ref("1")}}))], class(), "bind v");
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn claim_without_its_bound_volume_is_lost() {
     let data = "Data on the volume is lost!";
     check(bound(""), vec![], vec![], &format!("ClaimLost: Bound claim has lost reference to PersistentVolume. {data}"));
     check(bound("v"), vec![], vec![], &format!("ClaimLost: Bound claim has lost its PersistentVolume. {data}"));
-    let others = volume("v", json!({"spec": {"claimRef": of("2")}}));
+    let others = volume("v", json!({"spec": {"claimRef": claim_ref("2")}}));
     let twice = "ClaimMisbound: Two claims are bound to the same volume, this one is bound incorrectly";
     check(bound("v"), vec![others], vec![], twice);
-    check(bound("v"), vec![volume("v", json!({"spec": {"claimRef": of("1")}}))], vec![], "bind v");
+    check(bound("v"), vec![volume("v", json!({"spec": {"claimRef": claim_ref("1")}}))], vec![], "bind v");
     check(bound("v"), vec![volume("v", json!({}))], vec![], "bind v");
 }
 
@@ -163,13 +163,13 @@ fn volume_is_released_when_its_claim_is_gone() {
     let bound_to = |name: &str| Some(claim(json!({"spec": {"volumeName": name}})));
     check_volume(json!({}), None, Step::Phase("Available"));
     check_volume(json!({"spec": {"claimRef": {"namespace": "x", "name": "c"}}}), None, Step::Phase("Available"));
-    check_volume(json!({"spec": {"claimRef": of("1")}}), Some(claim(json!({}))), Step::Claim);
-    check_volume(json!({"spec": {"claimRef": of("1")}}), bound_to("v"), Step::Phase("Bound"));
-    check_volume(json!({"spec": {"claimRef": of("1")}}), None, Step::Release);
-    check_volume(json!({"spec": {"claimRef": of("2")}}), bound_to("v"), Step::Release);
-    check_volume(json!({"spec": {"claimRef": of("1")}}), bound_to("w"), Step::Unbind);
+    check_volume(json!({"spec": {"claimRef": claim_ref("1")}}), Some(claim(json!({}))), Step::Claim);
+    check_volume(json!({"spec": {"claimRef": claim_ref("1")}}), bound_to("v"), Step::Phase("Bound"));
+    check_volume(json!({"spec": {"claimRef": claim_ref("1")}}), None, Step::Release);
+    check_volume(json!({"spec": {"claimRef": claim_ref("2")}}), bound_to("v"), Step::Release);
+    check_volume(json!({"spec": {"claimRef": claim_ref("1")}}), bound_to("w"), Step::Unbind);
     let made = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "x"}},
-        "spec": {"claimRef": of("1"), "persistentVolumeReclaimPolicy": "Delete"}});
+        "spec": {"claimRef": claim_ref("1"), "persistentVolumeReclaimPolicy": "Delete"}});
     check_volume(made, bound_to("w"), Step::Release);
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pv-controller"]});
     check_volume(json!({"metadata": going}), None, Step::Release);
@@ -178,9 +178,9 @@ fn volume_is_released_when_its_claim_is_gone() {
 #[test]
 fn prebound_volume_stays_reserved_for_its_claim() {
     let unbound = |change: Value| serde_json::to_value(volume::without_claim(&volume("v", change))).expect("JSON");
-    let chosen = unbound(json!({"spec": {"claimRef": of("1")}}));
+    let chosen = unbound(json!({"spec": {"claimRef": claim_ref("1")}}));
     assert_eq!(chosen["spec"]["claimRef"], json!({"namespace": "x", "name": "c"}));
     let by_controller = json!({"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}});
-    let free = unbound(json!({"metadata": by_controller, "spec": {"claimRef": of("1")}}));
+    let free = unbound(json!({"metadata": by_controller, "spec": {"claimRef": claim_ref("1")}}));
     assert_eq!((&free["spec"]["claimRef"], &free["metadata"]["annotations"]), (&Value::Null, &json!({})));
 }

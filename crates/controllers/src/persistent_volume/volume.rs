@@ -1,4 +1,4 @@
-//! Decides the next step for a volume (`syncVolume`); pure.
+//! Decides the next step for a volume (`syncVolume`). Does no I/O.
 
 use super::provisioner::FINALIZER;
 use api::persistent_volume_claim::{BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, claim_ref, volume_name};

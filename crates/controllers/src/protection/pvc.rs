@@ -33,8 +33,13 @@ fn used_claims(pod: &PodSummary) -> Vec<String> {
     if pod.node.is_none() {
         return vec![];
     }
-    let own = pod.ephemeral_claims.iter().filter(|_| !pod.is_shut_down);
-    pod.claims.iter().map(|(_, claim)| claim).chain(own).map(|claim| format!("{}/{claim}", pod.namespace)).collect()
+    let ephemeral_claims = pod.ephemeral_claims.iter().filter(|_| !pod.is_shut_down);
+    pod.claims
+        .iter()
+        .map(|(_, claim)| claim)
+        .chain(ephemeral_claims)
+        .map(|claim| format!("{}/{claim}", pod.namespace))
+        .collect()
 }
 
 /// Returns the keys of claims that a Pod no longer uses.

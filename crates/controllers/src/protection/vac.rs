@@ -22,8 +22,8 @@ fn uses_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let requested = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
     let has = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
     let modified = status.and_then(|status| status.modify_volume_status.as_ref());
-    let wanted = modified.and_then(|modified| modified.target_volume_attributes_class_name.as_deref());
-    [requested, has, wanted].contains(&Some(class))
+    let target = modified.and_then(|modified| modified.target_volume_attributes_class_name.as_deref());
+    [requested, has, target].contains(&Some(class))
 }
 
 impl Protected for VacProtection {
@@ -81,7 +81,7 @@ mod tests {
         check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "slow"}}), false);
         check(json!({"metadata": {}, "spec": {"volumeAttributesClassName": "fast"}}), true);
         check(json!({"metadata": {}, "status": {"currentVolumeAttributesClassName": "fast"}}), true);
-        let wanted = json!({"status": "Pending", "targetVolumeAttributesClassName": "fast"});
-        check(json!({"metadata": {}, "status": {"modifyVolumeStatus": wanted}}), true);
+        let modify_status = json!({"status": "Pending", "targetVolumeAttributesClassName": "fast"});
+        check(json!({"metadata": {}, "status": {"modifyVolumeStatus": modify_status}}), true);
     }
 }

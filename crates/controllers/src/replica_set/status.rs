@@ -17,7 +17,7 @@ pub(super) fn calculate_status(
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let before = set.status.clone().unwrap_or_default();
+    let old_status = set.status.clone().unwrap_or_default();
     let labels = spec.template.as_ref().and_then(|t| t.metadata.as_ref()?.labels.clone()).unwrap_or_default();
     let min_ready_seconds = spec.min_ready_seconds.unwrap_or(0);
     let active = || claimed.iter().filter(|m| m.active);
@@ -25,7 +25,7 @@ pub(super) fn calculate_status(
         |is: &dyn Fn(&PodSummary) -> bool| i32::try_from(active().filter(|m| is(m)).count()).unwrap_or(i32::MAX);
     // Go omits zeros, so the stored status has none.
     let some = |n: i32| Some(n).filter(|n| *n != 0);
-    let mut conditions = before.conditions.unwrap_or_default();
+    let mut conditions = old_status.conditions.unwrap_or_default();
     match (failure, conditions.iter().any(|c| c.type_ == REPLICA_FAILURE)) {
         (Some((reason, message)), false) => conditions.push(ReplicaSetCondition {
             type_: REPLICA_FAILURE.to_owned(),

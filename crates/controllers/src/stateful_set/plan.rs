@@ -133,8 +133,8 @@ impl StatefulSetSnapshot<'_> {
     /// Plans a sync. `backoff` returns the remaining delay before a terminal Pod is deleted.
     pub(super) fn plan(&self, mut backoff: impl FnMut(i64) -> Option<Duration>) -> Plan {
         let after = self.spec.min_ready_seconds.unwrap_or(0);
-        let soon = self.pods.values().filter(|pod| !pod.terminating);
-        let requeue_after = soon.filter_map(|pod| pod.time_until_available(after, self.now)).min();
+        let waiting = self.pods.values().filter(|pod| !pod.terminating);
+        let requeue_after = waiting.filter_map(|pod| pod.time_until_available(after, self.now)).min();
         let mut plan = Plan { requeue_after, ..Plan::default() };
         if !self.is_deleting
             && self.plan_replicas(&mut plan, &mut backoff).is_continue()

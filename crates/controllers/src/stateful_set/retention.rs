@@ -108,12 +108,12 @@ impl RetentionPolicy {
             return ClaimOwnerUpdate { owners: (is_owned.0 || is_owned.1).then(|| others().collect()), conflict };
         }
         let mut known = claim.owners.iter().filter(|owner| owner.uid == set.uid || owner.uid == pod.uid);
-        let (wanted, controlled) = (self.wanted(condemned), known.all(|owner| owner.controller == Some(true)));
-        if is_owned == wanted && controlled {
+        let (expected, controlled) = (self.wanted(condemned), known.all(|owner| owner.controller == Some(true)));
+        if is_owned == expected && controlled {
             return ClaimOwnerUpdate::default();
         }
-        let set = wanted.0.then(|| set.clone());
-        let pod = wanted.1.then(|| pod.clone());
+        let set = expected.0.then(|| set.clone());
+        let pod = expected.1.then(|| pod.clone());
         ClaimOwnerUpdate { owners: Some(others().chain(set).chain(pod).collect()), conflict }
     }
 }
@@ -155,9 +155,9 @@ mod tests {
     /// Checks the UIDs of the resulting owner references.
     #[track_caller]
     fn check(policy: RetentionPolicy, condemned: bool, owners: &[OwnerReference], expected: &str) {
-        let wanted = update_owners(policy, condemned, owners).owners;
-        let changes = wanted.is_some();
-        let last = wanted.unwrap_or_else(|| owners.to_vec());
+        let updated = update_owners(policy, condemned, owners).owners;
+        let changes = updated.is_some();
+        let last = updated.unwrap_or_else(|| owners.to_vec());
         let uids: Vec<&str> = last.iter().map(|owner| owner.uid.as_str()).collect();
         assert_eq!(uids.join(" "), expected);
         assert_eq!(update_owners(policy, condemned, &last).owners, None, "once it is done there is nothing to do");
@@ -198,8 +198,8 @@ mod tests {
         let both = update_owners(WITH_SET, false, &[other.clone(), set()]);
         assert_eq!(both, ClaimOwnerUpdate { owners: Some(vec![other.clone()]), conflict: true });
         assert_eq!(update_owners(KEEP, false, &[other]), ClaimOwnerUpdate::default());
-        let guest = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
-        check(WITH_SET, false, &[guest], "g s");
+        let other_set = OwnerReference { name: "guest".into(), controller: None, ..owner("StatefulSet", "g", true) };
+        check(WITH_SET, false, &[other_set], "g s");
     }
 
     #[test]

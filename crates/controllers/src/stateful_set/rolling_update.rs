@@ -47,14 +47,14 @@ fn pods_to_replace(snapshot: &StatefulSetSnapshot<'_>) -> Vec<Arc<PodSummary>> {
     }
     // Unhealthy Pods are always replaced. If they had to become healthy first, a template that cannot run could never
     // be corrected.
-    let broken = old().filter(|pod| !snapshot.is_healthy(pod));
-    broken.chain(old().filter(|pod| snapshot.is_healthy(pod)).take(remaining)).cloned().collect()
+    let unhealthy = old().filter(|pod| !snapshot.is_healthy(pod));
+    unhealthy.chain(old().filter(|pod| snapshot.is_healthy(pod)).take(remaining)).cloned().collect()
 }
 
 /// Returns `maxUnavailable`, at least 1 (`getStatefulSetMaxUnavailable`).
 fn max_unavailable(snapshot: &StatefulSetSnapshot<'_>) -> i32 {
     let rolling = snapshot.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let one = IntOrString::Int(1);
-    let most = rolling.and_then(|rolling| rolling.max_unavailable.as_ref()).unwrap_or(&one);
-    scaled_value(most, snapshot.spec.replicas.unwrap_or(1), Rounding::Down).max(1)
+    let max_unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref()).unwrap_or(&one);
+    scaled_value(max_unavailable, snapshot.spec.replicas.unwrap_or(1), Rounding::Down).max(1)
 }

@@ -16,13 +16,13 @@ pub(super) fn status(
         i32::try_from(snapshot.pods.values().filter(|pod| is(pod)).count()).unwrap_or(i32::MAX)
     };
     let after = snapshot.spec.min_ready_seconds.unwrap_or(0);
-    let of = |name: &str| count(&|pod| !pod.terminating && revision(pod) == name);
+    let at_revision = |name: &str| count(&|pod| !pod.terminating && revision(pod) == name);
     let (replicas, ready) = (count(&|_| true), count(&is_ready));
     let available = count(&|pod| is_ready(pod) && pod.is_available(after, snapshot.now));
-    let (mut current, updated) = ((of(snapshot.current) - rolled).max(0), of(snapshot.update));
+    let (mut current, updated) = ((at_revision(snapshot.current) - rolled).max(0), at_revision(snapshot.update));
     let mut name = snapshot.current;
-    let wanted = i32::try_from(snapshot.count()).unwrap_or(i32::MAX);
-    if snapshot.is_rolling() && [updated, ready, replicas] == [wanted; 3] {
+    let desired = i32::try_from(snapshot.count()).unwrap_or(i32::MAX);
+    if snapshot.is_rolling() && [updated, ready, replicas] == [desired; 3] {
         (current, name) = (updated, snapshot.update);
     }
     // Go omits zeros, so the stored status has none.

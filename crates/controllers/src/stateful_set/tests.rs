@@ -31,15 +31,15 @@ fn pods(words: &str) -> Vec<(i64, Arc<PodSummary>)> {
         let mut parts = word.trim_end_matches('-').split(':');
         let ordinal: i64 = parts.next().unwrap().parse().unwrap();
         let template = parts.next().filter(|template| !template.is_empty()).unwrap_or("new");
-        let what = parts.next().unwrap_or("ready");
+        let state = parts.next().unwrap_or("ready");
         let name = format!("web-{ordinal}");
         let mut labels = vec![("statefulset.kubernetes.io/pod-name", name.as_str())];
         labels.push(("controller-revision-hash", template));
         let pod = PodSummary {
             labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             uid: format!("uid-{ordinal}"),
-            phase: if what == "ready" { "Running" } else { what }.to_owned(),
-            ready: (what == "ready").then(|| Timestamp::from_second(NOW - 5).unwrap()),
+            phase: if state == "ready" { "Running" } else { state }.to_owned(),
+            ready: (state == "ready").then(|| Timestamp::from_second(NOW - 5).unwrap()),
             terminating: ends,
             claims: vec![("data".to_owned(), format!("data-web-{ordinal}"))],
             name: name.clone(),
@@ -196,9 +196,9 @@ fn pods_below_the_partition_keep_their_revision() {
 
 #[test]
 fn rolling_update_replaces_max_unavailable_pods() {
-    let several = |most: Value| {
+    let several = |max_unavailable: Value| {
         json!({"replicas": 4, "updateStrategy": {"type": "RollingUpdate",
-            "rollingUpdate": {"partition": 0, "maxUnavailable": most}}})
+            "rollingUpdate": {"partition": 0, "maxUnavailable": max_unavailable}}})
     };
     check(several(json!(2)), "0:old 1:old 2:old 3:old", "-3 -2");
     check(several(json!("50%")), "0:old 1:old 2:old 3:old", "-3 -2");

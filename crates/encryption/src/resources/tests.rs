@@ -15,7 +15,7 @@ fn keys(provider: &str, keys: &[(&str, &str)]) -> String {
     format!("{{{provider}: {{keys: [{}]}}}}", keys.join(", "))
 }
 
-fn of(entries: &[String]) -> Encryption {
+fn encryption_of(entries: &[String]) -> Encryption {
     Encryption::parse(&format!("{HEAD}{}", entries.concat())).unwrap()
 }
 
@@ -188,7 +188,7 @@ fn read(encryption: &Encryption, resource: &str, stored: &[u8]) -> Result<(Optio
 #[test]
 fn most_specific_rule_takes_precedence() {
     let provider = |name: &str| keys("aescbc", &[(name, KEY_32)]);
-    let encryption = of(&[
+    let encryption = encryption_of(&[
         entry("configmaps", "{identity: {}}"),
         entry("secrets", &provider("exact")),
         entry("\"*.apps\"", &provider("group")),
@@ -203,7 +203,7 @@ fn most_specific_rule_takes_precedence() {
     check("pods", "all");
     check("widgets.example.com", "all");
     assert_eq!(stored(&encryption, "configmaps"), b"{}");
-    let core = of(&[entry("\"*.\"", &provider("core"))]);
+    let core = encryption_of(&[entry("\"*.\"", &provider("core"))]);
     assert!(stored(&core, "pods").starts_with(b"k8s:enc:aescbc:v1:core:"));
     assert_eq!(stored(&core, "deployments.apps"), b"{}");
 }
@@ -212,7 +212,7 @@ fn most_specific_rule_takes_precedence() {
 fn first_provider_encrypts_and_all_decrypt() {
     let (identity, old, new) =
         ("{identity: {}}", keys("aescbc", &[("k1", KEY_16)]), keys("secretbox", &[("k1", KEY_32)]));
-    let only = |providers: &[&str]| of(&[entry("secrets", &providers.join(", "))]);
+    let only = |providers: &[&str]| encryption_of(&[entry("secrets", &providers.join(", "))]);
     let (plain, first, rotated) = (only(&[identity]), only(&[&old, identity]), only(&[&new, &old, identity]));
     let data = || Some(b"{}".to_vec());
     let encrypted = stored(&first, "secrets");
@@ -234,7 +234,7 @@ fn first_provider_encrypts_and_all_decrypt() {
 
 #[test]
 fn objects_with_a_missing_key_are_not_readable() {
-    let only = |providers: &str| of(&[entry("secrets", providers)]);
+    let only = |providers: &str| encryption_of(&[entry("secrets", providers)]);
     let encrypted = stored(&only(&keys("aescbc", &[("k1", KEY_16)])), "secrets");
     let check = |encryption: &Encryption, expected: &str| {
         let shown = format!("{expected} (it is stored as k8s:enc:aescbc:v1:k1:)");
@@ -252,7 +252,7 @@ fn objects_with_a_missing_key_are_not_readable() {
 
 #[test]
 fn wrong_key_of_the_same_name_is_refused() {
-    let only = |key: &str| of(&[entry("secrets", &keys("aescbc", &[("k1", key)]))]);
+    let only = |key: &str| encryption_of(&[entry("secrets", &keys("aescbc", &[("k1", key)]))]);
     // The padding is valid by chance once in 256 times; then the data is not JSON.
     for _ in 0..1000 {
         assert!(read(&only(KEY_32), "secrets", &stored(&only(KEY_16), "secrets")).is_err());
@@ -261,6 +261,6 @@ fn wrong_key_of_the_same_name_is_refused() {
 
 #[test]
 fn debug_output_excludes_keys() {
-    let encryption = of(&[entry("secrets", &keys("aescbc", &[("k1", KEY_32)]))]);
+    let encryption = encryption_of(&[entry("secrets", &keys("aescbc", &[("k1", KEY_32)]))]);
     assert_eq!(format!("{encryption:?}"), r#"Encryption { rules: ["secrets"], .. }"#);
 }

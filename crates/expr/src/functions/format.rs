@@ -39,7 +39,7 @@ pub(super) fn create(name: &str, args: &[Value]) -> Outcome {
 pub(super) fn validate(name: &str, format: &str, args: &[Value]) -> Outcome {
     let ("validate", [Value::String(text)]) = (name, args) else { return Err(EvalError::overload()) };
     let prefix = format!("{}a", text.trim_end_matches('-'));
-    let error_unless = |is_valid: bool, why: &str| if is_valid { Vec::new() } else { vec![why.to_owned()] };
+    let error_unless = |is_valid: bool, message: &str| if is_valid { Vec::new() } else { vec![message.to_owned()] };
     let errors = match format {
         "dns1123Label" => api::names::dns1123_label(text),
         "dns1123Subdomain" => api::names::dns1123_subdomain(text),

@@ -56,7 +56,7 @@ pub(super) fn call_method(evaluator: &mut Evaluator, name: &str, items: &Arc<Vec
 }
 
 fn slice(items: &[Value], start: i64, end: i64) -> Outcome {
-    let slice_error = |why: &str| Err(EvalError::new(format!("cannot slice({start}, {end}), {why}")));
+    let slice_error = |message: &str| Err(EvalError::new(format!("cannot slice({start}, {end}), {message}")));
     let (Ok(first), Ok(last)) = (usize::try_from(start), usize::try_from(end)) else {
         return slice_error("negative indexes not supported");
     };

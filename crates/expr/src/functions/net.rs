@@ -20,8 +20,9 @@ pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
 
 /// Parses an IP address. IPv4-mapped IPv6 addresses and zones are rejected.
 fn parse_ip(text: &str) -> Result<IpAddr, EvalError> {
-    let wrong =
-        |why: &str| EvalError::new(format!("IP Address {text:?} parse error during conversion from string: {why}"));
+    let wrong = |message: &str| {
+        EvalError::new(format!("IP Address {text:?} parse error during conversion from string: {message}"))
+    };
     match text.parse() {
         Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => Err(wrong("IPv4-mapped IPv6 address is not allowed")),
         Ok(ip) => Ok(ip),

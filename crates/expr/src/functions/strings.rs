@@ -71,7 +71,8 @@ fn compile_matcher(evaluator: &mut Evaluator, text: &str, pattern: &str) -> Resu
     // In the worst case, matching time is proportional to the product of both sizes.
     let cost = (text.len() / 10 + 1).saturating_mul(pattern.len() / 4 + 1);
     evaluator.charge(u64::try_from(cost).unwrap_or(u64::MAX))?;
-    GoRegexp::compile(pattern, MAX_PATTERN_BYTES).map_err(|why| EvalError::new(format!("error parsing regexp: {why}")))
+    GoRegexp::compile(pattern, MAX_PATTERN_BYTES)
+        .map_err(|error| EvalError::new(format!("error parsing regexp: {error}")))
 }
 
 fn out_of_range(i: i64) -> EvalError {

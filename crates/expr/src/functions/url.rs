@@ -20,14 +20,14 @@ pub(super) fn is_url(text: &str) -> bool {
 
 /// Creates a URL (`url`) with its scheme in lower case, because URLs are compared by their spelling.
 pub(super) fn create(text: &str) -> Outcome {
-    let wrong = |text: &str, why: UrlError| {
-        EvalError::new(format!("URL parse error during conversion from string: parse {}: {why}", quoted(text)))
+    let wrong = |text: &str, error: UrlError| {
+        EvalError::new(format!("URL parse error during conversion from string: parse {}: {error}", quoted(text)))
     };
-    Url::parse(text, true).map_err(|why| wrong(text, why))?;
+    Url::parse(text, true).map_err(|error| wrong(text, error))?;
     // The fragment is not part of the path or query.
     let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let url = Url::parse(whole, false).map_err(|why| wrong(whole, why))?;
-    unescape(fragment, UrlPart::Other).map_err(|why| wrong(text, why))?;
+    let url = Url::parse(whole, false).map_err(|error| wrong(whole, error))?;
+    unescape(fragment, UrlPart::Other).map_err(|error| wrong(text, error))?;
     let rest = &text[url.scheme.len()..];
     Ok(Value::Url(Arc::from([url.scheme.as_str(), rest].concat())))
 }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn invalid_url_has_gos_message() {
-        for (text, why) in [
+        for (text, expected) in [
             ("", "parse \"\": empty url"),
             ("example.com/a:b", "parse \"example.com/a:b\": invalid URI for request"),
             ("../a", "parse \"../a\": invalid URI for request"),
@@ -308,7 +308,7 @@ mod tests {
         ] {
             assert!(!is_url(text), "{text}");
             let message = create(text).unwrap_err().to_string();
-            assert_eq!(message, format!("URL parse error during conversion from string: {why}"));
+            assert_eq!(message, format!("URL parse error during conversion from string: {expected}"));
         }
         // `isURL` does not validate fragments.
         assert!(is_url("mailto:a#%zz"));

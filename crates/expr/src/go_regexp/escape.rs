@@ -56,9 +56,9 @@ pub(super) fn parse_escape(text: &str) -> Result<(char, &str), RegexpError> {
         // A single digit would be a backreference, which is unsupported.
         '1'..='7' if !rest.starts_with(|c: char| matches!(c, '0'..='7')) => return wrong(rest),
         '0'..='7' => {
-            let more = rest.bytes().take(2).take_while(|b| matches!(b, b'0'..=b'7')).count();
-            let number = u32::from_str_radix(&after[..=more], 8).unwrap_or_default();
-            return Ok((char::from_u32(number).unwrap_or_default(), &rest[more..]));
+            let digits = rest.bytes().take(2).take_while(|b| matches!(b, b'0'..=b'7')).count();
+            let number = u32::from_str_radix(&after[..=digits], 8).unwrap_or_default();
+            return Ok((char::from_u32(number).unwrap_or_default(), &rest[digits..]));
         }
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => c,
         _ => return wrong(rest),

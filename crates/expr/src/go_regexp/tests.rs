@@ -5,7 +5,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Checks which texts a pattern matches.
 #[track_caller]
 fn check(pattern: &str, matches: &[&str], others: &[&str]) {
-    let compiled = GoRegexp::compile(pattern, MAX_BYTES).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+    let compiled = GoRegexp::compile(pattern, MAX_BYTES).unwrap_or_else(|message| panic!("{pattern}: {message}"));
     for text in matches {
         assert!(compiled.is_match(text), "{pattern} matches {text:?}");
     }
@@ -15,10 +15,10 @@ fn check(pattern: &str, matches: &[&str], others: &[&str]) {
 }
 
 #[track_caller]
-fn check_refused(pattern: &str, why: &str) {
+fn check_refused(pattern: &str, message: &str) {
     assert_eq!(
         GoRegexp::compile(pattern, MAX_BYTES).map(|compiled| compiled.to_string()).unwrap_err().to_string(),
-        why,
+        message,
         "{pattern}"
     );
 }
@@ -85,7 +85,7 @@ fn operators_match_as_in_go() {
 
 #[test]
 fn invalid_pattern_has_gos_message() {
-    for (pattern, why) in [
+    for (pattern, message) in [
         ("a**", "invalid nested repetition operator: `**`"),
         ("a*??", "invalid nested repetition operator: `*??`"),
         ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
@@ -119,7 +119,7 @@ fn invalid_pattern_has_gos_message() {
         ("(?P<a b>x)", "invalid named capture: `(?P<a b>`"),
         ("(?P<a", "invalid named capture: `(?P<a`"),
     ] {
-        check_refused(pattern, why);
+        check_refused(pattern, message);
     }
 }
 

@@ -48,13 +48,14 @@ pub(super) fn validate_rules(holder: &Value, list: &str, path: &FieldPath, error
 }
 
 fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (field, what) in [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+    for (field, plural) in [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
+    {
         let at = path.child(field);
         if items(rule, field).next().is_none() {
             errors.required(&at, "");
         }
         if items(rule, field).count() > 1 && items(rule, field).any(|v| v == "*") {
-            errors.invalid(&at, &rule[field], &format!("if '*' is present, must not specify other {what}"));
+            errors.invalid(&at, &rule[field], &format!("if '*' is present, must not specify other {plural}"));
         }
     }
     for (i, _) in items(rule, "apiVersions").enumerate().filter(|(_, version)| *version == "") {

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResolver<'_>) {
     let params = &policy["spec"]["paramKind"];
     let [version, kind] = ["apiVersion", "kind"].map(|field| params[field].as_str().unwrap_or(""));
-    let params = apply_types::of(version, kind).map(|of| expression_type(of, 0)).or_else(|| {
+    let params = apply_types::type_ref(version, kind).map(|type_ref| expression_type(type_ref, 0)).or_else(|| {
         let (group, version) = version.rsplit_once('/')?;
         resolver(group, version, kind).map(|known| with_metadata(known.object))
     });
@@ -38,15 +38,15 @@ pub(super) fn set_type_checking_status(policy: &mut Value, resolver: SchemaResol
 fn built_in_type(group: &str, version: &str, resource: &str) -> Option<ResourceType> {
     let mut all = ALL.iter().map(|kind| kind.info());
     let info = all.find(|i| (i.group, i.version, i.plural) == (group, version, resource))?;
-    let of = apply_types::of(&info.api_version(), info.kind)?;
+    let type_ref = apply_types::type_ref(&info.api_version(), info.kind)?;
     let kind = format!("{}/{}, Kind={}", info.group, info.version, info.kind);
-    Some(ResourceType { kind, object: expression_type(of, 0) })
+    Some(ResourceType { kind, object: expression_type(type_ref, 0) })
 }
 
 /// Adds the type of metadata to that of a custom kind.
 fn with_metadata(object: Type) -> Type {
     let Type::Object(mut fields) = object else { return object };
-    let any = apply_types::of("v1", "ConfigMap").map(|of| expression_type(of, 0));
+    let any = apply_types::type_ref("v1", "ConfigMap").map(|type_ref| expression_type(type_ref, 0));
     if let Some(Type::Object(known)) = any
         && let Some(metadata) = known.get("metadata")
     {
@@ -56,12 +56,12 @@ fn with_metadata(object: Type) -> Type {
 }
 
 /// Returns the CEL type of a type.
-fn expression_type(of: TypeRef<'_>, depth: usize) -> Type {
+fn expression_type(type_ref: TypeRef<'_>, depth: usize) -> Type {
     if depth > MAX_DEPTH {
         return Type::Dyn;
     }
-    let at = |id| expression_type(TypeRef { id, ..of }, depth + 1);
-    match of.schema.get(of.id) {
+    let at = |id| expression_type(TypeRef { id, ..type_ref }, depth + 1);
+    match type_ref.schema.get(type_ref.id) {
         Shape::Scalar(Scalar::String) => Type::STRING,
         Shape::Scalar(Scalar::Boolean) => Type::BOOL,
         // Only the schemas of definitions have non-integer numbers (`maximum`, `minimum`, `multipleOf`). Comparing them with 1.5

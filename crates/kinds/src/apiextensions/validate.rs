@@ -35,15 +35,15 @@ pub(super) fn validate_definition(object: &Value, errors: &mut FieldErrors) {
         errors.invalid(&path.child("versions"), &spec["versions"], "must contain unique version names");
     }
     if all.iter().filter(|v| v["storage"] == true).count() != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.invalid(&path.child("versions"), &spec["versions"], why);
+        let detail = "must have exactly one version marked as storage version";
+        errors.invalid(&path.child("versions"), &spec["versions"], detail);
     }
     names::validate_names(&spec["names"], &path.child("names"), errors);
     validate_conversion(&spec["conversion"], &path.child("conversion"), errors);
     if spec["preserveUnknownFields"] == true {
-        let why =
+        let detail =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-        errors.invalid(&path.child("preserveUnknownFields"), &json!(true), why);
+        errors.invalid(&path.child("preserveUnknownFields"), &json!(true), detail);
     }
     validate_api_approval(object, errors);
     validate_stored_versions(object, all, errors);
@@ -70,8 +70,8 @@ pub(super) fn validate_definition_update(object: &Value, old: &Value, errors: &m
     // An already invalid bundle does not block other changes.
     if has_ca_bundle(old) && !has_ca_bundle(object) {
         let at = path.child("conversion").child("webhookClientConfig").child("caBundle");
-        let why = "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-        errors.invalid(&at, ca_bundle(object), why);
+        let detail = "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+        errors.invalid(&at, ca_bundle(object), detail);
     }
 }
 
@@ -118,10 +118,10 @@ fn validate_stored_versions(object: &Value, versions: &[Value], errors: &mut Fie
     for (i, stored) in object["status"]["storedVersions"].as_array().into_iter().flatten().enumerate() {
         if !versions.iter().any(|v| v["name"] == *stored) {
             let name = stored.as_str().unwrap_or("");
-            let why = format!(
+            let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            errors.invalid(&path.index(i), stored, &why);
+            errors.invalid(&path.index(i), stored, &detail);
         }
     }
 }
@@ -132,8 +132,8 @@ fn validate_conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldE
         "" => errors.required(&path.child("strategy"), ""),
         "None" => {
             if !webhook.is_null() {
-                let why = "should not be set when strategy is not set to Webhook";
-                errors.forbidden(&path.child("webhookClientConfig"), why);
+                let detail = "should not be set when strategy is not set to Webhook";
+                errors.forbidden(&path.child("webhookClientConfig"), detail);
             }
         }
         "Webhook" => {

@@ -82,13 +82,13 @@ fn validate_schema(schema: &Value, status: bool, path: &FieldPath, errors: &mut 
     ];
     let Some(fields) = schema.as_object() else { return };
     if status && text(schema, "type") != "object" && schema.get("type").is_some() {
-        let why =
+        let detail =
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-        errors.invalid(&path.child("type"), &schema["type"], why);
+        errors.invalid(&path.child("type"), &schema["type"], detail);
     }
     if status && !fields.keys().all(|key| ROOT_FIELDS.contains(&key.as_str()) || is_allowed_at_root(key)) {
-        let why = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
-        errors.invalid(path, schema, why);
+        let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
+        errors.invalid(path, schema, detail);
     }
     if schema["nullable"] == true {
         errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
@@ -120,7 +120,7 @@ fn validate_deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErr
             ));
         }
     }
-    wrong.iter().for_each(|why| errors.invalid(&at, &json!(warning), why));
+    wrong.iter().for_each(|detail| errors.invalid(&at, &json!(warning), detail));
 }
 
 /// Validates the `scale` subresource (`ValidateCustomResourceDefinitionSubresources`).
@@ -142,11 +142,11 @@ fn validate_scale(scale: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     && !prefixes.iter().any(|prefix| json_path.starts_with(prefix)) =>
             {
                 let places: Vec<&str> = prefixes.iter().map(|p| p.trim_end_matches('.')).collect();
-                let why = match places.as_slice() {
+                let detail = match places.as_slice() {
                     [one] => format!("should be a json path under {one}"),
                     _ => format!("should be a json path under either {}", places.join(" or ")),
                 };
-                errors.invalid(&at, &json!(json_path), &why);
+                errors.invalid(&at, &json!(json_path), &detail);
             }
             _ => {}
         }
@@ -167,16 +167,16 @@ fn validate_column(column: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(column, "name").is_empty() {
         errors.required(&path.child("name"), "");
     }
-    let why = format!("must be one of {}", TYPES.join(","));
+    let detail = format!("must be one of {}", TYPES.join(","));
     match text(column, "type") {
-        "" => errors.required(&path.child("type"), &why),
-        kind if !TYPES.contains(&kind) => errors.invalid(&path.child("type"), &json!(kind), &why),
+        "" => errors.required(&path.child("type"), &detail),
+        kind if !TYPES.contains(&kind) => errors.invalid(&path.child("type"), &json!(kind), &detail),
         _ => {}
     }
     let format = text(column, "format");
     if !format.is_empty() && !FORMATS.contains(&format) {
-        let why = format!("must be one of {}", FORMATS.join(","));
-        errors.invalid(&path.child("format"), &json!(format), &why);
+        let detail = format!("must be one of {}", FORMATS.join(","));
+        errors.invalid(&path.child("format"), &json!(format), &detail);
     }
     let (json_path, at) = (text(column, "jsonPath"), path.child("JSONPath"));
     if json_path.is_empty() {
@@ -199,8 +199,8 @@ fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut Fi
         }
         let found = match schema.resolve_field_path(json_path, false) {
             Ok(found) => found,
-            Err(why) => {
-                errors.invalid(&at, &json!(json_path), &format!("is an invalid path: {why}"));
+            Err(error) => {
+                errors.invalid(&at, &json!(json_path), &format!("is an invalid path: {error}"));
                 continue;
             }
         };
@@ -209,8 +209,8 @@ fn validate_selectable_fields(version: &Value, path: &FieldPath, errors: &mut Fi
         }
         let kind = found.schema.and_then(|schema| schema.kind);
         if !matches!(kind, Some(JsonType::String | JsonType::Boolean | JsonType::Integer)) {
-            let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.invalid(&at, &json!(json_path), why);
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.invalid(&at, &json!(json_path), detail);
         }
         if seen.insert(found.path.to_string(), Value::Null).is_some() {
             errors.duplicate(&at, &json!(json_path));

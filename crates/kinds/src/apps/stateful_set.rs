@@ -56,8 +56,8 @@ fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
         warn_claim(&claim["spec"], &path, &mut all);
     }
     if spec["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0) {
-        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
-        all.push(format!("spec.revisionHistoryLimit: {why}"));
+        let detail = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        all.push(format!("spec.revisionHistoryLimit: {detail}"));
     }
     all
 }
@@ -132,8 +132,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let policy = &spec["podManagementPolicy"];
     if !matches!(policy.as_str(), Some("OrderedReady" | "Parallel")) {
-        let why = "must be 'OrderedReady' or 'Parallel'";
-        errors.invalid(&path.child("podManagementPolicy"), policy, why);
+        let detail = "must be 'OrderedReady' or 'Parallel'";
+        errors.invalid(&path.child("podManagementPolicy"), policy, detail);
     }
     validate_update_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
     let (retention, at) =
@@ -157,10 +157,11 @@ fn with_claim_volumes(spec: &Value) -> Value {
         return spec;
     }
     let claimed_names: HashSet<&Value> = names.iter().copied().collect();
-    let own = items(&spec["template"]["spec"], "volumes").filter(|volume| !claimed_names.contains(&volume["name"]));
+    let template_volumes =
+        items(&spec["template"]["spec"], "volumes").filter(|volume| !claimed_names.contains(&volume["name"]));
     let claimed =
         names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": "pvc-template"}}));
-    let volumes: Vec<Value> = own.cloned().chain(claimed).collect();
+    let volumes: Vec<Value> = template_volumes.cloned().chain(claimed).collect();
     if spec["template"]["spec"].is_object() {
         spec["template"]["spec"]["volumes"] = json!(volumes);
     }
@@ -191,15 +192,15 @@ fn validate_update_strategy(strategy: &Value, path: &FieldPath, errors: &mut Fie
 
 /// Validates an update (`ValidateStatefulSetUpdate`).
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
+    let (mut new, mut old_spec) = (object["spec"].clone(), old["spec"].clone());
     // A stored object may lack the `apiVersion` and `kind` of its claim templates.
-    let claims = before.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+    let claims = old_spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
     claims.into_iter().flatten().for_each(set_claim_template_defaults);
     for field in MUTABLE_FIELDS {
-        new[field] = before[field].clone();
+        new[field] = old_spec[field].clone();
     }
     new.as_object_mut().into_iter().for_each(|spec| spec.retain(|_, value| !value.is_null()));
-    if new != before {
+    if new != old_spec {
         let path = FieldPath::new("spec");
         errors.forbidden(&path, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden");
     }

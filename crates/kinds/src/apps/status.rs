@@ -75,11 +75,11 @@ mod tests {
                 &["status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"],
             );
         }
-        let more = json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 2});
+        let available = json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 2});
         let message =
             |bound: &str| format!("status.availableReplicas: Invalid value: 2: cannot be greater than {bound}");
-        check(&DEPLOYMENT, more.clone(), json!({}), &[&message("readyReplicas")]);
-        check(&STATEFUL_SET, more, json!({}), &[&message("status.readyReplicas")]);
+        check(&DEPLOYMENT, available.clone(), json!({}), &[&message("readyReplicas")]);
+        check(&STATEFUL_SET, available, json!({}), &[&message("status.readyReplicas")]);
         let nodes = json!({"numberReady": -1, "observedGeneration": -2});
         check(
             &DAEMON_SET,

@@ -37,13 +37,13 @@ pub(super) fn validate_change(object: &Value, old: &Value, errors: &mut FieldErr
 
 fn validate_api_version(reference: &Value, core: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let version = text(reference, "apiVersion");
-    let why = match version.split('/').collect::<Vec<_>>().as_slice() {
+    let detail = match version.split('/').collect::<Vec<_>>().as_slice() {
         [_] | ["", _] if core => return,
         [_] | ["", _] => "apiVersion must specify API group".to_owned(),
         [_, _] => return,
         _ => format!("unexpected GroupVersion string: {version}"),
     };
-    errors.invalid(&path.child("apiVersion"), &Value::from(version), &why);
+    errors.invalid(&path.child("apiVersion"), &Value::from(version), &detail);
 }
 
 #[cfg(test)]

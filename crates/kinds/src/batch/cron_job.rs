@@ -97,8 +97,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     } else if schedule.contains("TZ") {
         // A time zone in the schedule was never supported; creates reject it.
         errors.invalid(&at, &spec["schedule"], "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
-    } else if let Err(why) = Schedule::parse(schedule) {
-        errors.invalid(&at, &spec["schedule"], &why.to_string());
+    } else if let Err(error) = Schedule::parse(schedule) {
+        errors.invalid(&at, &spec["schedule"], &error.to_string());
     }
     validate_nonnegative(spec, "startingDeadlineSeconds", &path, errors);
     if spec.get("timeZone").is_some() {
@@ -124,8 +124,8 @@ fn validate_time_zone(zone: &Value, path: &FieldPath, errors: &mut FieldErrors) 
     if name.is_empty() {
         errors.invalid(path, zone, "timeZone must be nil or non-empty string");
     } else if name.eq_ignore_ascii_case("Local") {
-        let why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-        errors.invalid(path, zone, why);
+        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errors.invalid(path, zone, detail);
     } else if !is_known_time_zone(name) {
         errors.invalid(path, zone, &format!("unknown time zone {name}"));
     }

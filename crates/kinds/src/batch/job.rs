@@ -59,12 +59,12 @@ const WARN_PARALLELISM: i64 = 10_000;
 
 /// Returns the warning for an indexed Job with too many indexes (`WarningsForJobSpec`).
 pub(super) fn index_count_warning(spec: &Value, path: &str) -> Option<String> {
-    let more = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|n| n > limit);
+    let exceeds = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|n| n > limit);
     let too_many = spec["completionMode"] == "Indexed"
-        && more("completions", WARN_COMPLETIONS)
-        && more("parallelism", WARN_PARALLELISM);
-    let why = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail";
-    too_many.then(|| format!("{path}: {why}"))
+        && exceeds("completions", WARN_COMPLETIONS)
+        && exceeds("parallelism", WARN_PARALLELISM);
+    let detail = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail";
+    too_many.then(|| format!("{path}: {detail}"))
 }
 
 /// Maximum parallelism and failed indexes of an indexed Job.
@@ -115,8 +115,8 @@ fn default(object: &mut Value) {
 /// Sets the labels of a Job without labels to those of its template.
 fn set_default_labels(object: &mut Value) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-    let own = object["metadata"]["labels"].as_object().is_some_and(|l| !l.is_empty());
-    if labels.is_object() && !own {
+    let has_labels = object["metadata"]["labels"].as_object().is_some_and(|l| !l.is_empty());
+    if labels.is_object() && !has_labels {
         object["metadata"]["labels"] = labels;
     }
 }
@@ -190,11 +190,11 @@ fn validate_generated_selector(job: &Value, errors: &mut FieldErrors) {
     let mut expected = json!({});
     for label_index in [0, 1] {
         for (keys, value) in [(UID_LABELS, &job["metadata"]["uid"]), (NAME_LABELS, &job["metadata"]["name"])] {
-            let (key, why) = (keys[label_index], format!("must be '{}'", value.as_str().unwrap_or("")));
+            let (key, detail) = (keys[label_index], format!("must be '{}'", value.as_str().unwrap_or("")));
             expected[key] = value.clone();
             match labels.get(key) {
-                None => errors.required(&at.key(key), &why),
-                Some(found) if found != value => errors.invalid(&at.key(key), labels, &why),
+                None => errors.required(&at.key(key), &detail),
+                Some(found) if found != value => errors.invalid(&at.key(key), labels, &detail),
                 Some(_) => {}
             }
         }
@@ -213,8 +213,8 @@ fn validate_last_hostname(job: &Value, errors: &mut FieldErrors) {
     let name = &job["metadata"]["name"];
     let host = format!("{}-{last}", name.as_str().unwrap_or(""));
     if !api::names::dns1123_label(&host).is_empty() {
-        let why = format!("will not able to create pod with invalid DNS label: {host}");
-        errors.invalid(&FieldPath::new("metadata").child("name"), name, &why);
+        let detail = format!("will not able to create pod with invalid DNS label: {host}");
+        errors.invalid(&FieldPath::new("metadata").child("name"), name, &detail);
     }
 }
 
@@ -270,8 +270,8 @@ pub(super) fn validate_job_spec_without_selector(spec: &Value, path: &FieldPath,
     match text_of(pods, "restartPolicy") {
         "Always" => errors.required(&at, "valid values: \"OnFailure\", \"Never\""),
         "OnFailure" if !spec["podFailurePolicy"].is_null() => {
-            let why = "only \"Never\" is supported when podFailurePolicy is specified";
-            errors.invalid(&at, &pods["restartPolicy"], why);
+            let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+            errors.invalid(&at, &pods["restartPolicy"], detail);
         }
         "OnFailure" | "Never" => {}
         _ => errors.not_supported(&at, &pods["restartPolicy"], &["OnFailure", "Never"]),
@@ -281,29 +281,29 @@ pub(super) fn validate_job_spec_without_selector(spec: &Value, path: &FieldPath,
 /// Validates the number of Pods and indexes of an indexed Job, which bounds the size of its status.
 fn validate_indexed(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let number = |field: &str| spec[field].as_i64();
-    let at_most = |field: &str, most: i64, why: &str, errors: &mut FieldErrors| {
-        if number(field).is_some_and(|n| n > most) {
-            errors.invalid(&path.child(field), &spec[field], &format!("must be less than or equal to {why}"));
+    let at_most = |field: &str, maximum: i64, detail: &str, errors: &mut FieldErrors| {
+        if number(field).is_some_and(|n| n > maximum) {
+            errors.invalid(&path.child(field), &spec[field], &format!("must be less than or equal to {detail}"));
         }
     };
     let (completions, failed) = (number("completions"), "maxFailedIndexes");
     if completions.is_none() {
         errors.required(&path.child("completions"), "when completion mode is Indexed");
     }
-    let why = format!("{MAX_INDEXES} when completion mode is Indexed");
-    at_most("parallelism", MAX_INDEXES, &why, errors);
+    let detail = format!("{MAX_INDEXES} when completion mode is Indexed");
+    at_most("parallelism", MAX_INDEXES, &detail, errors);
     at_most(failed, completions.unwrap_or(i64::MAX), "completions", errors);
     at_most(failed, MAX_INDEXES, &MAX_INDEXES.to_string(), errors);
     if completions.is_some_and(|n| n > MAX_INDEXES) && !spec["backoffLimitPerIndex"].is_null() {
         if spec[failed].is_null() {
-            let why = format!("must be specified when completions is above {MAX_INDEXES}");
-            errors.required(&path.child(failed), &why);
+            let detail = format!("must be specified when completions is above {MAX_INDEXES}");
+            errors.required(&path.child(failed), &detail);
         }
-        let why = format!(
+        let detail = format!(
             "{MAX_INDEXES_WITH_BACKOFF_LIMIT} when completions are above {MAX_INDEXES} and used with backoff limit per index"
         );
-        at_most("parallelism", MAX_INDEXES_WITH_BACKOFF_LIMIT, &why, errors);
-        at_most(failed, MAX_INDEXES_WITH_BACKOFF_LIMIT, &why, errors);
+        at_most("parallelism", MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
+        at_most(failed, MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
     }
 }
 
@@ -317,8 +317,8 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if spec["completionMode"] != "Indexed" {
         validate_same("completions", errors);
     } else if ![&before["completions"], &spec["parallelism"], &Value::Null].contains(&&spec["completions"]) {
-        let why = "can only be modified in tandem with spec.parallelism";
-        errors.invalid(&path.child("completions"), &spec["completions"], why);
+        let detail = "can only be modified in tandem with spec.parallelism";
+        errors.invalid(&path.child("completions"), &spec["completions"], detail);
     }
     validate_same("selector", errors);
     // A suspended Job that has not started may change scheduling directives.

@@ -14,8 +14,8 @@ pub(crate) fn validate(name: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
     let parts: Vec<&str> = text.split('/').collect();
     let [domain, signer_path] = parts[..] else {
-        let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        return errors.invalid(path, name, why);
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return errors.invalid(path, name, detail);
     };
     if domain.len() > MAX_DOMAIN_LENGTH {
         errors.too_long(path, MAX_DOMAIN_LENGTH);
@@ -31,11 +31,11 @@ pub(crate) fn validate(name: &Value, path: &FieldPath, errors: &mut FieldErrors)
 }
 
 /// Reports the errors of the first invalid label.
-fn validate_labels(of: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
-    let wrong = of.split('.').map(|label| (label, rule(label))).find(|(_, wrong)| !wrong.is_empty());
+fn validate_labels(name: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
+    let wrong = name.split('.').map(|label| (label, rule(label))).find(|(_, wrong)| !wrong.is_empty());
     if let Some((label, wrong)) = wrong {
         let errors_found =
-            |why: &String| errors.invalid(path, &json!(of), &format!("validating label {label:?}: {why}"));
+            |detail: &String| errors.invalid(path, &json!(name), &format!("validating label {label:?}: {detail}"));
         wrong.iter().for_each(errors_found);
     }
 }

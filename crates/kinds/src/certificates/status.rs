@@ -49,8 +49,8 @@ pub(super) fn validate_signer_update(object: &Value, old: &Value, errors: &mut F
     let path = FieldPath::new("status");
     for kind in ["Approved", "Denied"] {
         if conditions_of_type(object, kind).len() > conditions_of_type(old, kind).len() {
-            let why = format!("updates may not add a condition of type {kind:?}");
-            errors.forbidden(&path.child("conditions"), &why);
+            let detail = format!("updates may not add a condition of type {kind:?}");
+            errors.forbidden(&path.child("conditions"), &detail);
         }
     }
     let (new, before) = (text_of(&object["status"], "certificate"), text_of(&old["status"], "certificate"));

@@ -82,16 +82,16 @@ fn validate_ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (name, shown) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
         let (at, ratio) = (path.key(name), amount(shown).unwrap_or_default());
         if ratio < Amount::units(1) {
-            let why = format!("ratio {} is less than 1", shown.as_str().unwrap_or(""));
-            errors.invalid(&at, shown, &why);
+            let detail = format!("ratio {} is less than 1", shown.as_str().unwrap_or(""));
+            errors.invalid(&at, shown, &detail);
         }
         let (Some(min), Some(max)) = (amount(&item["min"][name]), amount(&item["max"][name])) else { continue };
         #[expect(clippy::cast_precision_loss, reason = "upstream compares and shows a float")]
         let float = |amount: Amount| amount.milli() as f64;
         let max_ratio = float(max) / float(min);
         if float(ratio) / 1000.0 > max_ratio {
-            let why = format!("ratio {} is greater than max/min = {max_ratio:.6}", shown.as_str().unwrap_or(""));
-            errors.invalid(&at, shown, &why);
+            let detail = format!("ratio {} is greater than max/min = {max_ratio:.6}", shown.as_str().unwrap_or(""));
+            errors.invalid(&at, shown, &detail);
         }
     }
 }
@@ -130,13 +130,13 @@ fn validate_order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     _ => "max",
                 };
                 let (low_value, high_value) = (shown(low), shown(high));
-                let why = format!(
+                let detail = format!(
                     "{} value {low_value} is greater than {} value {high_value}",
                     list_name(low),
                     list_name(high)
                 );
                 let value = if (low, high) == ("min", "default") { low } else { reported };
-                errors.invalid(&path.child(reported).key(name), &json!(shown(value)), &why);
+                errors.invalid(&path.child(reported).key(name), &json!(shown(value)), &detail);
             }
         }
     }

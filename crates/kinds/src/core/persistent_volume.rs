@@ -58,8 +58,8 @@ fn warnings(object: &Value) -> Vec<String> {
     let options = "deprecated since v1.31; use \"mountOptions\" attribute instead";
     all.extend(deprecated_annotation_warnings(object, "volume.beta.kubernetes.io/mount-options", options));
     if spec["persistentVolumeReclaimPolicy"] == "Recycle" {
-        let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
-        all.push(format!("spec.persistentVolumeReclaimPolicy: {why}"));
+        let detail = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        all.push(format!("spec.persistentVolumeReclaimPolicy: {detail}"));
     }
     let at = path.child("nodeAffinity").child("required").child("nodeSelectorTerms");
     for (i, term) in items(&spec["nodeAffinity"]["required"], "nodeSelectorTerms").enumerate() {
@@ -142,8 +142,8 @@ pub(crate) fn validate_inline(spec: &Value, path: &FieldPath, errors: &mut Field
     validate_source(spec, "", path, errors);
     forbidden("storageClassName", json!(""), errors);
     if !matches!(spec["volumeMode"].as_str(), None | Some("Filesystem")) {
-        let why = format!("may not specify volumeMode other than Filesystem {INLINE}");
-        errors.forbidden(&path.child("volumeMode"), &why);
+        let detail = format!("may not specify volumeMode other than Filesystem {INLINE}");
+        errors.forbidden(&path.child("volumeMode"), &detail);
     }
 }
 

@@ -157,9 +157,9 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
         }
     }
     if &new != before {
-        let why =
+        let detail =
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.forbidden(&path, why);
+        errors.forbidden(&path, detail);
     }
     // A request may be decreased to more than the current capacity, to recover from a failed expansion.
     let size = |v: &Value| v["storage"].as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
@@ -204,8 +204,8 @@ fn validate_data_source(source: &Value, path: &FieldPath, errors: &mut FieldErro
     }
     let (group, kind) = (text_of(source, "apiGroup"), text_of(source, "kind"));
     if group.is_empty() && kind != "PersistentVolumeClaim" {
-        let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-        errors.invalid(path, &json!(kind), why);
+        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.invalid(path, &json!(kind), detail);
     }
     if !group.is_empty() {
         validate_dns_subdomain(&source["apiGroup"], &path.child("apiGroup"), errors);

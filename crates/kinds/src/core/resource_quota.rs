@@ -163,8 +163,8 @@ fn validate_scope_selector(spec: &Value, path: &FieldPath, errors: &mut FieldErr
             && SCOPES.contains(&scope)
             && operator != "Exists"
         {
-            let why = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
-            errors.invalid(&path.child("operator"), &json!(operator), why);
+            let detail = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+            errors.invalid(&path.child("operator"), &json!(operator), detail);
         }
         match operator {
             "In" | "NotIn" if values == 0 => {

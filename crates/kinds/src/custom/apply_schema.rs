@@ -23,8 +23,8 @@ impl Builder {
         let metadata = apply_types::metadata(&mut self.types);
         let mut fields = self.fields(schema);
         fields.retain(|f| !matches!(f.name.as_ref(), "apiVersion" | "kind" | "metadata"));
-        for (name, of) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {
-            fields.push(Field { name: name.into(), type_id: of, default: None, implied: None });
+        for (name, type_id) in [("apiVersion", text), ("kind", text), ("metadata", metadata)] {
+            fields.push(Field { name: name.into(), type_id, default: None, implied: None });
         }
         let element = self.element(schema);
         self.types.add(Type::Map(Map { fields, element, atomic: false }))
@@ -58,8 +58,8 @@ impl Builder {
     fn fields(&mut self, schema: &Schema) -> Vec<Field> {
         let mut fields = Vec::with_capacity(schema.properties.len());
         for (name, property) in &schema.properties {
-            let (of, default) = (self.value(property), property.default.clone());
-            fields.push(Field { name: name.as_ref().into(), type_id: of, default, implied: None });
+            let (type_ref, default) = (self.value(property), property.default.clone());
+            fields.push(Field { name: name.as_ref().into(), type_id: type_ref, default, implied: None });
         }
         fields
     }

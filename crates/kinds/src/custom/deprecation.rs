@@ -53,8 +53,8 @@ mod tests {
             assert_eq!(warning_of(&versions), expected);
         }
         assert_eq!(warning_of(&[version("v1", true, false)]), "");
-        let mut own = old;
-        own["deprecationWarning"] = json!("do not");
-        assert_eq!(warning_of(&[own, version("v1", true, false)]), "do not");
+        let mut version_warning = old;
+        version_warning["deprecationWarning"] = json!("do not");
+        assert_eq!(warning_of(&[version_warning, version("v1", true, false)]), "do not");
     }
 }

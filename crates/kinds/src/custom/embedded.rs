@@ -41,8 +41,8 @@ fn validate_type_field(value: &Value, field: &str, path: &FieldPath, errors: &mu
         Value::String(text) if field == "kind" => {
             let wrong = api::names::dns1035_label(&text.to_lowercase());
             if !wrong.is_empty() {
-                let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
-                errors.invalid(path, value, &why);
+                let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                errors.invalid(path, value, &detail);
             }
         }
         Value::String(text) if text.matches('/').count() > 1 => {

@@ -113,8 +113,8 @@ mod tests {
         check(RESOURCE_SLICE_FEATURES, None, slice(json!([device("a")])), bare);
         // One used field of a feature keeps all its fields.
         let old = json!({"spec": {"devices": [{"nodeName": "n"}], "perDeviceNodeSelection": null}});
-        let kept = json!({"name": "a", "allNodes": true, "capacity": {"c": {"value": "1"}}});
-        check(RESOURCE_SLICE_FEATURES, Some(old), slice(json!([device("a")])), slice(json!([kept])));
+        let request = json!({"name": "a", "allNodes": true, "capacity": {"c": {"value": "1"}}});
+        check(RESOURCE_SLICE_FEATURES, Some(old), slice(json!([device("a")])), slice(json!([request])));
         let old = json!({"spec": {"devices": [{"taints": []}]}});
         check(
             RESOURCE_SLICE_FEATURES,

@@ -192,15 +192,15 @@ pub(super) fn validate_unset_or_true(value: &Value, path: &FieldPath, errors: &m
 }
 
 /// Returns the fields that are set.
-pub(super) fn set_fields(of: &Value, fields: &[&str]) -> Vec<String> {
-    let is_set = |field: &&&str| !matches!(&of[**field], Value::Null | Value::Bool(false)) && of[**field] != "";
+pub(super) fn set_fields(object: &Value, fields: &[&str]) -> Vec<String> {
+    let is_set = |field: &&&str| !matches!(&object[**field], Value::Null | Value::Bool(false)) && object[**field] != "";
     fields.iter().filter(is_set).map(|field| format!("`{field}`")).collect()
 }
 
 /// Validates the counters of a set or of a device.
-pub(super) fn validate_counters(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_counters(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (empty, at) = (Map::new(), path.child("counters"));
-    let all = of["counters"].as_object().unwrap_or(&empty);
+    let all = object["counters"].as_object().unwrap_or(&empty);
     if all.is_empty() {
         errors.required(&at, "");
     } else if all.len() > MAX_COUNTERS {

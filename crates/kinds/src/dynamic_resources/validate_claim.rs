@@ -53,8 +53,8 @@ pub(super) fn validate_claim_spec(spec: &Value, path: &FieldPath, errors: &mut F
     validate_configs(devices, &path, errors, validate_references);
 }
 
-fn name(of: &Value) -> &Value {
-    &of["name"]
+fn name(object: &Value) -> &Value {
+    &object["name"]
 }
 
 /// Validates a request (`validateDeviceRequest`).
@@ -64,8 +64,8 @@ fn validate_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors)
     match (exactly.is_null(), several) {
         (true, 0) => errors.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
         (false, n) if n > 0 => {
-            let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
-            errors.invalid(path, &json!(null), why);
+            let detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            errors.invalid(path, &json!(null), detail);
         }
         (false, _) => validate_exact_request(exactly, &path.child("exactly"), errors),
         (true, _) => {
@@ -84,8 +84,8 @@ fn validate_exact_request(request: &Value, path: &FieldPath, errors: &mut FieldE
     let (mode, count) = (text_of(request, "allocationMode"), request["count"].as_i64().unwrap_or(0));
     match mode {
         "All" if count != 0 => {
-            let why = "must not be specified when allocationMode is 'All'";
-            errors.invalid(&path.child("count"), &json!(count), why);
+            let detail = "must not be specified when allocationMode is 'All'";
+            errors.invalid(&path.child("count"), &json!(count), detail);
         }
         "ExactCount" if count <= 0 => {
             errors.invalid(&path.child("count"), &json!(count), "must be greater than zero");
@@ -98,11 +98,11 @@ fn validate_exact_request(request: &Value, path: &FieldPath, errors: &mut FieldE
 
 /// Validates a reference to a request or subrequest (`validateRequestNameRef`).
 fn validate_request_reference(devices: &Value, name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    const WHY: &str =
+    const EXACTLY_ONE_REQUIRED: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let parts: Vec<&str> = name.as_str().unwrap_or("").split('/').collect();
     if parts.len() > 2 {
-        return errors.invalid(path, name, WHY);
+        return errors.invalid(path, name, EXACTLY_ONE_REQUIRED);
     }
     parts.iter().for_each(|part| validate_label(&json!(part), path, errors));
     let request = items(devices, "requests").find(|request| request["name"] == parts[0]);
@@ -110,7 +110,7 @@ fn validate_request_reference(devices: &Value, name: &Value, path: &FieldPath, e
         parts.get(1).is_none_or(|part| items(request, "firstAvailable").any(|one| one["name"] == *part))
     });
     if !exists {
-        errors.invalid(path, name, WHY);
+        errors.invalid(path, name, EXACTLY_ONE_REQUIRED);
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
         assert_eq!(errors.0.iter().map(shown).collect::<Vec<_>>(), expected);
     }
 
-    fn with_exact_request(more: Value) -> Value {
+    fn with_exact_request(fields: Value) -> Value {
         let mut exactly = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1});
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
             exactly[key] = value.clone();
         }
         json!({"requests": [{"name": "gpu", "exactly": exactly}]})
@@ -191,13 +191,16 @@ mod tests {
     #[test]
     fn device_tolerations_are_validated() {
         let at = "requests[0].exactly.tolerations[0]";
-        let of = |toleration: Value| with_exact_request(json!({"tolerations": [toleration]}));
-        check(of(json!({"operator": "Exists"})), &[]);
-        check(of(json!({"key": "a.b/c", "operator": "Equal", "value": "d", "effect": "None"})), &[]);
+        let with_toleration = |toleration: Value| with_exact_request(json!({"tolerations": [toleration]}));
+        check(with_toleration(json!({"operator": "Exists"})), &[]);
+        check(with_toleration(json!({"key": "a.b/c", "operator": "Equal", "value": "d", "effect": "None"})), &[]);
         let operators = "supported values: \"Equal\", \"Exists\"";
-        check(of(json!({"operator": "X"})), &[&format!("{at}.operator: Unsupported value: \"X\": {operators}")]);
         check(
-            of(json!({"operator": "Exists", "value": "v", "effect": "Never"})),
+            with_toleration(json!({"operator": "X"})),
+            &[&format!("{at}.operator: Unsupported value: \"X\": {operators}")],
+        );
+        check(
+            with_toleration(json!({"operator": "Exists", "value": "v", "effect": "Never"})),
             &[
                 &format!("{at}.value: Invalid value: \"v\": must be empty for operator `Exists`"),
                 &format!(
@@ -205,21 +208,21 @@ mod tests {
                 ),
             ],
         );
-        check(of(json!({})), &[&format!("{at}.operator: Required value")]);
+        check(with_toleration(json!({})), &[&format!("{at}.operator: Required value")]);
     }
 
     #[test]
     fn constraints_reference_requests_of_claim() {
-        let of = |constraint: Value| json!({"constraints": [constraint]});
+        let with_constraint = |constraint: Value| json!({"constraints": [constraint]});
         let reference =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-        check(of(json!({"requests": ["gpu"], "matchAttribute": "a.b/c"})), &[]);
+        check(with_constraint(json!({"requests": ["gpu"], "matchAttribute": "a.b/c"})), &[]);
         check(
-            of(json!({"requests": ["zz"], "matchAttribute": "a.b/c"})),
+            with_constraint(json!({"requests": ["zz"], "matchAttribute": "a.b/c"})),
             &[&format!("constraints[0].requests[0]: Invalid value: \"zz\": {reference}")],
         );
         check(
-            of(json!({"requests": ["gpu", "gpu", "a/b/c", "gpu/x"], "matchAttribute": "a.b/c"})),
+            with_constraint(json!({"requests": ["gpu", "gpu", "a/b/c", "gpu/x"], "matchAttribute": "a.b/c"})),
             &[
                 &format!("constraints[0].requests[2]: Invalid value: \"a/b/c\": {reference}"),
                 &format!("constraints[0].requests[3]: Invalid value: \"gpu/x\": {reference}"),
@@ -228,26 +231,26 @@ mod tests {
         );
         let slash = "a fully qualified name must be a domain and a name separated by a slash";
         check(
-            of(json!({"matchAttribute": "nope"})),
+            with_constraint(json!({"matchAttribute": "nope"})),
             &[&format!("constraints[0].matchAttribute: Invalid value: \"nope\": {slash}")],
         );
         check(
-            of(json!({"matchAttribute": "/"})),
+            with_constraint(json!({"matchAttribute": "/"})),
             &[
                 "constraints[0].matchAttribute: Invalid value: \"\": the domain must not be empty",
                 "constraints[0].matchAttribute: Invalid value: \"\": the name must not be empty",
             ],
         );
-        check(of(json!({"requests": ["gpu"]})), &["constraints[0].matchAttribute: Required value"]);
+        check(with_constraint(json!({"requests": ["gpu"]})), &["constraints[0].matchAttribute: Required value"]);
     }
 
     #[test]
     fn opaque_parameters_are_json_objects() {
-        let of = |config: Value| json!({"config": [config]});
-        check(of(json!({"requests": ["gpu"], "opaque": {"driver": "D.io", "parameters": {}}})), &[]);
-        check(of(json!({})), &["config[0].opaque: Required value"]);
+        let with_config = |config: Value| json!({"config": [config]});
+        check(with_config(json!({"requests": ["gpu"], "opaque": {"driver": "D.io", "parameters": {}}})), &[]);
+        check(with_config(json!({})), &["config[0].opaque: Required value"]);
         check(
-            of(json!({"opaque": {"driver": "A_", "parameters": "x"}})),
+            with_config(json!({"opaque": {"driver": "A_", "parameters": "x"}})),
             &[
                 "config[0].opaque.driver: Invalid value: \"A_\"",
                 "config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object",
@@ -255,7 +258,7 @@ mod tests {
         );
         let much = "x".repeat(10_240);
         check(
-            of(json!({"opaque": {"driver": "", "parameters": {"a": much}}})),
+            with_config(json!({"opaque": {"driver": "", "parameters": {"a": much}}})),
             &[
                 "config[0].opaque.driver: Required value",
                 "config[0].opaque.parameters: Too long: may not be more than 10240 bytes",

@@ -31,9 +31,9 @@ pub(super) fn validate_device(
     let entries = |field: &str| device[field].as_object().unwrap_or(&none);
     let count = entries("attributes").len() + entries("capacity").len();
     if count > MAX_ATTRIBUTES_AND_CAPACITIES {
-        let why =
+        let detail =
             format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES_AND_CAPACITIES}");
-        errors.invalid(path, &json!(count), &why);
+        errors.invalid(path, &json!(count), &detail);
     }
     for (name, value) in entries("attributes") {
         let at = path.child("attributes").key(name);
@@ -51,15 +51,15 @@ pub(super) fn validate_device(
     validate_set(
         device,
         ("consumesCounters", MAX_COUNTER_SETS),
-        |of| &of["counterSet"],
+        |consumption| &consumption["counterSet"],
         path,
         errors,
-        |of, path, errors| {
-            match text_of(of, "counterSet") {
+        |consumption, path, errors| {
+            match text_of(consumption, "counterSet") {
                 "" => errors.required(&path.child("counterSet"), ""),
-                _ => validate_label(&of["counterSet"], &path.child("counterSet"), errors),
+                _ => validate_label(&consumption["counterSet"], &path.child("counterSet"), errors),
             }
-            validate_counters(of, path, errors);
+            validate_counters(consumption, path, errors);
         },
     );
     validate_node_selection(device, per_device_node_selection, path, errors);
@@ -106,12 +106,12 @@ fn validate_node_selection(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    const WHY: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    const EXACTLY_ONE_REQUIRED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     let node_fields = ["nodeName", "nodeSelector", "allNodes"];
     if !per_device_node_selection {
         if node_fields.iter().any(|field| !device[field].is_null()) {
-            let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-            errors.invalid(path, &json!(null), why);
+            let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+            errors.invalid(path, &json!(null), detail);
         }
         return;
     }
@@ -126,9 +126,9 @@ fn validate_node_selection(
     }
     validate_unset_or_true(&device["allNodes"], &path.child("allNodes"), errors);
     match &set_fields(device, &node_fields)[..] {
-        [] => errors.required(path, WHY),
+        [] => errors.required(path, EXACTLY_ONE_REQUIRED),
         [_] => {}
-        several => errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), WHY),
+        several => errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), EXACTLY_ONE_REQUIRED),
     }
 }
 
@@ -167,10 +167,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_in(per_device_node_selection: bool, more: Value, expected: &[&str]) {
+    fn check_in(per_device_node_selection: bool, fields: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
         let mut device = json!({"name": "d"});
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
             device[key] = value.clone();
         }
         validate_device(&device, per_device_node_selection, &FieldPath::new("d"), &mut errors);
@@ -180,32 +180,38 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(more: Value, expected: &[&str]) {
-        check_in(false, more, expected);
+    fn check(fields: Value, expected: &[&str]) {
+        check_in(false, fields, expected);
     }
 
     #[test]
     fn attribute_has_qualified_name_and_one_value() {
-        let of = |name: &str, value: Value| json!({"attributes": {name: value}});
-        check(of("x", json!({"int": 0})), &[]);
-        check(of("example.com/x", json!({"bool": false})), &[]);
+        let with_attribute = |name: &str, value: Value| json!({"attributes": {name: value}});
+        check(with_attribute("x", json!({"int": 0})), &[]);
+        check(with_attribute("example.com/x", json!({"bool": false})), &[]);
         let one = "exactly one value must be specified";
-        check(of("x", json!({})), &[&format!("d.attributes[x]: Invalid value: \"\": {one}")]);
+        check(with_attribute("x", json!({})), &[&format!("d.attributes[x]: Invalid value: \"\": {one}")]);
         check(
-            of("x", json!({"int": 1, "string": "b"})),
+            with_attribute("x", json!({"int": 1, "string": "b"})),
             &[&format!("d.attributes[x]: Invalid value: {{\"int\":1,\"string\":\"b\"}}: {one}")],
         );
         let identifier = &api::names::c_identifier("1-x")[0];
-        check(of("1-x", json!({"int": 1})), &[&format!("d.attributes[1-x]: Invalid value: \"1-x\": {identifier}")]);
         check(
-            of("/", json!({"int": 1})),
+            with_attribute("1-x", json!({"int": 1})),
+            &[&format!("d.attributes[1-x]: Invalid value: \"1-x\": {identifier}")],
+        );
+        check(
+            with_attribute("/", json!({"int": 1})),
             &[
                 "d.attributes[/]: Invalid value: \"\": the domain must not be empty",
                 "d.attributes[/]: Invalid value: \"\": the name must not be empty",
             ],
         );
         let long = "x".repeat(65);
-        check(of("x", json!({"string": long})), &["d.attributes[x].string: Too long: may not be more than 64 bytes"]);
+        check(
+            with_attribute("x", json!({"string": long})),
+            &["d.attributes[x].string: Too long: may not be more than 64 bytes"],
+        );
     }
 
     #[test]
@@ -268,8 +274,8 @@ mod tests {
 
     #[test]
     fn per_device_node_selection_requires_one_node_field() {
-        let own = "is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-        let one = format!("exactly one of `nodeName`, `nodeSelector`, or `allNodes` {own}");
+        let required = "is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        let one = format!("exactly one of `nodeName`, `nodeSelector`, or `allNodes` {required}");
         check_in(true, json!({"nodeName": "n"}), &[]);
         check_in(true, json!({}), &[&format!("d: Required value: {one}")]);
         check_in(

@@ -83,7 +83,8 @@ fn validate_pool(pool: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Validates that exactly one field selects the nodes of the slice.
 fn validate_node_selection(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    const WHY: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    const EXACTLY_ONE_REQUIRED: &str =
+        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let (node, selector) = (&spec["nodeName"], &spec["nodeSelector"]);
     if node == "" {
         errors.invalid(&path.child("nodeName"), node, "must be either unset or set to a non-empty string");
@@ -103,11 +104,11 @@ fn validate_node_selection(spec: &Value, path: &FieldPath, errors: &mut FieldErr
     }
     let node_fields = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
     match &set_fields(spec, &node_fields)[..] {
-        [] => errors.required(path, WHY),
+        [] => errors.required(path, EXACTLY_ONE_REQUIRED),
         [_] => {}
         several => {
-            let why = format!("{WHY}, but multiple fields are set");
-            errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), &why);
+            let detail = format!("{EXACTLY_ONE_REQUIRED}, but multiple fields are set");
+            errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), &detail);
         }
     }
 }
@@ -117,11 +118,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(more: Value, expected: &[&str]) {
+    fn check(fields: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
         let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
         let mut spec = json!({"driver": "d", "pool": pool, "allNodes": true});
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
             spec[key] = value.clone();
         }
         validate(&json!({"spec": spec}), &mut errors);

@@ -86,8 +86,8 @@ fn validate_fully_qualified_domain_name(name: &str, path: &FieldPath, errors: &m
         return errors.invalid(path, &json!(name), &wrong.join(","));
     }
     if !name.contains('.') {
-        let why = "should be a domain with at least two segments separated by dots";
-        return errors.invalid(path, &json!(name), why);
+        let detail = "should be a domain with at least two segments separated by dots";
+        return errors.invalid(path, &json!(name), detail);
     }
     let part = name.split('.').map(|part| (part, names::dns1123_label(part))).find(|(_, wrong)| !wrong.is_empty());
     if let Some((part, wrong)) = part {

@@ -102,9 +102,9 @@ pub(super) fn validate_immutable_fields(new: &Value, old: &Value, errors: &mut F
     ];
     for field in IMMUTABLE_FIELDS {
         let stored = if field == "reportingController" { "reportingComponent" } else { field };
-        let (now, before) = (&new[stored], &old[stored]);
-        if now != before && !(is_unset(now) && is_unset(before)) {
-            errors.invalid(&FieldPath::new(field), now, "field is immutable");
+        let (new_value, old_value) = (&new[stored], &old[stored]);
+        if new_value != old_value && !(is_unset(new_value) && is_unset(old_value)) {
+            errors.invalid(&FieldPath::new(field), new_value, "field is immutable");
         }
     }
 }

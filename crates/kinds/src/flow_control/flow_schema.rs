@@ -14,12 +14,12 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     let precedence = spec["matchingPrecedence"].as_i64().unwrap_or(0);
     if precedence <= 0 || precedence > 10_000 {
-        let why = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
-        errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), why);
+        let detail = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
+        errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), detail);
     }
     if precedence == 1 && object["metadata"]["name"] != "exempt" {
-        let why = "only the schema named 'exempt' may have matchingPrecedence 1";
-        errors.invalid(&path.child("matchingPrecedence"), &json!(1), why);
+        let detail = "only the schema named 'exempt' may have matchingPrecedence 1";
+        errors.invalid(&path.child("matchingPrecedence"), &json!(1), detail);
     }
     let method = &spec["distinguisherMethod"];
     if !method.is_null() && !matches!(text_of(method, "type"), "ByNamespace" | "ByUser") {
@@ -46,14 +46,14 @@ fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         self::validate_subject(subject, &path.child("subjects").index(i), errors);
     }
     if ["resourceRules", "nonResourceRules"].iter().all(|list| items(rule, list).next().is_none()) {
-        let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
-        errors.required(path, why);
+        let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
+        errors.required(path, detail);
     }
-    for (i, of) in items(rule, "resourceRules").enumerate() {
-        validate_resource_rule(of, &path.child("resourceRules").index(i), errors);
+    for (i, policy_rule) in items(rule, "resourceRules").enumerate() {
+        validate_resource_rule(policy_rule, &path.child("resourceRules").index(i), errors);
     }
-    for (i, of) in items(rule, "nonResourceRules").enumerate() {
-        validate_non_resource_rule(of, &path.child("nonResourceRules").index(i), errors);
+    for (i, policy_rule) in items(rule, "nonResourceRules").enumerate() {
+        validate_non_resource_rule(policy_rule, &path.child("nonResourceRules").index(i), errors);
     }
 }
 
@@ -82,8 +82,8 @@ fn validate_subject(subject: &Value, path: &FieldPath, errors: &mut FieldErrors)
     }
     for (other, field) in FIELDS {
         if other != kind && !subject[field].is_null() {
-            let why = format!("{field} is forbidden when subject kind is not '{other}'");
-            errors.forbidden(&path.child(field), &why);
+            let detail = format!("{field} is forbidden when subject kind is not '{other}'");
+            errors.forbidden(&path.child(field), &detail);
         }
     }
 }
@@ -121,16 +121,16 @@ fn validate_resource_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErro
     }
     let at = path.child("namespaces");
     if items(rule, "namespaces").next().is_none() && rule["clusterScope"] != true {
-        let why = "resource rules that are not cluster scoped must supply at least one namespace";
-        errors.required(&at, why);
+        let detail = "resource rules that are not cluster scoped must supply at least one namespace";
+        errors.required(&at, detail);
     }
     if validate_wildcard(&rule["namespaces"], "namespaces", &at, errors) {
         return;
     }
     for (i, namespace) in items(rule, "namespaces").enumerate() {
-        for why in api::names::dns1123_label(namespace.as_str().unwrap_or("")) {
-            let why = format!("each member of this list must be '*' or a DNS-1123 label; {why}");
-            errors.invalid(&at.index(i), namespace, &why);
+        for detail in api::names::dns1123_label(namespace.as_str().unwrap_or("")) {
+            let detail = format!("each member of this list must be '*' or a DNS-1123 label; {detail}");
+            errors.invalid(&at.index(i), namespace, &detail);
         }
     }
 }
@@ -146,8 +146,8 @@ fn validate_non_resource_rule(rule: &Value, path: &FieldPath, errors: &mut Field
         return;
     }
     for (i, url) in items(rule, "nonResourceURLs").enumerate() {
-        if let Some(why) = non_resource_path_error(url.as_str().unwrap_or("")) {
-            errors.invalid(&at.index(i), url, why);
+        if let Some(detail) = non_resource_path_error(url.as_str().unwrap_or("")) {
+            errors.invalid(&at.index(i), url, detail);
         }
     }
 }
@@ -214,36 +214,43 @@ mod tests {
 
     #[test]
     fn subject_must_match_its_kind() {
-        let of = |subject: Value| json!({"subjects": [subject]});
+        let with_subject = |subject: Value| json!({"subjects": [subject]});
         check(json!({"subjects": []}), &[".subjects: Required value: subjects must contain at least one value"]);
         check(
-            of(json!({"kind": "User"})),
+            with_subject(json!({"kind": "User"})),
             &[".subjects[0].user: Required value: user is required when subject kind is 'User'"],
         );
-        check(of(json!({"kind": "Group", "group": {"name": ""}})), &[".subjects[0].group.name: Required value"]);
-        let kinds = "supported values: \"Group\", \"ServiceAccount\", \"User\"";
-        check(of(json!({"kind": "Foo"})), &[&format!(".subjects[0].kind: Unsupported value: \"Foo\": {kinds}")]);
-        let account = |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": namespace}});
-        check(of(account("*", "n")), &[]);
         check(
-            of(account("*", "")),
+            with_subject(json!({"kind": "Group", "group": {"name": ""}})),
+            &[".subjects[0].group.name: Required value"],
+        );
+        let kinds = "supported values: \"Group\", \"ServiceAccount\", \"User\"";
+        check(
+            with_subject(json!({"kind": "Foo"})),
+            &[&format!(".subjects[0].kind: Unsupported value: \"Foo\": {kinds}")],
+        );
+        let account = |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": namespace}});
+        check(with_subject(account("*", "n")), &[]);
+        check(
+            with_subject(account("*", "")),
             &[".subjects[0].serviceAccount.namespace: Required value: must specify namespace for service account"],
         );
         check(
-            of(json!({"kind": "User", "user": {"name": "a"}, "group": {"name": "b"}})),
+            with_subject(json!({"kind": "User", "user": {"name": "a"}, "group": {"name": "b"}})),
             &[".subjects[0].group: Forbidden: group is forbidden when subject kind is not 'Group'"],
         );
     }
 
     #[test]
     fn non_resource_rules_are_validated() {
-        let of = |verbs: Value, urls: Value| json!({"nonResourceRules": [{"verbs": verbs, "nonResourceURLs": urls}]});
-        check(of(json!(["*"]), json!(["*"])), &[]);
-        check(of(json!(["get"]), json!(["/", "/a/*"])), &[]);
+        let with_rule =
+            |verbs: Value, urls: Value| json!({"nonResourceRules": [{"verbs": verbs, "nonResourceURLs": urls}]});
+        check(with_rule(json!(["*"]), json!(["*"])), &[]);
+        check(with_rule(json!(["get"]), json!(["/", "/a/*"])), &[]);
         let verbs = "\"create\", \"delete\", \"deletecollection\", \"get\", \"list\", \"patch\", \"proxy\", \"update\", \"watch\"";
         let at = ".nonResourceRules[0]";
         check(
-            of(json!(["foo"]), json!(["x", "", "/a b", "/a//b", "/a*"])),
+            with_rule(json!(["foo"]), json!(["x", "", "/a b", "/a//b", "/a*"])),
             &[
                 &format!("{at}.verbs: Unsupported value: [\"foo\"]: supported values: {verbs}"),
                 &format!("{at}.nonResourceURLs[0]: Invalid value: \"x\": must start with slash"),
@@ -253,16 +260,16 @@ mod tests {
                 &format!("{at}.nonResourceURLs[4]: Invalid value: \"/a*\": wildcard can only do suffix matching"),
             ],
         );
-        let beside = |what: &str| format!("if '*' is present, must not specify other {what}");
+        let beside = |elements: &str| format!("if '*' is present, must not specify other {elements}");
         check(
-            of(json!(["*", "get"]), json!(["*", "/x"])),
+            with_rule(json!(["*", "get"]), json!(["*", "/x"])),
             &[
                 &format!("{at}.verbs: Invalid value: [\"*\",\"get\"]: {}", beside("verbs")),
                 &format!("{at}.nonResourceURLs: Invalid value: [\"*\",\"/x\"]: {}", beside("non-resource URLs")),
             ],
         );
         check(
-            of(json!([]), json!([])),
+            with_rule(json!([]), json!([])),
             &[
                 &format!("{at}.verbs: Required value: verbs must contain at least one value"),
                 &format!("{at}.nonResourceURLs: Required value: nonResourceURLs must contain at least one value"),
@@ -272,16 +279,19 @@ mod tests {
 
     #[test]
     fn resource_rules_have_namespaces_or_cluster_scope() {
-        let of = |rule: Value| json!({"resourceRules": [rule]});
+        let with_rule = |rule: Value| json!({"resourceRules": [rule]});
         let at = ".resourceRules[0]";
-        check(of(json!({"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"], "clusterScope": true})), &[]);
+        check(
+            with_rule(json!({"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"], "clusterScope": true})),
+            &[],
+        );
         let namespaces = "resource rules that are not cluster scoped must supply at least one namespace";
         check(
-            of(json!({"verbs": ["get"], "apiGroups": ["a"], "resources": ["b"]})),
+            with_rule(json!({"verbs": ["get"], "apiGroups": ["a"], "resources": ["b"]})),
             &[&format!("{at}.namespaces: Required value: {namespaces}")],
         );
         check(
-            of(json!({"verbs": ["get"], "namespaces": ["*"]})),
+            with_rule(json!({"verbs": ["get"], "namespaces": ["*"]})),
             &[
                 &format!("{at}.apiGroups: Required value: resource rules must supply at least one api group"),
                 &format!("{at}.resources: Required value: resource rules must supply at least one resource"),
@@ -289,7 +299,9 @@ mod tests {
         );
         let beside = "if '*' is present, must not specify other";
         check(
-            of(json!({"verbs": ["get"], "apiGroups": ["*", "a"], "resources": ["*", "b"], "namespaces": ["*", "c"]})),
+            with_rule(
+                json!({"verbs": ["get"], "apiGroups": ["*", "a"], "resources": ["*", "b"], "namespaces": ["*", "c"]}),
+            ),
             &[
                 &format!("{at}.apiGroups: Invalid value: [\"*\",\"a\"]: {beside} api groups"),
                 &format!("{at}.resources: Invalid value: [\"*\",\"b\"]: {beside} resources"),

@@ -14,8 +14,8 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     let kind = text_of(spec, "type");
     // Only the level `exempt` can be exempt.
     if (object["metadata"]["name"] == "exempt") != (kind == "Exempt") {
-        let why = "must be 'Exempt' if and only if `name` is 'exempt'";
-        errors.invalid(&path.child("type"), &json!(kind), why);
+        let detail = "must be 'Exempt' if and only if `name` is 'exempt'";
+        errors.invalid(&path.child("type"), &json!(kind), detail);
     }
     let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
     match kind {
@@ -42,15 +42,15 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     validate_mandatory_object(object, &bootstrap::mandatory().1, errors);
 }
 
-fn validate_shares(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let shares = &of["nominalConcurrencyShares"];
+fn validate_shares(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let shares = &object["nominalConcurrencyShares"];
     if shares.as_i64().is_some_and(|n| n < 0) {
         errors.invalid(&path.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
     }
 }
 
-fn validate_lendable_percent(of: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let percent = &of["lendablePercent"];
+fn validate_lendable_percent(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let percent = &object["lendablePercent"];
     if percent.as_i64().is_some_and(|n| !(0..=100).contains(&n)) {
         errors.invalid(&path.child("lendablePercent"), percent, "must be between 0 and 100, inclusive");
     }
@@ -75,15 +75,15 @@ fn validate_limited(limited: &Value, path: &FieldPath, errors: &mut FieldErrors)
     validate_lendable_percent(limited, path, errors);
     let borrowed = &limited["borrowingLimitPercent"];
     if borrowed.as_i64().is_some_and(|n| n < 0) {
-        let why = "if specified, must be a non-negative integer";
-        errors.invalid(&path.child("borrowingLimitPercent"), borrowed, why);
+        let detail = "if specified, must be a non-negative integer";
+        errors.invalid(&path.child("borrowingLimitPercent"), borrowed, detail);
     }
 }
 
 /// Validates the queuing configuration (`ValidatePriorityLevelQueuingConfiguration`).
 fn validate_queuing(queuing: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let number = |field: &str| queuing[field].as_i64().unwrap_or(0);
-    let mut wrong = |field: &str, why: &str| errors.invalid(&path.child(field), &json!(number(field)), why);
+    let mut wrong = |field: &str, detail: &str| errors.invalid(&path.child(field), &json!(number(field)), detail);
     if number("queueLengthLimit") <= 0 {
         wrong("queueLengthLimit", "must be positive");
     }
@@ -98,10 +98,10 @@ fn validate_queuing(queuing: &Value, path: &FieldPath, errors: &mut FieldErrors)
     } else if hand > queues {
         wrong("handSize", &format!("should not be greater than queues ({queues})"));
     } else if required_entropy_bits(queues, hand) > MAX_HASH_BITS {
-        let why = format!(
+        let detail = format!(
             "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_HASH_BITS}"
         );
-        wrong("handSize", &why);
+        wrong("handSize", &detail);
     }
 }
 
@@ -161,13 +161,15 @@ mod tests {
 
     #[test]
     fn limited_priority_level_is_validated() {
-        let of = |limited: Value| json!({"type": "Limited", "limited": limited});
-        let mut both = of(json!({"limitResponse": {"type": "Reject"}}));
+        let with_limits = |limited: Value| json!({"type": "Limited", "limited": limited});
+        let mut both = with_limits(json!({"limitResponse": {"type": "Reject"}}));
         both["exempt"] = json!({});
         check("l", both, &["spec.exempt: Forbidden: must be nil if the type is Limited"]);
         check(
             "l",
-            of(json!({"limitResponse": {"type": "Reject"}, "lendablePercent": 101, "borrowingLimitPercent": -1})),
+            with_limits(
+                json!({"limitResponse": {"type": "Reject"}, "lendablePercent": 101, "borrowingLimitPercent": -1}),
+            ),
             &[
                 "spec.limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
                 "spec.limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
@@ -175,7 +177,7 @@ mod tests {
         );
         check(
             "l",
-            of(json!({"nominalConcurrencyShares": -1, "limitResponse": {"type": "Drop"}})),
+            with_limits(json!({"nominalConcurrencyShares": -1, "limitResponse": {"type": "Drop"}})),
             &[
                 "spec.limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
                 "spec.limited.limitResponse.type: Unsupported value: \"Drop\": supported values: \"Queue\", \"Reject\"",
@@ -186,14 +188,16 @@ mod tests {
     #[test]
     fn queuing_configuration_is_validated() {
         let at = "spec.limited.limitResponse.queuing";
-        let of = |response: Value| json!({"type": "Limited", "limited": {"limitResponse": response}});
+        let with_response = |response: Value| json!({"type": "Limited", "limited": {"limitResponse": response}});
         let queue = |queues: i64, hand: i64, length: i64| {
-            of(json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": length}}))
+            with_response(
+                json!({"type": "Queue", "queuing": {"queues": queues, "handSize": hand, "queueLengthLimit": length}}),
+            )
         };
         let forbidden = "Forbidden: must be nil if limited.limitResponse.type is not Limited";
-        check("l", of(json!({"type": "Reject", "queuing": {}})), &[&format!("{at}: {forbidden}")]);
+        check("l", with_response(json!({"type": "Reject", "queuing": {}})), &[&format!("{at}: {forbidden}")]);
         let required = "Required value: must not be empty if limited.limitResponse.type is Limited";
-        check("l", of(json!({"type": "Queue"})), &[&format!("{at}: {required}")]);
+        check("l", with_response(json!({"type": "Queue"})), &[&format!("{at}: {required}")]);
         check("l", queue(64, 8, 50), &[]);
         check(
             "l",

@@ -53,8 +53,8 @@ fn validate_network_policy(object: &Value, errors: &mut FieldErrors) {
         }
     }
     if items(spec, "policyTypes").count() > 2 {
-        let why = "may not specify more than two policyTypes";
-        return errors.invalid(&path.child("policyTypes"), &spec["policyTypes"], why);
+        let detail = "may not specify more than two policyTypes";
+        return errors.invalid(&path.child("policyTypes"), &spec["policyTypes"], detail);
     }
     for (i, kind) in items(spec, "policyTypes").enumerate() {
         if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
@@ -70,9 +70,9 @@ fn validate_port(port: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         errors.not_supported(&path.child("protocol"), &port["protocol"], &protocols);
     }
     let (at, last) = (path.child("endPort"), &port["endPort"]);
-    let mut invalid_end_port = |why: &str| {
+    let mut invalid_end_port = |detail: &str| {
         if !last.is_null() {
-            errors.invalid(&at, last, why);
+            errors.invalid(&at, last, detail);
         }
     };
     match &port["port"] {

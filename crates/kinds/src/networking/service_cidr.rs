@@ -21,8 +21,8 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
         [_, _] => {
             let both = families().collect::<Option<Vec<bool>>>().is_some_and(|all| all[0] != all[1]);
             if !both {
-                let why = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-                return errors.invalid(&cidrs_path(), &object["spec"], why);
+                let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+                return errors.invalid(&cidrs_path(), &object["spec"], detail);
             }
         }
         _ => return errors.invalid(&cidrs_path(), &object["spec"], "may only hold up to 2 values"),
@@ -51,13 +51,13 @@ fn validate_cidr(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates an update, which may only add a second IP family.
 pub(super) fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     const IMMUTABLE: &str = "field is immutable";
-    let (now, before) = (cidrs(object), cidrs(old));
-    if now.len() != before.len() && (before.len(), now.len()) != (1, 2) {
+    let (new_cidrs, old_cidrs) = (cidrs(object), cidrs(old));
+    if new_cidrs.len() != old_cidrs.len() && (old_cidrs.len(), new_cidrs.len()) != (1, 2) {
         return errors.invalid(&cidrs_path(), &object["spec"]["cidrs"], IMMUTABLE);
     }
-    for (i, (now, before)) in now.iter().zip(before).enumerate() {
-        if now != before {
-            errors.invalid(&cidrs_path().index(i), now, IMMUTABLE);
+    for (i, (new_cidrs, old_cidrs)) in new_cidrs.iter().zip(old_cidrs).enumerate() {
+        if new_cidrs != old_cidrs {
+            errors.invalid(&cidrs_path().index(i), new_cidrs, IMMUTABLE);
         }
     }
 }
@@ -68,11 +68,11 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(cidrs: Value, before: Option<Value>, expected: &[&str]) {
+    fn check(cidrs: Value, old: Option<Value>, expected: &[&str]) {
         let object = |cidrs: Value| json!({"spec": {"cidrs": cidrs}});
         let mut errors = FieldErrors::default();
-        match before {
-            Some(before) => validate_change(&object(cidrs), &object(before), &mut errors),
+        match old {
+            Some(old) => validate_change(&object(cidrs), &object(old), &mut errors),
             None => validate(&object(cidrs), &mut errors),
         }
         assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);

@@ -53,10 +53,10 @@ pub(crate) fn template_warnings(template: &Value, path: &FieldPath) -> Vec<Strin
     warn_spec_and_metadata(template, path, &mut warnings);
     // Only for templates: a Pod's annotations are converted to fields.
     let spec = &template["spec"];
-    let has_profile = |of: &Value| !of["securityContext"]["appArmorProfile"].is_null();
+    let has_profile = |object: &Value| !object["securityContext"]["appArmorProfile"].is_null();
     for c in containers(spec).map(|(_, _, c)| c).filter(|c| !has_profile(spec) && !has_profile(c)) {
-        let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-        warn_annotation(template, &[APPARMOR_ANNOTATION_PREFIX, text(c, "name")].concat(), why, path, &mut warnings);
+        let detail = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+        warn_annotation(template, &[APPARMOR_ANNOTATION_PREFIX, text(c, "name")].concat(), detail, path, &mut warnings);
     }
     warnings
 }
@@ -64,8 +64,8 @@ pub(crate) fn template_warnings(template: &Value, path: &FieldPath) -> Vec<Strin
 fn warn_spec_and_metadata(object: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
     let (spec, at) = (&object["spec"], path.child("spec"));
     affinity::warn_deprecated_node_labels(spec, &at, warnings);
-    for (name, why) in NON_FUNCTIONAL_ANNOTATIONS {
-        warn_annotation(object, name, why, path, warnings);
+    for (name, detail) in NON_FUNCTIONAL_ANNOTATIONS {
+        warn_annotation(object, name, detail, path, warnings);
     }
     volumes::warn_volumes(spec, &at, warnings);
     warn_names_and_addresses(spec, &at, warnings);
@@ -76,8 +76,8 @@ fn warn_spec_and_metadata(object: &Value, path: &FieldPath, warnings: &mut Vec<S
     }
     ports::warn_port_conflicts(spec, &at, warnings);
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|s| s < 0) {
-        let why = "must be >= 0; negative values are invalid and will be treated as 1";
-        warnings.push(format!("{}: {why}", at.child("terminationGracePeriodSeconds")));
+        let detail = "must be >= 0; negative values are invalid and will be treated as 1";
+        warnings.push(format!("{}: {detail}", at.child("terminationGracePeriodSeconds")));
     }
     affinity::warn_null_selectors(spec, &at.child("affinity"), warnings);
 }
@@ -88,21 +88,21 @@ fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, usize, &Value
 }
 
 /// Warns of an annotation, if it is set.
-fn warn_annotation(object: &Value, name: &str, why: &str, path: &FieldPath, warnings: &mut Vec<String>) {
+fn warn_annotation(object: &Value, name: &str, detail: &str, path: &FieldPath, warnings: &mut Vec<String>) {
     let metadata = &object["metadata"];
     if !metadata["annotations"][name].is_null() {
-        warnings.push(format!("{}: {why}", path.child("metadata").child("annotations").key(name)));
+        warnings.push(format!("{}: {detail}", path.child("metadata").child("annotations").key(name)));
     }
 }
 
 fn warn_seccomp(object: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
-    let (spec, why) = (&object["spec"], "non-functional in v1.27+; use the \"seccompProfile\" field instead");
-    let has_no_profile = |of: &Value| of["securityContext"]["seccompProfile"].is_null();
+    let (spec, detail) = (&object["spec"], "non-functional in v1.27+; use the \"seccompProfile\" field instead");
+    let has_no_profile = |object: &Value| object["securityContext"]["seccompProfile"].is_null();
     if has_no_profile(spec) {
-        warn_annotation(object, SECCOMP_POD_ANNOTATION, why, path, warnings);
+        warn_annotation(object, SECCOMP_POD_ANNOTATION, detail, path, warnings);
     }
     for (_, _, c) in containers(spec).filter(|(_, _, c)| has_no_profile(c)) {
-        warn_annotation(object, &[SECCOMP_ANNOTATION_PREFIX, text(c, "name")].concat(), why, path, warnings);
+        warn_annotation(object, &[SECCOMP_ANNOTATION_PREFIX, text(c, "name")].concat(), detail, path, warnings);
     }
 }
 
@@ -159,8 +159,8 @@ fn warn_container(c: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
         // A value that extends the earlier definition of the variable is intended.
         let adds = variable["valueFrom"].is_null() && value != earlier && value.contains(&earlier);
         if !seen.insert(name) && !adds {
-            let why = "which may be dropped when using apply";
-            warnings.push(format!("{}: hides previous definition of {name:?}, {why}", path.child("env").index(i)));
+            let detail = "which may be dropped when using apply";
+            warnings.push(format!("{}: hides previous definition of {name:?}, {detail}", path.child("env").index(i)));
         }
     }
 }

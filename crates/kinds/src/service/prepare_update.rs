@@ -60,12 +60,12 @@ fn patch_node_ports(spec: &mut Value, old: &Value) {
     let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
     let node_port = |port: &Value| port["nodePort"].as_i64().filter(|port| *port != 0);
     let requested: BTreeSet<i64> = ports(spec).iter().filter_map(node_port).collect();
-    let before: BTreeMap<String, i64> = ports(old)
+    let old_ports: BTreeMap<String, i64> = ports(old)
         .iter()
         .filter_map(|port| Some((port["name"].as_str().unwrap_or("").to_owned(), node_port(port)?)))
         .collect();
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let known = before.get(port["name"].as_str().unwrap_or("")).filter(|known| !requested.contains(known));
+        let known = old_ports.get(port["name"].as_str().unwrap_or("")).filter(|known| !requested.contains(known));
         if let Some(known) = known.filter(|_| node_port(port).is_none()) {
             port["nodePort"] = json!(known);
         }

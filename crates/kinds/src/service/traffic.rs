@@ -17,7 +17,7 @@ const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 /// Validates the session affinity (`validateClientIPAffinityConfig`).
 pub(super) fn validate_session_affinity(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, config, why) =
+    let (at, config, detail) =
         (path.child("sessionAffinityConfig"), &spec["sessionAffinityConfig"], "when session affinity type is ClientIP");
     if spec["sessionAffinity"] == "None" && !config.is_null() {
         errors.forbidden(&at, "must not be set when session affinity is None");
@@ -27,13 +27,13 @@ pub(super) fn validate_session_affinity(spec: &Value, path: &FieldPath, errors: 
     }
     let (client, seconds) = (at.child("clientIP"), &config["clientIP"]["timeoutSeconds"]);
     match seconds.as_i64() {
-        _ if config.is_null() => errors.required(&at, why),
-        _ if config["clientIP"].is_null() => errors.required(&client, why),
-        None => errors.required(&client.child("timeoutSeconds"), why),
+        _ if config.is_null() => errors.required(&at, detail),
+        _ if config["clientIP"].is_null() => errors.required(&client, detail),
+        None => errors.required(&client.child("timeoutSeconds"), detail),
         Some(1..=MAX_AFFINITY_SECONDS) => {}
         Some(_) => {
-            let why = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
-            errors.invalid(&client.child("timeoutSeconds"), seconds, &why);
+            let detail = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
+            errors.invalid(&client.child("timeoutSeconds"), seconds, &detail);
         }
     }
 }
@@ -92,16 +92,16 @@ pub(super) fn validate_traffic_policies(spec: &Value, path: &FieldPath, errors: 
     if is_externally_accessible(spec) {
         validate_one_of(spec, external, &policies, path, errors);
     } else if !spec[external].is_null() {
-        let why = "may only be set for externally-accessible services";
-        errors.invalid(&path.child(external), &spec[external], why);
+        let detail = "may only be set for externally-accessible services";
+        errors.invalid(&path.child(external), &spec[external], detail);
     }
     let (at, number) = (path.child("healthCheckNodePort"), &spec["healthCheckNodePort"]);
     if number.as_i64().is_some_and(|n| n != 0) {
         if needs_health_check(spec) {
             validate_port(number, &at, errors);
         } else {
-            let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-            errors.invalid(&at, number, why);
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&at, number, detail);
         }
     }
     let internal = "internalTrafficPolicy";

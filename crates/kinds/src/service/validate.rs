@@ -20,8 +20,8 @@ pub(super) fn validate_service(object: &Value, errors: &mut FieldErrors) {
         errors.required(&path.child("ports"), "");
     }
     if headless && matches!(kind, "NodePort" | "LoadBalancer") {
-        let why = format!("may not be set to 'None' for {kind} services");
-        errors.invalid(&path.child("clusterIPs").index(0), &json!("None"), &why);
+        let detail = format!("may not be set to 'None' for {kind} services");
+        errors.invalid(&path.child("clusterIPs").index(0), &json!("None"), &detail);
     }
     if kind == "ExternalName" {
         validate_external_name(spec, &path, errors);

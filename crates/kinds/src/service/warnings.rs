@@ -36,8 +36,8 @@ pub(super) fn service_warnings(object: &Value) -> Vec<String> {
         warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec["trafficDistribution"] == "PreferClose" {
-        let why = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
-        warnings.push(format!("spec.trafficDistribution: {why}"));
+        let detail = "\"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        warnings.push(format!("spec.trafficDistribution: {detail}"));
     }
     warnings
 }
@@ -87,7 +87,7 @@ mod tests {
             ],
         );
         let object = json!({"metadata": {"annotations": {TOPOLOGY_HINTS: "auto"}}, "spec": {}});
-        let why = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead";
-        assert_eq!(service_warnings(&object), [why]);
+        let detail = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead";
+        assert_eq!(service_warnings(&object), [detail]);
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn validate_csi_driver(object: &Value, errors: &mut FieldErrors) {
     }
     let period = &spec["nodeAllocatableUpdatePeriodSeconds"];
     if period.as_i64().is_some_and(|seconds| seconds < MIN_UPDATE_PERIOD_SECONDS) {
-        let why = "must be greater than or equal to 10 seconds";
-        errors.invalid(&path.child("nodeAllocatableUpdatePeriodSeconds"), period, why);
+        let detail = "must be greater than or equal to 10 seconds";
+        errors.invalid(&path.child("nodeAllocatableUpdatePeriodSeconds"), period, detail);
     }
 }
 
@@ -111,11 +111,11 @@ pub(super) fn validate_csi_node_update(object: &Value, old: &Value, errors: &mut
         driver.as_object_mut().map(|fields| fields.remove("allocatable"));
         driver
     };
-    for before in items(&old["spec"], "drivers") {
-        for now in items(&object["spec"], "drivers").filter(|now| now["name"] == before["name"]) {
+    for old_driver in items(&old["spec"], "drivers") {
+        for new_driver in items(&object["spec"], "drivers").filter(|now| now["name"] == old_driver["name"]) {
             validate_immutable(
-                &immutable_fields(now),
-                &immutable_fields(before),
+                &immutable_fields(new_driver),
+                &immutable_fields(old_driver),
                 &FieldPath::new("spec").child("drivers"),
                 errors,
             );

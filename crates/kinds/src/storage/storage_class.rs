@@ -32,8 +32,8 @@ pub(super) fn warnings(object: &Value) -> Vec<String> {
     for (i, topology) in items(object, "allowedTopologies").enumerate() {
         for (j, expression) in items(topology, "matchLabelExpressions").enumerate() {
             let path = || FieldPath::new("allowedTopologies").index(i).child("matchLabelExpressions").index(j);
-            let why = node_labels::deprecation_warning(text_of(expression, "key"));
-            all.extend(why.map(|why| format!("{}: {why}", path())));
+            let detail = node_labels::deprecation_warning(text_of(expression, "key"));
+            all.extend(detail.map(|detail| format!("{}: {detail}", path())));
         }
     }
     all

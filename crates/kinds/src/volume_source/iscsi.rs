@@ -36,8 +36,8 @@ fn validate_portal(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mu
         Owner::PersistentVolume(volume) => (volume, at.child("iscsi").child("targetportal"), json!(portal)),
     };
     if !source["initiatorName"].is_null() && format!("{volume}:{portal}").len() > MAX_NAME_AND_PORTAL_LENGTH {
-        let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
-        errors.invalid(&at, &value, why);
+        let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+        errors.invalid(&at, &value, detail);
     }
 }
 

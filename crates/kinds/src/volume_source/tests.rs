@@ -30,13 +30,13 @@ fn check_both(volume: Value, expected: &[&str]) {
 #[test]
 fn first_source_in_upstream_order_is_the_only_one_allowed() {
     check_both(json!({}), &["v: Required value: must specify a volume type"]);
-    let why = "Forbidden: may not specify more than 1 volume type";
-    check_pod(json!({"configMap": {}, "emptyDir": {}}), &[&format!("v.configMap: {why}")]);
+    let detail = "Forbidden: may not specify more than 1 volume type";
+    check_pod(json!({"configMap": {}, "emptyDir": {}}), &[&format!("v.configMap: {detail}")]);
     check_pod(
         json!({"cephfs": {}, "downwardAPI": {}, "nfs": {"server": "s", "path": "/"}}),
-        &[&format!("v.cephFS: {why}"), &format!("v.downwarAPI: {why}")],
+        &[&format!("v.cephFS: {detail}"), &format!("v.downwarAPI: {detail}")],
     );
-    check_volume(json!({"csi": {}, "local": {"path": "/d"}}), &[&format!("v.csi: {why}")]);
+    check_volume(json!({"csi": {}, "local": {"path": "/d"}}), &[&format!("v.csi: {detail}")]);
 }
 
 #[test]
@@ -188,13 +188,13 @@ fn quobyte_registry_is_host_port_pairs() {
     for right in ["h:1", "h:1,[::1]:2", ":1", "h:"] {
         check_both(registry(right), &[]);
     }
-    let why = "must be a host:port pair or multiple pairs separated by commas";
+    let detail = "must be a host:port pair or multiple pairs separated by commas";
     for wrong in ["h", "::1:2", "[::1]", "[::1]2", "h]:1"] {
-        check_both(registry(wrong), &[&format!("v.quobyte.registry: Invalid value: {wrong:?}: {why}")]);
+        check_both(registry(wrong), &[&format!("v.quobyte.registry: Invalid value: {wrong:?}: {detail}")]);
     }
     check_both(
         json!({"quobyte": {}}),
-        &[&format!("v.quobyte.registry: Required value: {why}"), "v.quobyte.volume: Required value"],
+        &[&format!("v.quobyte.registry: Required value: {detail}"), "v.quobyte.volume: Required value"],
     );
     check_both(
         json!({"quobyte": {"registry": "h", "volume": "v", "tenant": "t".repeat(65)}}),
@@ -205,12 +205,12 @@ fn quobyte_registry_is_host_port_pairs() {
 #[test]
 fn flex_volume_options_and_azure_disks_are_validated() {
     let options = json!({"a.kubernetes.io/b": "", "K8s.io": "", "mykubernetes.io": "", "x/k8s.io": ""});
-    let why = "kubernetes.io and k8s.io namespaces are reserved";
+    let detail = "kubernetes.io and k8s.io namespaces are reserved";
     check_both(
         json!({"flexVolume": {"driver": "d", "options": options}}),
         &[
-            &format!("v.flexVolume.options[K8s.io]: Invalid value: \"K8s.io\": {why}"),
-            &format!("v.flexVolume.options[a.kubernetes.io/b]: Invalid value: \"a.kubernetes.io/b\": {why}"),
+            &format!("v.flexVolume.options[K8s.io]: Invalid value: \"K8s.io\": {detail}"),
+            &format!("v.flexVolume.options[a.kubernetes.io/b]: Invalid value: \"a.kubernetes.io/b\": {detail}"),
         ],
     );
     let disk = |kind: &str, uri: &str| json!({"azureDisk": {"diskName": "d", "kind": kind, "diskURI": uri}});

@@ -71,7 +71,8 @@ async fn wait_terminated(mut state: tokio::sync::watch::Receiver<Arc<Pod>>, term
 
 /// Returns how long to wait for termination: 1.5 times the grace period, as upstream.
 fn termination_timeout(pod: &ApiPod) -> Duration {
-    let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    let grace = Duration::from_secs(u64::try_from(own.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)).unwrap_or(0));
+    let pod_grace_period = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let grace =
+        Duration::from_secs(u64::try_from(pod_grace_period.unwrap_or(DEFAULT_GRACE_PERIOD_SECONDS)).unwrap_or(0));
     grace.saturating_mul(3).max(MIN_TERMINATION_GRACE * 2) / 2
 }

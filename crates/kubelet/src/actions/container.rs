@@ -301,8 +301,8 @@ async fn config(
 
 /// Returns the stop signal in the spec, if the feature is enabled.
 fn spec_stop_signal(shared: &Shared, spec: &Spec) -> Option<StopSignal> {
-    let own = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
-    own.filter(|_| shared.options.policy.gates.enabled(Gate::ContainerStopSignals)).and_then(StopSignal::parse)
+    let stop_signal = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
+    stop_signal.filter(|_| shared.options.policy.gates.enabled(Gate::ContainerStopSignals)).and_then(StopSignal::parse)
 }
 
 /// Converts requests and limits to cgroup values (upstream's `pkg/kubelet/cm/helpers_linux.go`).
@@ -312,8 +312,8 @@ pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxRes
     let (requests, limits) = (api::resources::ResourceField::Requests, api::resources::ResourceField::Limits);
     let pod_limits = api::resources::amounts(pod.resources.as_ref().and_then(|r| r.limits.as_ref()));
     let amount = |side, name: &str| {
-        let own = api::resources::container_resources(spec, side).get(name).copied();
-        own.or_else(|| pod_limits.get(name).copied().filter(|_| side == limits))
+        let container_amount = api::resources::container_resources(spec, side).get(name).copied();
+        container_amount.or_else(|| pod_limits.get(name).copied().filter(|_| side == limits))
     };
     let config = &shared.options.config;
     let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(cpu_conversion::DEFAULT_PERIOD);

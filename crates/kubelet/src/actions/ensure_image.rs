@@ -118,8 +118,9 @@ async fn find_or_pull(
     let spec = |image| ImageSpec { image, runtime_handler: handler };
     let reference = match Reference::parse(name) {
         Ok(reference) => reference,
-        Err(why) => {
-            let text = format!("Failed to apply default image tag {name:?}: couldn't parse image name {name:?}: {why}");
+        Err(error) => {
+            let text =
+                format!("Failed to apply default image tag {name:?}: couldn't parse image name {name:?}: {error}");
             return failed("InvalidImageName", text);
         }
     };

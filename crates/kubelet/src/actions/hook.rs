@@ -38,8 +38,8 @@ pub(super) async fn run(
     let work = run_handler(&shared.runtime, &runtime_id, container, handler, ip, limit, &record_message);
     let ended = || HookOutcome::Failed("the container ended before its hook".to_owned());
     let outcome = while_running(shared, pod, name, &id, work).await.unwrap_or_else(ended);
-    if let HookOutcome::Failed(why) = &outcome {
-        tracing::warn!(pod = pod.name(), container = name, ?hook, why, "lifecycle hook failed");
+    if let HookOutcome::Failed(error) = &outcome {
+        tracing::warn!(pod = pod.name(), container = name, ?hook, error, "lifecycle hook failed");
     }
     Ok(vec![PodLifecycleEvent::HookDone { id, hook, outcome }])
 }

@@ -58,8 +58,8 @@ pub(super) fn container_mounts(
         let host_path = match resolve_sub_path(mount, env)? {
             Some(sub) => {
                 let target = shared.paths.sub_path(pod.uid(), &mount.name, &container.name, index);
-                let of = MountOwner { volume: &mount.name, container: &container.name };
-                sub_path::bind(&volume, &sub, &target, &of)?;
+                let owner = MountOwner { volume: &mount.name, container: &container.name };
+                sub_path::bind(&volume, &sub, &target, &owner)?;
                 target
             }
             None => volume,

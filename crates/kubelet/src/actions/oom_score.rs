@@ -27,12 +27,14 @@ pub(super) fn oom_score_adjust(pod: &PodSpec, spec: &Spec, capacity: Amount) -> 
             let score = |requested: i64| {
                 BEST_EFFORT_SCORE - (requested + share).saturating_mul(BEST_EFFORT_SCORE) / capacity.value().max(1)
             };
-            let own = score(requested(spec));
+            let container_score = score(requested(spec));
             // A sidecar is killed no earlier than the regular containers.
             let is_sidecar = pod.init_containers.iter().flatten().any(|c| c.name == spec.name)
                 && spec.restart_policy.as_deref() == Some("Always");
             let regular_minimum = pod.containers.iter().map(requested).min().filter(|_| is_sidecar).map(score);
-            own.min(regular_minimum.unwrap_or(own)).clamp(BEST_EFFORT_SCORE + GUARANTEED_SCORE, BEST_EFFORT_SCORE - 1)
+            container_score
+                .min(regular_minimum.unwrap_or(container_score))
+                .clamp(BEST_EFFORT_SCORE + GUARANTEED_SCORE, BEST_EFFORT_SCORE - 1)
         }
     }
 }

@@ -51,11 +51,11 @@ fn requests(pod: &ApiPod) -> Amounts {
 
 /// Decides whether the node has the requested resources; if granted, they are reserved from now on.
 pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycleEvent {
-    let wanted = requests(&pod.desired());
+    let desired = requests(&pod.desired());
     let decision = shared.pods.resize(pod.uid(), |others| {
         let mut used = Amounts::new();
         others.iter().for_each(|other| resources::add_resource_list(&mut used, &requests(other)));
-        lifecycle::decide_resize(&wanted, &used, &shared.node_resources.allocatable)
+        lifecycle::decide_resize(&desired, &used, &shared.node_resources.allocatable)
     });
     PodLifecycleEvent::ResizeDecided { generation, decision }
 }
@@ -64,10 +64,10 @@ pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycl
 /// shrinks after them. A memory limit is not set below the current usage (upstream's `doPodResizeAction`).
 pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> PodLifecycleEvent {
     let result = async {
-        let before = pod.with_allocation(&pod.cgroup_allocation());
-        shared.cgroups.grow(&before, pod.object())?;
+        let old_pod = pod.with_allocation(&pod.cgroup_allocation());
+        shared.cgroups.grow(&old_pod, pod.object())?;
         super::update_burstable_shares(shared, None);
-        validate_memory_limits(shared, pod, &before)?;
+        validate_memory_limits(shared, pod, &old_pod)?;
         let mut ids = Vec::new();
         for (name, id) in pod.to_update() {
             let spec = super::container_spec(pod, &name)?;
@@ -91,7 +91,7 @@ fn memory_limit(resources: Option<&ResourceRequirements>) -> Option<i64> {
     limits.get("memory").copied().map(Amount::value).filter(|bytes| *bytes > 0)
 }
 
-fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result<(), ResizeError> {
+fn validate_memory_limits(shared: &Shared, pod: &Pod, old_pod: &ApiPod) -> Result<(), ResizeError> {
     let mut errors = Vec::new();
     let below_usage = |limit: Option<i64>, had: Option<i64>, usage: Option<i64>| {
         let shrinks = limit.is_some_and(|new| had.is_none_or(|old| new < old));
@@ -99,7 +99,7 @@ fn validate_memory_limits(shared: &Shared, pod: &Pod, before: &ApiPod) -> Result
     };
     let pod_memory_limit =
         |pod: &ApiPod| pod.spec.as_ref().and_then(|spec: &PodSpec| shared.cgroups.memory_limit(spec));
-    let (new, old) = (pod_memory_limit(pod.object()), pod_memory_limit(before));
+    let (new, old) = (pod_memory_limit(pod.object()), pod_memory_limit(old_pod));
     if let Some((limit, usage)) = below_usage(new, old, shared.cgroups.memory_usage(pod.object(), None)) {
         errors.push(MemoryLimitError::Pod { limit, usage });
     }

@@ -42,10 +42,10 @@ pub(super) async fn effective_security_context(
     spec: &Spec,
 ) -> Result<SecurityContext, SecurityContextError> {
     let all = pods::spec(pod).security_context.clone().unwrap_or_default();
-    let own = spec.security_context.clone().unwrap_or_default();
-    let mut user = own.run_as_user.or(all.run_as_user);
-    let group = own.run_as_group.or(all.run_as_group);
-    let non_root = own.run_as_non_root.or(all.run_as_non_root) == Some(true);
+    let container_context = spec.security_context.clone().unwrap_or_default();
+    let mut user = container_context.run_as_user.or(all.run_as_user);
+    let group = container_context.run_as_group.or(all.run_as_group);
+    let non_root = container_context.run_as_non_root.or(all.run_as_non_root) == Some(true);
     let mut username = String::new();
     // The image's user is needed only here: without a user the runtime uses it by default.
     if non_root || (group.is_some() && user.is_none()) {
@@ -64,12 +64,12 @@ pub(super) async fn effective_security_context(
             (user, username) = image.map(|i| image_user(&i)).unwrap_or((Some(0), String::new()));
         }
     }
-    let mut security = convert(&own, &all);
+    let mut security = convert(&container_context, &all);
     security.run_as_user = user;
     security.run_as_group = group;
     security.username = username;
     security.namespaces = sandbox::namespaces(shared, pod)?;
-    let profile = own.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
+    let profile = container_context.seccomp_profile.as_ref().or(all.seccomp_profile.as_ref());
     security.seccomp = seccomp(profile, &shared.paths.seccomp(), shared.options.config.seccomp_default)?;
     security.apparmor = lifecycle::apparmor_profile(pods::spec(pod), spec).map(apparmor);
     security.target_container =
@@ -78,18 +78,18 @@ pub(super) async fn effective_security_context(
 }
 
 /// Converts the fields that depend on the spec only.
-fn convert(own: &ContainerSecurityContext, all: &PodSecurityContext) -> SecurityContext {
-    let capabilities = own.capabilities.clone().unwrap_or_default();
-    let unmasked = own.proc_mount.as_deref() == Some("Unmasked");
+fn convert(container: &ContainerSecurityContext, all: &PodSecurityContext) -> SecurityContext {
+    let capabilities = container.capabilities.clone().unwrap_or_default();
+    let unmasked = container.proc_mount.as_deref() == Some("Unmasked");
     SecurityContext {
         supplemental_groups: all
             .fs_group
             .into_iter()
             .chain(all.supplemental_groups.iter().flatten().copied())
             .collect(),
-        privileged: own.privileged == Some(true),
-        readonly_rootfs: own.read_only_root_filesystem == Some(true),
-        no_new_privs: own.allow_privilege_escalation == Some(false),
+        privileged: container.privileged == Some(true),
+        readonly_rootfs: container.read_only_root_filesystem == Some(true),
+        no_new_privs: container.allow_privilege_escalation == Some(false),
         add_capabilities: capabilities.add.unwrap_or_default(),
         drop_capabilities: capabilities.drop.unwrap_or_default(),
         masked_paths: unmasked.then(Vec::new),
@@ -155,8 +155,8 @@ fn apparmor(profile: &AppArmorProfile) -> runtime::AppArmorProfile {
 /// Returns the container whose PID namespace an ephemeral container joins.
 fn target_container(pod: &Pod, spec: &Spec) -> Result<Option<ContainerId>, SecurityContextError> {
     let list = pods::spec(pod).ephemeral_containers.iter().flatten();
-    let wanted = list.filter(|e| e.name == spec.name).find_map(|e| e.target_container_name.clone());
-    let Some(name) = wanted.filter(|name| !name.is_empty()) else { return Ok(None) };
+    let target_name = list.filter(|e| e.name == spec.name).find_map(|e| e.target_container_name.clone());
+    let Some(name) = target_name.filter(|name| !name.is_empty()) else { return Ok(None) };
     match pod.container_id(&name, false) {
         Some((id, _)) => Ok(Some(ContainerId(id))),
         None => Err(SecurityContextError::NoTargetContainer(name)),
@@ -213,10 +213,10 @@ mod tests {
 
     #[test]
     fn security_context_is_converted_from_the_spec() {
-        let own = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "allowPrivilegeEscalation": false,
+        let container_context = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true, "procMount": "Unmasked"});
         let all = json!({"fsGroup": 5, "supplementalGroups": [6, 7]});
-        let found = convert(&serde_json::from_value(own).unwrap(), &serde_json::from_value(all).unwrap());
+        let found = convert(&serde_json::from_value(container_context).unwrap(), &serde_json::from_value(all).unwrap());
         assert_eq!(found.supplemental_groups, [5, 6, 7]);
         assert_eq!((found.add_capabilities, found.drop_capabilities), (vec!["NET_ADMIN".into()], vec!["ALL".into()]));
         assert_eq!((found.no_new_privs, found.readonly_rootfs, found.privileged), (true, true, false));

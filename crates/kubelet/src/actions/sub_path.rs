@@ -41,11 +41,11 @@ enum BindError {
 
 /// Bind-mounts a path of a volume to `target`, and creates it if it is missing. An existing mount of an earlier attempt is
 /// replaced.
-pub(super) fn bind(volume: &Path, sub: &str, target: &Path, of: &MountOwner<'_>) -> Result<(), SubPathError> {
+pub(super) fn bind(volume: &Path, sub: &str, target: &Path, owner: &MountOwner<'_>) -> Result<(), SubPathError> {
     let exists = fs::metadata(volume.join(sub)).is_ok();
     open_and_bind(volume, sub, target).map_err(|error| {
-        tracing::warn!(volume = of.volume, container = of.container, sub, %error, "failed to prepare subPath");
-        let (volume, container) = (of.volume.to_owned(), of.container.to_owned());
+        tracing::warn!(volume = owner.volume, container = owner.container, sub, %error, "failed to prepare subPath");
+        let (volume, container) = (owner.volume.to_owned(), owner.container.to_owned());
         if exists { SubPathError::Prepare { volume, container } } else { SubPathError::Create { volume, container } }
     })
 }

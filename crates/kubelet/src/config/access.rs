@@ -1,4 +1,4 @@
-//! Whom the node itself answers, as the KubeletConfiguration has it: `authentication` and `authorization`.
+//! Authentication and authorization of the kubelet's API (`authentication` and `authorization` of the KubeletConfiguration).
 
 use super::{KubeletConfiguration, duration};
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl KubeletConfiguration {
                 .as_bool()
                 .ok_or_else(|| AccessSettingsError::NoBoolean { path: path.to_owned(), value: value.clone() }),
         };
-        let time = |of: &Value, path: &str, default: u64| match of.pointer(path).and_then(Value::as_str) {
+        let time = |object: &Value, path: &str, default: u64| match object.pointer(path).and_then(Value::as_str) {
             None => Ok::<_, AccessSettingsError>(Duration::from_secs(default)),
             Some(text) => {
                 let parsed = duration::parse(text).ok_or_else(|| AccessSettingsError::Duration(text.to_owned()))?;

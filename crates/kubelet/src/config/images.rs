@@ -57,7 +57,7 @@ pub enum ImagesConfigurationError {
         "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false"
     )]
     SerializedPulls,
-    /// Threshold that is no percentage.
+    /// Threshold that is not a percentage.
     #[error("{field} (--{flag}) {value} must be between 0 and 100, inclusive")]
     Threshold {
         /// Name of the field.

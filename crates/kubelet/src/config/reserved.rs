@@ -151,7 +151,7 @@ mod tests {
         let root = std::env::temp_dir();
         let check = |body: &str| parse(body).unwrap().check_capacity(&root).map_err(|e| e.to_string());
         assert_eq!(check("kubeReserved: {cpu: 10m}"), Ok(()));
-        let why = check("kubeReserved: {cpu: 1M}").unwrap_err();
-        assert!(why.contains("Resource \"cpu\" has a reservation of 1M but capacity of"), "{why}");
+        let error = check("kubeReserved: {cpu: 1M}").unwrap_err();
+        assert!(error.contains("Resource \"cpu\" has a reservation of 1M but capacity of"), "{error}");
     }
 }

@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn malformed_env_file_is_rejected_with_the_line_number() {
-        let invalid = |line: u32, why: &str| format!("invalid environment variable format at line {line}: {why}");
+        let invalid =
+            |line: u32, message: &str| format!("invalid environment variable format at line {line}: {message}");
         check("A='1'\nK", Err(&invalid(2, "missing '='")));
         check("='1'", Err(&invalid(1, "empty variable name")));
         check("K ='1'", Err(&invalid(1, "whitespace before '=' is not allowed")));

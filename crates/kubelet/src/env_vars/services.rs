@@ -22,8 +22,8 @@ pub(super) async fn service_env_vars(shared: &Shared, pod: &Pod) -> Result<Vec<(
         }
     };
     if spec(pod).enable_service_links != Some(false) {
-        let (own, params) = (api(pod.namespace()), ListParams::default());
-        let list = within_deadline(own.list(&params)).await?;
+        let (namespaced, params) = (api(pod.namespace()), ListParams::default());
+        let list = within_deadline(namespaced.list(&params)).await?;
         list.items.into_iter().for_each(&mut add);
     }
     let kubernetes = api(KUBERNETES_SERVICE.0);
@@ -47,17 +47,17 @@ fn variables_of(name: &str, service: &Service) -> Vec<(String, String)> {
         (format!("{prefix}_SERVICE_PORT"), first.port.to_string()),
     ];
     for port in &ports {
-        if let Some(own) = port.name.as_deref().filter(|n| !n.is_empty()) {
-            all.push((format!("{prefix}_SERVICE_PORT_{}", env_var_name(own)), port.port.to_string()));
+        if let Some(port_name) = port.name.as_deref().filter(|n| !n.is_empty()) {
+            all.push((format!("{prefix}_SERVICE_PORT_{}", env_var_name(port_name)), port.port.to_string()));
         }
     }
     all.push((format!("{prefix}_PORT"), url(&ip, first)));
     for port in &ports {
         let protocol = protocol(port);
-        let own = format!("{prefix}_PORT_{}_{}", port.port, protocol.to_uppercase());
+        let port_prefix = format!("{prefix}_PORT_{}_{}", port.port, protocol.to_uppercase());
         let parts = [("PROTO", protocol), ("PORT", port.port.to_string()), ("ADDR", ip.clone())];
-        all.push((own.clone(), url(&ip, port)));
-        all.extend(parts.map(|(part, value)| (format!("{own}_{part}"), value)));
+        all.push((port_prefix.clone(), url(&ip, port)));
+        all.extend(parts.map(|(part, value)| (format!("{port_prefix}_{part}"), value)));
     }
     all
 }

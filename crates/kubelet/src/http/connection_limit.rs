@@ -38,8 +38,8 @@ impl Connections {
 
     /// Admits a connection; `None` if a limit is reached.
     pub(super) fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<LimitedStream> {
-        let own = stream.local_addr().ok().map(|own| own.ip());
-        match self.0.admit(Source::of(peer.ip(), own), (), |()| None::<()>) {
+        let local = stream.local_addr().ok().map(|address| address.ip());
+        match self.0.admit(Source::of(peer.ip(), local), (), |()| None::<()>) {
             Ok((slot, _)) => Some(LimitedStream { stream, _slot: slot }),
             Err(bound) => {
                 tracing::debug!(%peer, ?bound, "refused a connection to the node: too many are open");

@@ -155,8 +155,8 @@ mod tests {
     /// Starts a server that responds to every request. Returns its address, and a connector that trusts it.
     async fn start_server(total: usize, timeouts: Timeouts) -> (SocketAddr, TlsConnector) {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (own.cert.der().clone(), own.signing_key.serialize_der());
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (certified.cert.der().clone(), certified.signing_key.serialize_der());
         let tls = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], rustls::pki_types::PrivatePkcs8KeyDer::from(key).into())

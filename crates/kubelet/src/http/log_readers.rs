@@ -32,11 +32,11 @@ impl LogReaders {
     pub(super) fn begin(&self, namespace: &str) -> Option<LogReader> {
         let mut open = self.0.lock();
         let all: usize = open.by_namespace.values().sum();
-        let own = open.by_namespace.get(namespace).copied().unwrap_or_default();
-        if all >= open.total || own >= open.per_namespace {
+        let in_namespace = open.by_namespace.get(namespace).copied().unwrap_or_default();
+        if all >= open.total || in_namespace >= open.per_namespace {
             return None;
         }
-        open.by_namespace.insert(namespace.to_owned(), own + 1);
+        open.by_namespace.insert(namespace.to_owned(), in_namespace + 1);
         Some(LogReader { open: Arc::clone(&self.0), namespace: namespace.to_owned() })
     }
 }

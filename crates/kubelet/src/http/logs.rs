@@ -25,7 +25,7 @@ pub(super) async fn container_logs(
     Path((namespace, name, container)): Path<(String, String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, HttpError> {
-    let bad = |what: &str| (StatusCode::BAD_REQUEST, format!("{what} is not valid"));
+    let bad = |parameter: &str| (StatusCode::BAD_REQUEST, format!("{parameter} is not valid"));
     let flag = |key: &str| query.get(key).is_some_and(|v| parse_query_bool(v));
     let number = |key: &str| query.get(key).map(|v| v.parse::<u64>().map_err(|_| bad(key))).transpose();
     let since_time =
@@ -86,12 +86,12 @@ fn missing_log_reason(shared: &Shared, pod: &Pod, container: &str) -> String {
         return "is terminated".to_owned();
     }
     let reason = state.waiting.and_then(|w| w.reason).unwrap_or_else(|| "ContainerCreating".to_owned());
-    let why = match reason.as_str() {
+    let message = match reason.as_str() {
         "ErrImagePull" => "image can't be pulled",
         "ImagePullBackOff" => "trying and failing to pull image",
         other => other,
     };
-    format!("is waiting to start: {why}")
+    format!("is waiting to start: {message}")
 }
 
 /// Reads a log block by block, as fast as the client consumes it. A followed log ends when its container has exited and

@@ -78,9 +78,9 @@ fn with_total_suffix(text: &str) -> String {
     let counters: HashSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
     let renamed = |line: &str| {
-        let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+        let (keyword, rest) = line.strip_prefix("# ")?.split_once(' ')?;
         let (name, rest) = rest.split_once(' ')?;
-        counters.contains(name).then(|| format!("# {what} {name}_total {rest}\n"))
+        counters.contains(name).then(|| format!("# {keyword} {name}_total {rest}\n"))
     };
     text.lines().map(|line| renamed(line).unwrap_or_else(|| format!("{line}\n"))).collect()
 }
@@ -137,8 +137,8 @@ pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
 
 pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
-    let figures = shared.evictions.figures();
-    let memory = figures.memory();
+    let stats = shared.evictions.system_stats();
+    let memory = stats.memory();
     let now = shared.now();
     let mut page = Page::default();
     let none = Labels::new;
@@ -147,7 +147,7 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     page.counter(
         "node_cpu_usage_seconds",
         &format!("{cpu} node in core-seconds"),
-        figures.cpu().map(|n| (none(), seconds(n))),
+        stats.cpu().map(|n| (none(), seconds(n))),
     );
     page.gauge(
         "node_memory_working_set_bytes",
@@ -254,9 +254,9 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     );
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     page.gauge("podium_tasks", "Number of tasks of the whole process", [(none(), float(tasks as u64))]);
-    let remembered =
-        crate::cache_sizes::counts(&shared).into_iter().map(|(what, n)| (one("what", what), float(n as u64)));
-    page.gauge("podium_remembered", "What the kubelet remembers of Pods, in entries", remembered);
+    let cache_entries =
+        crate::cache_sizes::counts(&shared).into_iter().map(|(cache, n)| (one("cache", cache), float(n as u64)));
+    page.gauge("podium_kubelet_cache_entries", "Number of entries in the kubelet's caches of Pods", cache_entries);
     page.gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", [(none(), float(sandboxes))]);
     page.gauge(
         "kubelet_running_containers",
@@ -274,10 +274,10 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     let preemptions = preemptions.into_iter().map(|(resource, n)| (one("preemption_signal", &resource), float(n)));
     page.counter("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", preemptions);
     let (began, ended) = shared.shutdown.last();
-    for (what, at) in [("start", began), ("end", ended)] {
+    for (name, at) in [("start", began), ("end", ended)] {
         page.gauge(
-            &format!("kubelet_graceful_shutdown_{what}_time_seconds"),
-            &format!("Last graceful shutdown {what} time since unix epoch in seconds"),
+            &format!("kubelet_graceful_shutdown_{name}_time_seconds"),
+            &format!("Last graceful shutdown {name} time since unix epoch in seconds"),
             [(none(), at.map_or(0.0, since_epoch))],
         );
     }
@@ -286,14 +286,18 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
         "A metric with a constant '1' value labeled by version",
         [(one("git_version", api::KUBERNETES_VERSION), 1.0)],
     );
-    let own = Process::read();
+    let process = Process::read();
     page.counter(
         "process_cpu_seconds",
         "Total user and system CPU time spent in seconds.",
-        own.cpu.map(|s| (none(), s)),
+        process.cpu.map(|s| (none(), s)),
     );
-    page.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", own.resident.map(|n| (none(), n)));
-    page.gauge("process_open_fds", "Number of open file descriptors.", own.descriptors.map(|n| (none(), n)));
+    page.gauge(
+        "process_resident_memory_bytes",
+        "Resident memory size in bytes.",
+        process.resident.map(|n| (none(), n)),
+    );
+    page.gauge("process_open_fds", "Number of open file descriptors.", process.descriptors.map(|n| (none(), n)));
     page.answer()
 }
 

@@ -28,12 +28,12 @@ pub(crate) struct CpuRates(Mutex<HashMap<String, (Timestamp, u64)>>);
 
 impl CpuRates {
     /// Returns the CPU rate since the last sample in nanocores; `None` for the first sample, or if no time has passed.
-    fn since(&self, of: &str, now: Timestamp, cpu: u64) -> Option<u64> {
+    fn since(&self, cgroup: &str, now: Timestamp, cpu: u64) -> Option<u64> {
         let mut samples = self.0.lock();
-        let (at, before) = samples.get(of).copied().unwrap_or((now, cpu));
+        let (at, before) = samples.get(cgroup).copied().unwrap_or((now, cpu));
         let elapsed = u64::try_from(now.duration_since(at).as_nanos()).ok()?;
         if elapsed == 0 || elapsed >= 1_000_000_000 {
-            samples.insert(of.to_owned(), (now, cpu));
+            samples.insert(cgroup.to_owned(), (now, cpu));
         }
         let used = u128::from(cpu.saturating_sub(before)) * 1_000_000_000;
         u64::try_from(used.checked_div(u128::from(elapsed))?).ok()
@@ -46,7 +46,7 @@ impl CpuRates {
 
     /// Removes the samples of cgroups for which `exists` is false.
     fn retain(&self, exists: impl Fn(&str) -> bool) {
-        self.0.lock().retain(|of, _| exists(of));
+        self.0.lock().retain(|cgroup, _| exists(cgroup));
     }
 }
 
@@ -56,13 +56,13 @@ pub(super) async fn summary(
 ) -> Json<Value> {
     let brief = query.get("only_cpu_and_memory").is_some_and(|v| v == "true" || v == "1");
     let pods = pod_stats::collect(&shared, pod_stats::active(&shared), !brief).await;
-    let view = View { shared: &shared, now: shared.now(), brief, disk: shared.evictions.figures().node_fs() };
+    let view = View { shared: &shared, now: shared.now(), brief, disk: shared.evictions.system_stats().node_fs() };
     let rendered: Vec<Value> = pods.iter().map(|p| view.pod(p)).collect();
     let node = view.node(eviction::image_fs(&shared).await.as_path(), &pods);
     let cgroups_in_use: Vec<&String> =
         pods.iter().flat_map(|p| p.containers.iter().map(|c| &c.cgroup).chain([&p.cgroup])).flatten().collect();
     let root = shared.cgroups.root();
-    shared.rates.retain(|of| of == "/" || of == root || cgroups_in_use.iter().any(|k| *k == of));
+    shared.rates.retain(|cgroup| cgroup == "/" || cgroup == root || cgroups_in_use.iter().any(|k| *k == cgroup));
     Json(json!({"node": node, "pods": rendered}))
 }
 
@@ -77,10 +77,10 @@ struct View<'a> {
 
 impl View<'_> {
     fn node(&self, image_fs: &std::path::Path, pods: &[PodStats]) -> Value {
-        let figures = self.shared.evictions.figures();
-        let (memory, faults) = (figures.memory().unwrap_or_default(), figures.faults());
+        let system_stats = self.shared.evictions.system_stats();
+        let (memory, faults) = (system_stats.memory().unwrap_or_default(), system_stats.faults());
         let usage = CgroupUsage {
-            cpu: figures.cpu(),
+            cpu: system_stats.cpu(),
             memory: Some(memory.used),
             working_set: Some(memory.total.saturating_sub(memory.available)),
             swap: Some(memory.swap_total.saturating_sub(memory.swap_free)),
@@ -109,10 +109,10 @@ impl View<'_> {
             let (images, containers) = (self.disk(disk, None), self.disk(disk, Some(containers)));
             node.insert("runtime".to_owned(), json!({"imageFs": images, "containerFs": containers}));
         }
-        if let Some(network) = self.network(&figures.interfaces()) {
+        if let Some(network) = self.network(&system_stats.interfaces()) {
             node.insert("network".to_owned(), network);
         }
-        if let Some(processes) = figures.processes() {
+        if let Some(processes) = system_stats.processes() {
             let rlimit = json!({"time": Time(self.now), "maxpid": processes.max, "curproc": processes.running});
             node.insert("rlimit".to_owned(), rlimit);
         }
@@ -145,8 +145,8 @@ impl View<'_> {
             let uid = meta.uid.as_deref().unwrap_or_default();
             let volume = |(name, usage): (&String, &DiskUsage)| {
                 // A memory-backed volume is a file system of its own.
-                let own = system_stats::file_system(&self.shared.paths.volume(uid, name));
-                let mut volume = self.disk(own.unwrap_or(disk), Some(*usage));
+                let fs_stats = system_stats::file_system(&self.shared.paths.volume(uid, name));
+                let mut volume = self.disk(fs_stats.unwrap_or(disk), Some(*usage));
                 volume["name"] = json!(name);
                 volume
             };
@@ -167,12 +167,12 @@ impl View<'_> {
     fn claim_volumes(&self, pod: &Pod) -> Vec<Value> {
         let meta = &pod.metadata;
         let (uid, name) = (meta.uid.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
-        let rendered = |of: &Volume| {
-            let claim = api::persistent_volume_claim::claim_name(name, of)?;
-            let dir = self.shared.paths.volume(uid, &of.name);
+        let rendered = |pod_volume: &Volume| {
+            let claim = api::persistent_volume_claim::claim_name(name, pod_volume)?;
+            let dir = self.shared.paths.volume(uid, &pod_volume.name);
             let disk = volumes::is_bind_mounted(&dir).then(|| system_stats::file_system(&dir))??;
             let mut volume = self.disk(disk, None);
-            volume["name"] = json!(of.name);
+            volume["name"] = json!(pod_volume.name);
             volume["pvcRef"] = json!({"name": claim, "namespace": meta.namespace});
             Some(volume)
         };
@@ -192,11 +192,11 @@ impl View<'_> {
     }
 
     /// Returns the fields `cpu`, `memory` and `swap`.
-    fn usage(&self, of: &str, usage: &CgroupUsage) -> Map<String, Value> {
+    fn usage(&self, cgroup: &str, usage: &CgroupUsage) -> Map<String, Value> {
         let now = Time(self.now);
         let mut all = Map::new();
         if let Some(used) = usage.cpu {
-            let rate = self.shared.rates.since(of, self.now, used);
+            let rate = self.shared.rates.since(cgroup, self.now, used);
             all.insert(
                 "cpu".to_owned(),
                 without_nulls(json!({"time": now, "usageNanoCores": rate, "usageCoreNanoSeconds": used})),
@@ -272,7 +272,7 @@ mod tests {
         // A sample within one second reports the rate since the kept sample, and does not replace it.
         assert_eq!(rates.since("/p", at(2500), 6_250_000_000), Some(500_000_000));
         assert_eq!(rates.since("/p", at(3000), 6_250_000_000), Some(250_000_000));
-        rates.retain(|of| of != "/p");
+        rates.retain(|cgroup| cgroup != "/p");
         assert_eq!(rates.since("/p", at(4000), 7_000_000_000), None);
     }
 }

@@ -54,12 +54,12 @@ enum GcError {
     ImageFs(#[from] ImageFsError),
     #[error("invalid capacity 0 on image filesystem")]
     InvalidCapacity,
-    #[error("wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {source}")]
-    Removal { wanted: u64, freed: u64, source: ImageRemovalError },
+    #[error("wanted to free {to_free} bytes, but freed {freed} bytes space with errors in image deletion: {source}")]
+    Removal { to_free: u64, freed: u64, source: ImageRemovalError },
     #[error(
-        "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only found {freed} bytes eligible to free."
+        "Failed to garbage collect required amount of images. Attempted to free {to_free} bytes, but only found {freed} bytes eligible to free."
     )]
-    NotEnough { wanted: u64, freed: u64 },
+    NotEnough { to_free: u64, freed: u64 },
 }
 
 impl GcError {
@@ -158,9 +158,9 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
         return Err(GcError::InvalidCapacity);
     }
     let Some(excess) = tracker.excess(config, disk, shared.now()) else { return Ok(false) };
-    let (wanted, mut freed, mut errors) = (excess.amount, 0_u64, Vec::new());
+    let (to_free, mut freed, mut errors) = (excess.amount, 0_u64, Vec::new());
     for (id, size) in excess.images {
-        if freed >= wanted {
+        if freed >= to_free {
             break;
         }
         match remove(shared, tracker, &[id]).await {
@@ -169,9 +169,9 @@ async fn collect_garbage(shared: &Shared, tracker: &mut ImageTracker, all: bool)
         }
     }
     if !errors.is_empty() {
-        return Err(GcError::Removal { wanted, freed, source: ImageRemovalError(errors) });
+        return Err(GcError::Removal { to_free, freed, source: ImageRemovalError(errors) });
     }
-    if freed >= wanted { Ok(true) } else { Err(GcError::NotEnough { wanted, freed }) }
+    if freed >= to_free { Ok(true) } else { Err(GcError::NotEnough { to_free, freed }) }
 }
 
 async fn remove(shared: &Shared, tracker: &mut ImageTracker, ids: &[String]) -> Result<(), ImageRemovalError> {
@@ -213,8 +213,8 @@ fn images_of_pods(shared: &Shared) -> HashSet<String> {
 fn present_image(image: Image, containers: &[ContainerStatus], named: &HashSet<String>) -> PresentImage {
     let is = |name: &str| image.id == name || image.digests.iter().chain(&image.tags).any(|known| known == name);
     let runs = containers.iter().any(|c| is(&c.image_ref) || is(&c.image));
-    let wanted = image.tags.iter().chain(&image.digests).any(|name| named.contains(name));
-    PresentImage { in_use: image.pinned || runs || wanted, id: image.id, size: image.size }
+    let is_named = image.tags.iter().chain(&image.digests).any(|name| named.contains(name));
+    PresentImage { in_use: image.pinned || runs || is_named, id: image.id, size: image.size }
 }
 
 async fn image_fs_usage(shared: &Shared) -> Result<ImageFsUsage, ImageFsError> {

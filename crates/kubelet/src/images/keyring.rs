@@ -174,7 +174,7 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
             };
             in_class(class, *byte) != negated && glob_matches(&glob[end + 1..], &text[1..])
         }
-        (Some(wanted), Some(byte)) => wanted == byte && glob_matches(&glob[1..], &text[1..]),
+        (Some(expected), Some(byte)) => expected == byte && glob_matches(&glob[1..], &text[1..]),
         (Some(_), None) => false,
     }
 }

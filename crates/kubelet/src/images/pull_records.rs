@@ -257,7 +257,7 @@ impl ImagePullCredentials {
         if self.node_pods_accessible {
             return false;
         }
-        let before = self.clone();
+        let old_records = self.clone();
         if added.node_pods_accessible {
             *self = added;
         } else {
@@ -267,7 +267,7 @@ impl ImagePullCredentials {
             }
             self.kubernetes_secrets.sort_by(|a, b| a.id.cmp(&b.id));
         }
-        *self != before
+        *self != old_records
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn invalid_image_name_is_rejected_with_upstreams_message() {
-        for (name, why) in [
+        for (name, message) in [
             ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
             ("a/Bc:1", "invalid reference format: repository name (a/Bc) must be lowercase"),
             (
@@ -175,7 +175,7 @@ mod tests {
             ),
             (&format!("a/{}", "b".repeat(300)), "repository name must not be more than 255 characters"),
         ] {
-            assert_eq!(Reference::parse(name).unwrap_err().to_string(), why);
+            assert_eq!(Reference::parse(name).unwrap_err().to_string(), message);
         }
         for name in [
             "",

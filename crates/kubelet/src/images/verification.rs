@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn invalid_verification_policy_is_rejected() {
-        for (policy, pattern, why) in [
+        for (policy, pattern, message) in [
             ("Sometimes", "", "unknown image pull credential verification policy: Sometimes"),
             ("AlwaysVerify", "a.io/b", "can only be set with NeverVerifyAllowlistedImages, not with AlwaysVerify"),
             ("NeverVerifyAllowlistedImages", " a.io", "leading/trailing spaces are not allowed:  a.io"),
@@ -176,7 +176,7 @@ mod tests {
             ("NeverVerifyAllowlistedImages", "a.io/b:1", "neither tag nor digest is accepted"),
         ] {
             let error = parse(policy, &[pattern]).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

@@ -110,9 +110,9 @@ fn tail_start(file: &impl ReadAt, length: u64, lines: usize) -> io::Result<u64> 
 }
 
 fn is_rotated(path: &Path, file: &File) -> io::Result<bool> {
-    let own = file.metadata()?;
+    let metadata = file.metadata()?;
     match std::fs::symlink_metadata(path) {
-        Ok(newest) => Ok((newest.dev(), newest.ino()) != (own.dev(), own.ino())),
+        Ok(newest) => Ok((newest.dev(), newest.ino()) != (metadata.dev(), metadata.ino())),
         // Renamed, and not recreated yet; or removed with its container.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),

@@ -36,12 +36,14 @@ pub(super) enum LogindError {
         source: std::io::Error,
     },
     /// logind's maximum delay is shorter than the grace period.
-    #[error("logind waits {found:?} (InhibitDelayMaxSec), which is less than the {wanted:?} of shutdownGracePeriod")]
+    #[error(
+        "logind waits {found:?} (InhibitDelayMaxSec), which is less than the {inhibit_delay:?} of shutdownGracePeriod"
+    )]
     TooShort {
         /// logind's maximum delay.
         found: Duration,
         /// Total grace period of all groups.
-        wanted: Duration,
+        inhibit_delay: Duration,
     },
 }
 
@@ -84,20 +86,20 @@ pub(super) struct Logind {
 
 impl Logind {
     /// Connects to the system bus (`DBUS_SYSTEM_BUS_ADDRESS`), raises logind's maximum delay, and takes the lock.
-    pub(super) async fn connect(wanted: Duration) -> Result<Self, LogindError> {
+    pub(super) async fn connect(inhibit_delay: Duration) -> Result<Self, LogindError> {
         let bus = Builder::system().method_timeout(ANSWER).build().await?;
-        Self::on(&bus, wanted, Path::new(DROP_IN)).await
+        Self::on(&bus, inhibit_delay, Path::new(DROP_IN)).await
     }
 
-    async fn on(bus: &Connection, wanted: Duration, drop_in: &Path) -> Result<Self, LogindError> {
+    async fn on(bus: &Connection, inhibit_delay: Duration, drop_in: &Path) -> Result<Self, LogindError> {
         let manager = ManagerProxy::new(bus).await?;
-        raise_inhibit_delay(bus, &manager, wanted, drop_in).await?;
+        raise_inhibit_delay(bus, &manager, inhibit_delay, drop_in).await?;
         // Subscribed before the lock is taken, so that no signal is missed.
         let shutdowns = manager.receive_prepare_for_shutdown().await?;
         let preparing = manager.preparing_for_shutdown().await?;
         let mut logind = Self { manager, shutdowns, preparing, lock: None };
         // A shutdown in progress does not wait for new locks.
-        logind.hold(!preparing).await?;
+        logind.set_lock(!preparing).await?;
         Ok(logind)
     }
 
@@ -107,10 +109,10 @@ impl Logind {
     }
 
     /// Takes or releases the lock.
-    pub(super) async fn hold(&mut self, hold: bool) -> Result<(), LogindError> {
-        self.lock = if hold {
-            let why = "Podium needs time to handle node shutdown";
-            Some(self.manager.inhibit("shutdown", "podium", why, "delay").await?)
+    pub(super) async fn set_lock(&mut self, locked: bool) -> Result<(), LogindError> {
+        self.lock = if locked {
+            let reason = "Podium needs time to handle node shutdown";
+            Some(self.manager.inhibit("shutdown", "podium", reason, "delay").await?)
         } else {
             None
         };
@@ -128,15 +130,15 @@ impl Logind {
 async fn raise_inhibit_delay(
     bus: &Connection,
     manager: &ManagerProxy<'_>,
-    wanted: Duration,
+    inhibit_delay: Duration,
     drop_in: &Path,
 ) -> Result<(), LogindError> {
     let delay = async || manager.inhibit_delay_max_usec().await.map(Duration::from_micros);
     let mut found = delay().await?;
-    if found >= wanted {
+    if found >= inhibit_delay {
         return Ok(());
     }
-    let text = format!("# Podium's shutdownGracePeriod.\n[Login]\nInhibitDelayMaxSec={}\n", wanted.as_secs());
+    let text = format!("# Podium's shutdownGracePeriod.\n[Login]\nInhibitDelayMaxSec={}\n", inhibit_delay.as_secs());
     let dir = drop_in.parent().unwrap_or(Path::new("/"));
     let write = || {
         files::create_dir_all_with_mode(dir, 0o755)?;
@@ -150,12 +152,12 @@ async fn raise_inhibit_delay(
     // logind reloads its configuration asynchronously.
     for n in 0..TRIES {
         found = delay().await?;
-        if found >= wanted {
+        if found >= inhibit_delay {
             return Ok(());
         }
         tokio::time::sleep(PAUSE * 2_u32.pow(n)).await;
     }
-    Err(LogindError::TooShort { found, wanted })
+    Err(LogindError::TooShort { found, inhibit_delay })
 }
 
 #[cfg(test)]
@@ -165,9 +167,9 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    async fn on(fake: &Fake, wanted: Duration) -> Result<Logind, LogindError> {
+    async fn on(fake: &Fake, inhibit_delay: Duration) -> Result<Logind, LogindError> {
         let bus = Builder::address(fake.address()).method_timeout(ANSWER).build().await?;
-        Logind::on(&bus, wanted, &fake.drop_in()).await
+        Logind::on(&bus, inhibit_delay, &fake.drop_in()).await
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +181,7 @@ mod tests {
         for start in [true, false] {
             fake.prepare_for_shutdown(start).await;
             assert_eq!(logind.next().await.unwrap(), start);
-            logind.hold(!start).await.unwrap();
+            logind.set_lock(!start).await.unwrap();
             assert_eq!(fake.locks().len(), usize::from(!start));
         }
         assert!(!fake.drop_in().exists(), "it was patient enough");

@@ -148,8 +148,8 @@ impl Get {
         ip: Option<IpAddr>,
         agent: &str,
     ) -> Result<Self, InvalidGetError> {
-        let own = action.host.clone().filter(|h| !h.is_empty());
-        let host = own.or_else(|| ip.map(|ip| ip.to_string())).ok_or(InvalidGetError::NoAddress)?;
+        let action_host = action.host.clone().filter(|h| !h.is_empty());
+        let host = action_host.or_else(|| ip.map(|ip| ip.to_string())).ok_or(InvalidGetError::NoAddress)?;
         let port = resolve_port(&action.port, container)?;
         let scheme = action.scheme.as_deref().unwrap_or("http").to_ascii_lowercase();
         let uri = url::build(&scheme, &host, port, action.path.as_deref().unwrap_or_default())?;
@@ -267,8 +267,8 @@ impl Get {
 
     fn request(&self, http2: bool) -> Result<Request<Empty<Bytes>>, http::Error> {
         let path = url::path(&self.uri);
-        let own = HeaderValue::from_str(self.authority())?;
-        let host = self.host.clone().unwrap_or(own);
+        let authority = HeaderValue::from_str(self.authority())?;
+        let host = self.host.clone().unwrap_or(authority);
         let mut request = Request::get(if http2 {
             format!("https://{}{path}", host.to_str().unwrap_or_else(|_| self.authority()))
         } else {

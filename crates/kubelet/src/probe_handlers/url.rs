@@ -40,8 +40,8 @@ pub(super) fn host(uri: &Uri<String>) -> String {
 
 /// Returns the port, or the default port of the scheme.
 pub(super) fn port(uri: &Uri<String>) -> u16 {
-    let own = uri.authority().and_then(|a| a.port_to_u16().ok().flatten());
-    own.unwrap_or(if uri.scheme().as_str() == "https" { 443 } else { 80 })
+    let port = uri.authority().and_then(|a| a.port_to_u16().ok().flatten());
+    port.unwrap_or(if uri.scheme().as_str() == "https" { 443 } else { 80 })
 }
 
 /// Returns path and query, as in a request line.

@@ -162,8 +162,8 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, ManifestError
         && let Some(spec) = &pod.spec
     {
         let reference = static_pod::api_reference(spec);
-        if let Some(what) = reference.map_err(|error| ManifestError::CheckReferences(error.into()))? {
-            return Err(ManifestError::ApiReference(what));
+        if let Some(kind) = reference.map_err(|error| ManifestError::CheckReferences(error.into()))? {
+            return Err(ManifestError::ApiReference(kind));
         }
     }
     Ok(pod)

@@ -45,8 +45,8 @@ impl Watch {
         let Some(events) = &mut self.events else { return future::pending().await };
         let mut there = next(events).await;
         let rest = async {
-            while let (true, Ok(more)) = (there, tokio::time::timeout(DEBOUNCE, next(events)).await) {
-                there = more;
+            while let (true, Ok(next_changed)) = (there, tokio::time::timeout(DEBOUNCE, next(events)).await) {
+                there = next_changed;
             }
         };
         let _ = tokio::time::timeout(MAX_DEBOUNCE, rest).await;

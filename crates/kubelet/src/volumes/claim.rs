@@ -70,8 +70,10 @@ pub(super) enum BindingError {
     NoVolumeName,
     #[error("found PV object {0} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim")]
     NoClaimRef(String),
-    #[error("found PV object {volume} but its pv.Spec.ClaimRef.UID {known} does not point to claim.UID {own}")]
-    OtherClaim { volume: String, known: String, own: String },
+    #[error(
+        "found PV object {volume} but its pv.Spec.ClaimRef.UID {reference_uid} does not point to claim.UID {claim_uid}"
+    )]
+    OtherClaim { volume: String, reference_uid: String, claim_uid: String },
 }
 
 /// PersistentVolume of a Pod's claim.
@@ -147,13 +149,13 @@ async fn find_volume(shared: &Shared, pod: &Pod, volume: &Volume, name: &str) ->
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(shared.client.clone(), pod.namespace());
     let claim = within_deadline(claims.get(name)).await;
     let claim = claim.map_err(|error| failed(BindingError::FetchClaim(error)))?;
-    let of = bound_volume_name(&claim).map_err(failed)?;
+    let volume_name = bound_volume_name(&claim).map_err(failed)?;
     if volume.ephemeral.is_some() {
         api::persistent_volume_claim::check_owned_by_pod(&claim, pod.object())
             .map_err(|error| ClaimError::NotOwned(error.into()))?;
     }
-    let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(of)).await;
-    let found = found.map_err(|source| failed(BindingError::FetchVolume { volume: of.to_owned(), source }))?;
+    let found = within_deadline(Api::<PersistentVolume>::all(shared.client.clone()).get(volume_name)).await;
+    let found = found.map_err(|source| failed(BindingError::FetchVolume { volume: volume_name.to_owned(), source }))?;
     check_bound(&found, &claim).map_err(failed)?;
     Ok(found)
 }
@@ -182,8 +184,13 @@ fn check_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Resu
     let Some(reference) = api::persistent_volume_claim::claim_ref(volume) else {
         return Err(BindingError::NoClaimRef(name));
     };
-    let (known, own) = (reference.uid.clone().unwrap_or_default(), claim.metadata.uid.clone().unwrap_or_default());
-    if known == own { Ok(()) } else { Err(BindingError::OtherClaim { volume: name, known, own }) }
+    let (reference_uid, claim_uid) =
+        (reference.uid.clone().unwrap_or_default(), claim.metadata.uid.clone().unwrap_or_default());
+    if reference_uid == claim_uid {
+        Ok(())
+    } else {
+        Err(BindingError::OtherClaim { volume: name, reference_uid, claim_uid })
+    }
 }
 
 /// Checks that the Pod uses the volume according to its `volumeMode`, which must be supported.
@@ -279,8 +286,8 @@ mod tests {
 
     #[test]
     fn volume_of_another_claim_is_rejected() {
-        let own = claim(json!({"metadata": {"uid": "a"}}));
-        let check = |spec| check_bound(&volume(spec), &own).map_err(|e| e.to_string());
+        let bound = claim(json!({"metadata": {"uid": "a"}}));
+        let check = |spec| check_bound(&volume(spec), &bound).map_err(|e| e.to_string());
         assert_eq!(check(json!({"claimRef": {"uid": "a"}})), Ok(()));
         assert!(check(json!({})).unwrap_err().starts_with("found PV object pv but it has a nil pv.Spec.ClaimRef"));
         assert_eq!(

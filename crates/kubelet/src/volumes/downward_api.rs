@@ -76,14 +76,14 @@ fn format_map(map: Option<&BTreeMap<String, String>>) -> String {
     map.into_iter().flatten().map(|(k, v)| format!("{k}={v:?}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the value of a `resourceFieldRef`, of the named container or else of `own`.
+/// Returns the value of a `resourceFieldRef`, of the named container or else of `default_container`.
 ///
 /// # Errors
 /// Fails for a missing container or an unsupported resource.
 pub(crate) fn resource_field_ref_value(
     shared: &Shared,
     pod: &Pod,
-    own: Option<&Container>,
+    default_container: Option<&Container>,
     selector: &ResourceFieldSelector,
 ) -> Result<String, DownwardApiError> {
     let container = match selector.container_name.as_deref().filter(|n| !n.is_empty()) {
@@ -91,7 +91,7 @@ pub(crate) fn resource_field_ref_value(
             .map(|(_, c)| c)
             .find(|c| c.name == name)
             .ok_or_else(|| DownwardApiError::ContainerNotFound(name.to_owned()))?,
-        None => own.ok_or(DownwardApiError::NoContainerName)?,
+        None => default_container.ok_or(DownwardApiError::NoContainerName)?,
     };
     let divisor = selector.divisor.as_ref().map(Amount::try_from).transpose()?;
     let pod_limits = resources::amounts(spec(pod).resources.as_ref().and_then(|r| r.limits.as_ref()));

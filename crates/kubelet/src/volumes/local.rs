@@ -74,9 +74,9 @@ impl LocalVolume {
 /// Returns whether a Pod has the directory mounted already; its ownership is then left alone.
 fn is_mounted_by_pod(path: &Path, pods: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
-    let (own, pods) = (file(path), fs::canonicalize(pods).unwrap_or_else(|_| pods.to_owned()));
+    let (file_id, pods) = (file(path), fs::canonicalize(pods).unwrap_or_else(|_| pods.to_owned()));
     let mounts = removal::mount_points().unwrap_or_default();
-    own.is_some() && mounts.iter().filter(|mount| mount.starts_with(&pods)).any(|mount| file(mount) == own)
+    file_id.is_some() && mounts.iter().filter(|mount| mount.starts_with(&pods)).any(|mount| file(mount) == file_id)
 }
 
 #[cfg(test)]

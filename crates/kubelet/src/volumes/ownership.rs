@@ -82,8 +82,8 @@ impl VolumeOwnership {
             if has_type(stat, SFlag::S_IFLNK) {
                 return Ok(());
             }
-            let more = if has_type(stat, SFlag::S_IFDIR) { DIRECTORY_MASK } else { FILE_MASK };
-            fs::set_permissions(proc_fd_path(file), fs::Permissions::from_mode(stat.st_mode & PERMISSIONS | more))
+            let added_mode = if has_type(stat, SFlag::S_IFDIR) { DIRECTORY_MASK } else { FILE_MASK };
+            fs::set_permissions(proc_fd_path(file), fs::Permissions::from_mode(stat.st_mode & PERMISSIONS | added_mode))
         };
         if let Err::<(), io::Error>(error) = change() {
             tracing::debug!(%error, path = ?fs::read_link(proc_fd_path(file)), "failed to set fsGroup of a file");

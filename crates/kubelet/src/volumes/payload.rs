@@ -94,8 +94,8 @@ impl Payload {
     }
 }
 
-fn mode(own: Option<i32>, default: u32) -> u32 {
-    own.and_then(|m| u32::try_from(m).ok()).unwrap_or(default)
+fn mode(mode: Option<i32>, default: u32) -> u32 {
+    mode.and_then(|m| u32::try_from(m).ok()).unwrap_or(default)
 }
 
 fn config_map_data(object: Option<&ConfigMap>) -> Data {
@@ -225,19 +225,19 @@ async fn add_projection(
         let content = tokens::get_token(shared, pod, source).await?;
         let (path, owner) = (Path::new(&source.path), tokens::fs_user(spec(pod)));
         // A file with an owner or group must not be readable by others.
-        let own = owner.is_some() || fs_group(pod).is_some();
-        payload.add(path, if own { 0o600 } else { default_mode }, content.into_bytes())?;
+        let is_owned = owner.is_some() || fs_group(pod).is_some();
+        payload.add(path, if is_owned { 0o600 } else { default_mode }, content.into_bytes())?;
         if let Some(file) = payload.files.get_mut(path) {
             file.owner = owner;
         }
         return Ok(());
     }
-    let what = match projection {
+    let source = match projection {
         p if p.cluster_trust_bundle.is_some() => "clusterTrustBundle",
         p if p.pod_certificate.is_some() => "podCertificate",
         _ => "a source of an unknown type",
     };
-    Err(PayloadError::UnsupportedProjection(what))
+    Err(PayloadError::UnsupportedProjection(source))
 }
 
 #[cfg(test)]

@@ -85,9 +85,9 @@ impl TokenCache {
 
     fn insert(&self, uid: &str, token: Token) {
         let mut all = self.0.lock();
-        let own = all.entry(uid.to_owned()).or_default();
-        own.retain(|t| t.key != token.key);
-        own.push(token);
+        let tokens = all.entry(uid.to_owned()).or_default();
+        tokens.retain(|t| t.key != token.key);
+        tokens.push(token);
     }
 }
 

@@ -52,7 +52,7 @@ impl Commands {
             Some(Command::Ends(code, output)) => (Duration::ZERO, code, output),
             Some(Command::Takes(seconds)) => (Duration::from_secs(seconds), 0, String::new()),
             Some(Command::Hangs) => (Duration::MAX, 0, String::new()),
-            Some(Command::Fails(why)) => return Err(RuntimeError::Failed(why)),
+            Some(Command::Fails(message)) => return Err(RuntimeError::Failed(message)),
             None => return Err(RuntimeError::Failed(format!("{words}: no such file"))),
         };
         if !takes.is_zero() {

@@ -148,10 +148,10 @@ async fn pod_waits_for_its_claims_and_reports_the_reason() {
     let (node, _mounts) = started();
     let local = dir.path().join("later");
     pod(&node, "p", &json!([of_claim("c")]), json!({}));
-    let unprocessed = |why: &str| {
+    let unprocessed = |message: &str| {
         format!(
             "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[], \
-             failed to process volumes=[c]: error processing PVC x/c: {why}"
+             failed to process volumes=[c]: error processing PVC x/c: {message}"
         )
     };
     let missing = "failed to fetch PVC from API server: ";
@@ -161,8 +161,8 @@ async fn pod_waits_for_its_claims_and_reports_the_reason() {
     claim(&node, "c", "Bound");
     until_event(&node, &unprocessed("failed to fetch PV c from API server: ")).await;
     volume(&node, "c", &json!({"local": {"path": local}}), "other");
-    let stranger = "found PV object c but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid";
-    until_event(&node, &unprocessed(stranger)).await;
+    let other_claim = "found PV object c but its pv.Spec.ClaimRef.UID other does not point to claim.UID claim-uid";
+    until_event(&node, &unprocessed(other_claim)).await;
     let elsewhere = json!({"required": {"nodeSelectorTerms": [{"matchFields":
         [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}]}});
     volume(&node, "c", &json!({"local": {"path": local}, "nodeAffinity": elsewhere}), UID);
@@ -188,7 +188,7 @@ async fn block_volumes_are_not_supported() {
     bound(&node, "f", &json!({"local": {"path": dir.path()}, "volumeMode": "Filesystem"}));
     bound(&node, "m", &json!({"local": {"path": dir.path()}, "volumeMode": "Block"}));
     let (device, mount) = (json!({"devicePath": "/dev/x"}), json!({"mountPath": "/x"}));
-    for (name, list, how, why) in [
+    for (name, list, how, message) in [
         ("b", "volumeDevices", &device, "volumes of mode Block are not supported yet"),
         ("f", "volumeDevices", &device, "volume f has volumeMode Filesystem, but is specified in volumeDevices"),
         ("m", "volumeMounts", &mount, "volume m has volumeMode Block, but is specified in volumeMounts"),
@@ -197,7 +197,7 @@ async fn block_volumes_are_not_supported() {
         used["name"] = json!(name);
         node.pod(name, &json!({"volumes": [of_claim(name)], "container": {list: [used]}}));
         let lists = format!("unmounted volumes=[{name}], unattached volumes=[], failed to process volumes=[{name}]");
-        until_event(&node, &format!("Unable to attach or mount volumes: {lists}: {why}")).await;
+        until_event(&node, &format!("Unable to attach or mount volumes: {lists}: {message}")).await;
     }
 }
 
@@ -256,10 +256,10 @@ async fn sub_path_does_not_escape_a_claim_volume() {
     let (node, _mounts) = started();
     bound(&node, "h", &json!({"hostPath": {"path": host}}));
     bound(&node, "l", &json!({"local": {"path": local}}));
-    for of in [&host, &local] {
-        fs::create_dir(of.join("d")).expect("a directory");
-        fs::write(of.join("d/g"), "inner").expect("a file");
-        symlink(dir.path(), of.join("out")).expect("a link");
+    for node_volume in [&host, &local] {
+        fs::create_dir(node_volume.join("d")).expect("a directory");
+        fs::write(node_volume.join("d/g"), "inner").expect("a file");
+        symlink(dir.path(), node_volume.join("out")).expect("a link");
     }
     let mount = |name: &str, sub: &str| json!({"name": name, "mountPath": format!("/{name}"), "subPath": sub});
     let mounts = json!([mount("h", "d"), mount("l", "d")]);
@@ -281,8 +281,8 @@ async fn sub_path_does_not_escape_a_claim_volume() {
     node.api.delete(&path("out-h"));
     node.api.delete(&path("out-l"));
     until_gone(&node, "p").await;
-    for of in [&host, &local] {
-        assert_eq!(read(of.join("d/g")), "inner", "{of:?}");
+    for volume in [&host, &local] {
+        assert_eq!(read(volume.join("d/g")), "inner", "{volume:?}");
     }
 }
 
@@ -304,8 +304,8 @@ async fn summary(node: &Node) -> Value {
 async fn claim_volume_is_not_counted_as_ephemeral_storage() {
     let dir = tempfile::tempdir().expect("a directory");
     let (host, local) = (data(dir.path(), "host"), data(dir.path(), "local"));
-    for of in [&host, &local] {
-        fs::write(of.join("large"), vec![1; 4 << 20]).expect("a file");
+    for volume in [&host, &local] {
+        fs::write(volume.join("large"), vec![1; 4 << 20]).expect("a file");
     }
     let (node, _mounts) = started();
     bound(&node, "h", &json!({"hostPath": {"path": host}}));
@@ -331,8 +331,8 @@ async fn read_write_once_pod_volume_is_mounted_for_one_pod() {
     pod(&node, "first", &json!([of_claim("c")]), json!({}));
     node.until_running("first").await;
     pod(&node, "second", &json!([of_claim("c")]), json!({}));
-    let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-    until_event(&node, &format!("MountVolume.SetUp failed for volume \"c\" : {why}")).await;
+    let message = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+    until_event(&node, &format!("MountVolume.SetUp failed for volume \"c\" : {message}")).await;
     node.api.delete(&path("first"));
     node.until_running("second").await;
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// Returns the remaining state of Pods in memory and on disk.
 fn left(node: &Node) -> Vec<String> {
-    let remembered = node.kubelet.as_ref().expect("it runs").cache_sizes();
+    let cache_sizes = node.kubelet.as_ref().expect("it runs").cache_sizes();
     let mut left: Vec<String> =
-        remembered.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
+        cache_sizes.into_iter().filter(|(_, n)| *n > 0).map(|(cache, n)| format!("{n} {cache}")).collect();
     for dir in ["pods", "checkpoints", "logs"] {
         let entries = std::fs::read_dir(node.dir.path().join(dir)).into_iter().flatten().flatten();
         left.extend(entries.map(|entry| format!("{dir}/{}", entry.file_name().display())));

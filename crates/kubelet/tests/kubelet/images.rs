@@ -88,7 +88,7 @@ async fn image_pulled_with_a_secret_requires_the_secret() {
     node.until_running("first").await;
     for round in ["before", "after"] {
         let pulls = node.runtime.pulls().len();
-        let name = |what: &str| format!("{what}-{round}");
+        let name = |prefix: &str| format!("{prefix}-{round}");
         pod(&node, &name("second"), "IfNotPresent", json!([{"name": "s"}]));
         node.until_running(&name("second")).await;
         pod(&node, &name("never"), "Never", json!([{"name": "s"}]));

@@ -47,7 +47,7 @@ async fn pods_have_separate_and_stable_user_namespaces() {
 #[tokio::test(start_paused = true)]
 async fn runtime_without_user_namespaces_gets_no_sandbox() {
     let refused = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
-    for (handler, why) in [(None, ": the handler \"\" is not known"), (Some(false), "")] {
+    for (handler, message) in [(None, ": the handler \"\" is not known"), (Some(false), "")] {
         let node = Node::started("");
         if let Some(can) = handler {
             node.runtime.default_handler(can);
@@ -55,7 +55,7 @@ async fn runtime_without_user_namespaces_gets_no_sandbox() {
         node.pod("p", &json!({"hostUsers": false}));
         node.pod("q", &json!({"hostUsers": true}));
         node.until_running("q").await;
-        let words = format!("Failed to create pod sandbox: {refused}{why}");
+        let words = format!("Failed to create pod sandbox: {refused}{message}");
         node.api
             .wait_until("it is told", |api| {
                 let events = api.list("api/v1/namespaces/x/events");

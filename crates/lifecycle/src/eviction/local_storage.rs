@@ -14,11 +14,11 @@ const STORAGE: &str = "ephemeral-storage";
 /// Returns the eviction of a Pod that exceeds a local storage limit: an `emptyDir` its `sizeLimit`, the Pod the sum of
 /// its limits, or a container its own limit. `split_disks` means that images have a separate file system.
 #[must_use]
-pub fn local_storage_eviction(pod: &Pod, figures: &PodUsage, split_disks: bool) -> Option<Eviction> {
+pub fn local_storage_eviction(pod: &Pod, usage: &PodUsage, split_disks: bool) -> Option<Eviction> {
     let spec = pod.spec.as_ref().filter(|_| !api::pod::is_critical(pod))?;
-    let message = check_empty_dirs(spec, figures)
-        .or_else(|| check_pod(pod, spec, figures, split_disks))
-        .or_else(|| check_containers(spec, figures, split_disks))?;
+    let message = check_empty_dirs(spec, usage)
+        .or_else(|| check_pod(pod, spec, usage, split_disks))
+        .or_else(|| check_containers(spec, usage, split_disks))?;
     Some(Eviction {
         reason: "Evicted".to_owned(),
         message,
@@ -35,20 +35,20 @@ pub fn has_local_storage_limits(spec: &PodSpec) -> bool {
         || resources::pod_resources(spec, ResourceField::Limits).contains_key(STORAGE)
 }
 
-fn check_empty_dirs(spec: &PodSpec, figures: &PodUsage) -> Option<String> {
+fn check_empty_dirs(spec: &PodSpec, usage: &PodUsage) -> Option<String> {
     spec.volumes.iter().flatten().find_map(|volume| {
         let limit = volume.empty_dir.as_ref()?.size_limit.as_ref()?;
         let (limit, limit_text) = amount(Some(&limit.0));
-        let used = Amount::units(figures.volumes.get(&volume.name)?.bytes);
+        let used = Amount::units(usage.volumes.get(&volume.name)?.bytes);
         let exceeded = limit > Amount::ZERO && used > limit;
         exceeded.then(|| format!("Usage of EmptyDir volume {:?} exceeds the limit {limit_text:?}. ", volume.name))
     })
 }
 
-fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodUsage, split_disks: bool) -> Option<String> {
+fn check_pod(pod: &Pod, spec: &PodSpec, usage: &PodUsage, split_disks: bool) -> Option<String> {
     let limit = resources::pod_resources(spec, ResourceField::Limits).get(STORAGE).copied()?;
-    let containers = figures.containers.iter().map(|c| container_usage(c, split_disks));
-    let used = containers.fold(local_volumes(figures, pod), DiskUsage::plus);
+    let containers = usage.containers.iter().map(|c| container_usage(c, split_disks));
+    let used = containers.fold(local_volumes(usage, pod), DiskUsage::plus);
     // A sum has the format of its first summand.
     let mut limits =
         api::pod::containers(spec).filter_map(|(_, c)| c.resources.as_ref()?.limits.as_ref()?.get(STORAGE));
@@ -58,8 +58,8 @@ fn check_pod(pod: &Pod, spec: &PodSpec, figures: &PodUsage, split_disks: bool) -
     exceeded.then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit_text}. "))
 }
 
-fn check_containers(spec: &PodSpec, figures: &PodUsage, split_disks: bool) -> Option<String> {
-    figures.containers.iter().find_map(|stats| {
+fn check_containers(spec: &PodSpec, usage: &PodUsage, split_disks: bool) -> Option<String> {
+    usage.containers.iter().find_map(|stats| {
         let limits = spec.containers.iter().find(|c| c.name == stats.name)?.resources.as_ref()?.limits.as_ref()?;
         let (limit, limit_text) = amount(Some(&limits.get(STORAGE)?.0));
         let used = Amount::units(container_usage(stats, split_disks).bytes);

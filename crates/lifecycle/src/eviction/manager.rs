@@ -65,11 +65,11 @@ impl EvictionManager {
     pub fn observe(
         &mut self,
         policy: &EvictionPolicy,
-        figures: &SignalObservations,
+        observations: &SignalObservations,
         now: Timestamp,
     ) -> Option<MetThreshold> {
         let all = policy.thresholds.iter().enumerate();
-        let is_low = |t: &Threshold, with_reclaim: bool| is_met(t, figures, with_reclaim);
+        let is_low = |t: &Threshold, with_reclaim: bool| is_met(t, observations, with_reclaim);
         let exceeded: BTreeSet<usize> = all
             .clone()
             .filter(|(n, t)| is_low(t, false) || self.unresolved.contains(n) && is_low(t, true))
@@ -89,8 +89,8 @@ impl EvictionManager {
         let resource = first.signal.resource();
         let same_resource = met.iter().map(|(_, t)| *t).find(|t| t.signal.resource() == resource);
         let quantities = same_resource.and_then(|t| {
-            let figure = figures.get(&t.signal)?;
-            Some((t.level.format(figure.capacity), format_amount(t.signal, figure.available)))
+            let observation = observations.get(&t.signal)?;
+            Some((t.level.format(observation.capacity), format_amount(t.signal, observation.available)))
         });
         let max_pod_grace_seconds = policy.max_pod_grace_seconds;
         Some(MetThreshold { threshold: first.clone(), quantities, max_pod_grace_seconds })
@@ -99,18 +99,18 @@ impl EvictionManager {
 
 /// Returns whether no threshold is met, including the minimum reclaim (`reclaimNodeLevelResources`).
 #[must_use]
-pub fn is_reclaimed(policy: &EvictionPolicy, figures: &SignalObservations) -> bool {
-    !policy.thresholds.iter().any(|threshold| is_met(threshold, figures, true))
+pub fn is_reclaimed(policy: &EvictionPolicy, observations: &SignalObservations) -> bool {
+    !policy.thresholds.iter().any(|threshold| is_met(threshold, observations, true))
 }
 
 /// Returns whether the threshold is met; `with_reclaim` adds the minimum reclaim.
-fn is_met(threshold: &Threshold, figures: &SignalObservations, with_reclaim: bool) -> bool {
-    let Some(figure) = figures.get(&threshold.signal) else {
+fn is_met(threshold: &Threshold, observations: &SignalObservations, with_reclaim: bool) -> bool {
+    let Some(observation) = observations.get(&threshold.signal) else {
         return false;
     };
-    let reclaim = threshold.min_reclaim.as_ref().filter(|_| with_reclaim).map(|level| level.of(figure.capacity));
-    let required = threshold.level.of(figure.capacity).saturating_add(reclaim.unwrap_or_default());
-    required > Amount::units(figure.available)
+    let reclaim = threshold.min_reclaim.as_ref().filter(|_| with_reclaim).map(|level| level.of(observation.capacity));
+    let required = threshold.level.of(observation.capacity).saturating_add(reclaim.unwrap_or_default());
+    required > Amount::units(observation.available)
 }
 
 /// Formats bytes as upstream does, and other units as plain numbers.

@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 pub(super) fn eviction_message(
     met_threshold: &MetThreshold,
     pod: &Pod,
-    figures: Option<&PodUsage>,
+    pod_usage: Option<&PodUsage>,
 ) -> (String, BTreeMap<String, String>) {
     let (resource, name) = (met_threshold.threshold.signal.resource(), met_threshold.resource());
     let mut message = format!("The node was low on resource: {name}. ");
     if let Some((quantity, available)) = &met_threshold.quantities {
         message += &format!("Threshold quantity: {quantity}, available: {available}. ");
     }
-    let Some(figures) = figures else {
+    let Some(pod_usage) = pod_usage else {
         return (message, BTreeMap::new());
     };
     let (mut offending, mut usages) = (Vec::new(), Vec::new());
-    message += &pod_excess(resource, pod, figures).unwrap_or_default();
-    for container in &figures.containers {
+    message += &pod_excess(resource, pod, pod_usage).unwrap_or_default();
+    for container in &pod_usage.containers {
         let usage = match resource {
             Resource::Memory => container.memory,
             Resource::EphemeralStorage => {
@@ -36,11 +36,11 @@ pub(super) fn eviction_message(
         let (request, request_text) = amount(requests.and_then(|r| r.get(name)).map(|q| q.0.as_str()));
         if usage > request {
             let usage = usage.to_binary_quantity().0;
-            let of = &container.name;
+            let container_name = &container.name;
             message += &format!(
-                "Container {of} was using {usage}, request is {request_text}, has larger consumption of {name}. "
+                "Container {container_name} was using {usage}, request is {request_text}, has larger consumption of {name}. "
             );
-            offending.push(of.as_str());
+            offending.push(container_name.as_str());
             usages.push(usage);
         }
     }
@@ -53,10 +53,10 @@ pub(super) fn eviction_message(
 }
 
 /// Describes the usage of a Pod with Pod-level resources (KEP-2837).
-fn pod_excess(resource: Resource, pod: &Pod, figures: &PodUsage) -> Option<String> {
+fn pod_excess(resource: Resource, pod: &Pod, pod_usage: &PodUsage) -> Option<String> {
     let requests = pod.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
     let request = requests.get("memory").filter(|_| resource == Resource::Memory)?;
-    let usage = Amount::units(figures.memory?).to_binary_quantity().0;
+    let usage = Amount::units(pod_usage.memory?).to_binary_quantity().0;
     let (name, (_, request_text)) = (pod.metadata.name.as_deref().unwrap_or_default(), amount(Some(&request.0)));
     Some(format!("Pod {name} was using {usage}, request is {request_text}, has larger consumption of memory. "))
 }

@@ -38,7 +38,7 @@ pub fn select_victim<'a>(
             .max_pod_grace_seconds
             .map(|max| pod_grace.map_or(max, |pod_grace| pod_grace.min(max)).max(IMMEDIATE_GRACE_SECONDS))
     };
-    let (message, annotations) = message::eviction_message(met_threshold, &first.pod, first.figures.as_ref());
+    let (message, annotations) = message::eviction_message(met_threshold, &first.pod, first.usage.as_ref());
     Some((
         first,
         Eviction {
@@ -56,15 +56,15 @@ pub fn select_victim<'a>(
 type Rank = (bool, bool, i32, Reverse<i64>);
 
 fn rank(signal: Signal, candidate: &EvictionCandidate, split_disks: bool) -> Rank {
-    let Some(figures) = &candidate.figures else {
+    let Some(pod_usage) = &candidate.usage else {
         return (false, false, priority(&candidate.pod), Reverse(0));
     };
     let resource = signal.resource();
     let usage = match resource {
-        Resource::Memory => figures.memory.unwrap_or(0),
-        Resource::Pids => figures.processes.unwrap_or(0),
-        Resource::EphemeralStorage => disk_usage(figures, &candidate.pod, fs_stats(signal, split_disks)).bytes,
-        Resource::Inodes => disk_usage(figures, &candidate.pod, fs_stats(signal, split_disks)).inodes,
+        Resource::Memory => pod_usage.memory.unwrap_or(0),
+        Resource::Pids => pod_usage.processes.unwrap_or(0),
+        Resource::EphemeralStorage => disk_usage(pod_usage, &candidate.pod, fs_stats(signal, split_disks)).bytes,
+        Resource::Inodes => disk_usage(pod_usage, &candidate.pod, fs_stats(signal, split_disks)).inodes,
     };
     let within = resource == Resource::Pids || usage <= request(&candidate.pod, resource.as_str());
     // Upstream also subtracts the storage request from inodes.
@@ -86,9 +86,9 @@ fn fs_stats(signal: Signal, split_disks: bool) -> FsStats {
     FsStats { rootfs: !split_disks || image, logs_and_volumes: !split_disks || !image }
 }
 
-fn disk_usage(figures: &PodUsage, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
+fn disk_usage(pod_usage: &PodUsage, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
     let mut sum = DiskUsage::default();
-    for container in &figures.containers {
+    for container in &pod_usage.containers {
         if fs_stats.rootfs {
             sum = sum.plus(container.rootfs.unwrap_or_default());
         }
@@ -97,15 +97,15 @@ fn disk_usage(figures: &PodUsage, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
         }
     }
     if fs_stats.logs_and_volumes {
-        sum = sum.plus(local_volumes(figures, pod));
+        sum = sum.plus(local_volumes(pod_usage, pod));
     }
     sum
 }
 
 /// Returns the usage of the Pod's local volumes.
-pub(super) fn local_volumes(figures: &PodUsage, pod: &Pod) -> DiskUsage {
+pub(super) fn local_volumes(pod_usage: &PodUsage, pod: &Pod) -> DiskUsage {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
-    let local = volumes.iter().filter(|v| is_local(v)).filter_map(|v| figures.volumes.get(&v.name));
+    let local = volumes.iter().filter(|v| is_local(v)).filter_map(|v| pod_usage.volumes.get(&v.name));
     local.fold(DiskUsage::default(), |sum, usage| sum.plus(*usage))
 }
 

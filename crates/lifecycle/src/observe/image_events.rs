@@ -21,12 +21,12 @@ impl RequiredImage {
     /// Returns `None` if the spec has another image now.
     fn find(pod: &Pod, container: &str, image: &str) -> Option<Self> {
         let (_, spec) = pod.container_spec(container)?;
-        let own = spec.image.as_deref().unwrap_or("") == image;
+        let is_spec_image = spec.image.as_deref().unwrap_or("") == image;
         let volume = || image_volumes(pod.spec(), spec).any(|(_, source)| source.reference.as_deref() == Some(image));
-        (own || volume()).then(|| Self {
+        (is_spec_image || volume()).then(|| Self {
             image: image.to_owned(),
-            volume: !own,
-            about: own.then(|| container.to_owned()),
+            volume: !is_spec_image,
+            about: is_spec_image.then(|| container.to_owned()),
             container: container.to_owned(),
         })
     }
@@ -36,30 +36,37 @@ impl RequiredImage {
     }
 }
 
-pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, event: ImageEvent, policy: &NodePolicy, now: Timestamp) {
-    let Some(required) = RequiredImage::find(pod, name, of) else {
+pub(super) fn observe(
+    pod: &mut Pod,
+    name: &str,
+    image_name: &str,
+    event: ImageEvent,
+    policy: &NodePolicy,
+    now: Timestamp,
+) {
+    let Some(required) = RequiredImage::find(pod, name, image_name) else {
         return;
     };
     let (image, about) = (&required.image, required.about.as_deref());
-    let before = (*pod.container(name).image).clone();
+    let old_state = (*pod.container(name).image).clone();
     // During the backoff no pull was requested: the event is stale.
-    let in_backoff = matches!(&before, ImageState::Failed { at, delay, .. } if after(*at, *delay) > now);
+    let in_backoff = matches!(&old_state, ImageState::Failed { at, delay, .. } if after(*at, *delay) > now);
     // Only the container's own image becomes present; a volume's image only stops blocking the start.
     let resolved =
-        |before: ImageState, image_ref| if required.volume { before } else { ImageState::Present { image_ref } };
+        |old_state: ImageState, image_ref| if required.volume { old_state } else { ImageState::Present { image_ref } };
     let state = match event {
         ImageEvent::SecretsMissing { names } => return secrets_missing(pod, &names),
         ImageEvent::Pulling => {
             record(pod, EventKind::Normal, "Pulling", format!("Pulling image {image:?}"), about);
             // The reason of the last failure stays visible during a retry.
-            if matches!(before, ImageState::Failed { .. }) { before } else { ImageState::Pulling }
+            if matches!(old_state, ImageState::Failed { .. }) { old_state } else { ImageState::Pulling }
         }
         ImageEvent::Present { image_ref } => {
             let credentials_verified = policy.gates.enabled(Gate::KubeletEnsureSecretPulledImages);
             let suffix = if credentials_verified { " and can be accessed by the pod" } else { "" };
             let text = format!("Container image {image:?} already present on machine{suffix}");
             record(pod, EventKind::Normal, "Pulled", text, about);
-            resolved(before, image_ref)
+            resolved(old_state, image_ref)
         }
         ImageEvent::Pulled { image_ref, took, took_with_wait, size } => {
             let (took, waited) = (format_duration(took), format_duration(took_with_wait));
@@ -67,12 +74,12 @@ pub(super) fn observe(pod: &mut Pod, name: &str, of: &str, event: ImageEvent, po
                 "Successfully pulled image {image:?} in {took} ({waited} including waiting). Image size: {size} bytes."
             );
             record(pod, EventKind::Normal, "Pulled", text, about);
-            resolved(before, image_ref)
+            resolved(old_state, image_ref)
         }
         _ if in_backoff => return,
         ImageEvent::PullFailed { error } => pull_failed(pod, &required, &error, policy, now),
         ImageEvent::MustPull => {
-            if !matches!(before, ImageState::Failed { .. }) {
+            if !matches!(old_state, ImageState::Failed { .. }) {
                 record_backoff(pod, &required);
             }
             wait_for_pull(pod, &required, policy, now)

@@ -93,6 +93,6 @@ fn kill_container(
 
 /// Returns the stop signal of the spec, if its feature gate is on.
 fn signal(spec: &Spec, policy: &NodePolicy) -> Option<String> {
-    let own = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone());
-    own.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
+    let stop_signal = spec.lifecycle.as_ref().and_then(|l| l.stop_signal.clone());
+    stop_signal.filter(|_| policy.gates.enabled(Gate::ContainerStopSignals))
 }

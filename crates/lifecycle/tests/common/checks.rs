@@ -14,13 +14,13 @@ impl Sim {
     /// Records the state for the checks, independently of the state machine.
     pub(super) fn record_event(&mut self, event: &PodLifecycleEvent) {
         let grace = |seconds: i64| self.now + Duration::from_secs(seconds.max(1).try_into().unwrap());
-        let own = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
+        let grace_period = self.api.spec.as_ref().unwrap().termination_grace_period_seconds.unwrap_or(30);
         let until = match event {
             PodLifecycleEvent::Removed => Some(grace(2)),
             PodLifecycleEvent::Updated(o) if o.metadata.deletion_timestamp.is_some() => {
                 Some(grace(o.metadata.deletion_grace_period_seconds.unwrap_or(0)))
             }
-            PodLifecycleEvent::Evicted(e) => Some(grace(e.grace_seconds.map_or(own, i64::from))),
+            PodLifecycleEvent::Evicted(e) => Some(grace(e.grace_seconds.map_or(grace_period, i64::from))),
             _ => None,
         };
         self.deadline = self.deadline.into_iter().chain(until).min();

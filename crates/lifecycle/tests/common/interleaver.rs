@@ -65,8 +65,8 @@ pub(crate) struct ContainerOptions {
 impl ContainerOptions {
     fn add_to(self, policy: &str, container: &mut Value) {
         if self.restart_all {
-            let own = container.get("restartPolicy").cloned().unwrap_or(json!(policy));
-            container["restartPolicy"] = own;
+            let container_policy = container.get("restartPolicy").cloned().unwrap_or(json!(policy));
+            container["restartPolicy"] = container_policy;
             container["restartPolicyRules"] =
                 json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]);
         }
@@ -74,7 +74,7 @@ impl ContainerOptions {
         let hook = json!({"exec": {"command": ["true"]}});
         let probes =
             [(self.startup, "startupProbe"), (self.liveness, "livenessProbe"), (self.readiness, "readinessProbe")];
-        for (_, field) in probes.iter().filter(|(wanted, _)| *wanted) {
+        for (_, field) in probes.iter().filter(|(is_configured, _)| *is_configured) {
             container[*field] = probe.clone();
         }
         for (_, field) in [(self.post_start, "postStart"), (self.pre_stop, "preStop")].iter().filter(|(w, _)| *w) {

@@ -229,12 +229,12 @@ fn admission_rejects_every_pod_during_node_shutdown() {
 
 #[test]
 fn admission_rejects_sysctl_that_is_not_allowed() {
-    let of = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
-    check_admitted(of("net.ipv4.tcp_syncookies"), &NodeState::default());
-    check_admitted(of("net.core.somaxconn"), &NodeState::default());
+    let with_sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
+    check_admitted(with_sysctl("net.ipv4.tcp_syncookies"), &NodeState::default());
+    check_admitted(with_sysctl("net.core.somaxconn"), &NodeState::default());
     let message = "forbidden sysctl: \"kernel.msgmax\" not allowlisted";
-    check_rejected(of("kernel.msgmax"), &NodeState::default(), "SysctlForbidden", message);
-    let mut shared = of("net.ipv4.tcp_syncookies");
+    check_rejected(with_sysctl("kernel.msgmax"), &NodeState::default(), "SysctlForbidden", message);
+    let mut shared = with_sysctl("net.ipv4.tcp_syncookies");
     shared["hostNetwork"] = json!(true);
     let message = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
     check_rejected(shared, &NodeState::default(), "SysctlForbidden", message);
@@ -254,7 +254,7 @@ fn admission_rejects_apparmor_profile_without_apparmor() {
     check_admitted(of_pod("Unconfined"), &NodeState::default());
     check_admitted(json!({}), &NodeState::default());
     // The container's profile overrides the Pod's.
-    let mut own = of_container("Unconfined");
-    own["securityContext"] = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
-    check_admitted(own, &NodeState::default());
+    let mut container_profile = of_container("Unconfined");
+    container_profile["securityContext"] = json!({"appArmorProfile": {"type": "RuntimeDefault"}});
+    check_admitted(container_profile, &NodeState::default());
 }

@@ -32,8 +32,8 @@ fn policy(thresholds: &[Threshold]) -> EvictionPolicy {
     EvictionPolicy { thresholds, transition_period: Duration::from_secs(300), max_pod_grace_seconds: Some(60) }
 }
 
-fn observations(figures: &[(Signal, i64, i64)]) -> SignalObservations {
-    figures
+fn observations(signals: &[(Signal, i64, i64)]) -> SignalObservations {
+    signals
         .iter()
         .map(|(signal, available, capacity)| {
             (*signal, SignalObservation { available: *available, capacity: *capacity })
@@ -46,8 +46,8 @@ fn observations(figures: &[(Signal, i64, i64)]) -> SignalObservations {
 fn check(policy: &EvictionPolicy, steps: &[(u64, i64, &[NodePressure], bool)]) {
     let mut watch = EvictionManager::default();
     for (at, available, pressures, evicts) in steps {
-        let figures = observations(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
-        let met_threshold = watch.observe(policy, &figures, start() + Duration::from_secs(*at));
+        let observed = observations(&[(Signal::MemoryAvailable, available * MIB, 1000 * MIB)]);
+        let met_threshold = watch.observe(policy, &observed, start() + Duration::from_secs(*at));
         assert_eq!((watch.pressures(), met_threshold.is_some()), (*pressures, *evicts), "after {at} s");
     }
 }
@@ -111,9 +111,9 @@ fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
         hard(Signal::PidAvailable, "10"),
         hard(Signal::AllocatableMemoryAvailable, "100Mi"),
     ]);
-    let observe = |figures: &[(Signal, i64, i64)]| {
+    let observe = |signals: &[(Signal, i64, i64)]| {
         let mut watch = EvictionManager::default();
-        let met_threshold = watch.observe(&policy, &observations(figures), start());
+        let met_threshold = watch.observe(&policy, &observations(signals), start());
         (met_threshold.map(|s| s.resource()), watch.pressures().to_vec())
     };
     let (disk, memory) = ((Signal::NodeFsAvailable, 9, 100), (Signal::AllocatableMemoryAvailable, 9, 1000 * MIB));
@@ -125,9 +125,9 @@ fn memory_threshold_comes_first_and_unknown_signal_is_ignored() {
 }
 
 fn met_threshold(threshold: &Threshold, available: i64, capacity: i64) -> MetThreshold {
-    let figures = observations(&[(threshold.signal, available, capacity)]);
+    let observed = observations(&[(threshold.signal, available, capacity)]);
     EvictionManager::default()
-        .observe(&policy(std::slice::from_ref(threshold)), &figures, start() + Duration::from_secs(1))
+        .observe(&policy(std::slice::from_ref(threshold)), &observed, start() + Duration::from_secs(1))
         .unwrap()
 }
 
@@ -158,7 +158,7 @@ fn check_ranking(signal: Signal, rows: &[Row], expected: &[&str]) {
         .iter()
         .map(|(name, priority, request, used)| EvictionCandidate {
             pod: pod(name, *priority, &json!({"memory": request}), None),
-            figures: (*used >= 0).then(|| uses_memory(*used)),
+            usage: (*used >= 0).then(|| uses_memory(*used)),
         })
         .collect();
     let mut order = Vec::new();
@@ -196,7 +196,7 @@ fn eviction_ranks_by_request_excess_then_priority_then_usage() {
 fn static_pod_is_never_evicted() {
     let mut fixed = Pod::clone(&pod("p", 0, &json!({}), None));
     fixed.metadata.annotations = Some([("kubernetes.io/config.source".to_owned(), "file".to_owned())].into());
-    let candidates = [EvictionCandidate { pod: Arc::new(fixed), figures: Some(uses_memory(1)) }];
+    let candidates = [EvictionCandidate { pod: Arc::new(fixed), usage: Some(uses_memory(1)) }];
     assert!(select_victim(&met_threshold(&hard(Signal::MemoryAvailable, "100Mi"), 1, 2), &candidates, false).is_none());
 }
 
@@ -206,12 +206,13 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
     let candidates: Vec<EvictionCandidate> = ["rootfs", "logs", "volume", "memory-volume"]
         .iter()
         .map(|name| {
-            let some = |of: &str| Some(if *name == of { disk(100, 100) } else { disk(1, 1) });
+            let some = |volume: &str| Some(if *name == volume { disk(100, 100) } else { disk(1, 1) });
             let (rootfs, logs) = (some("rootfs"), some("logs"));
             let container = ContainerUsage { name: "c".to_owned(), memory: None, rootfs, logs };
-            let volumes = [("v", "volume"), ("m", "memory-volume")].map(|(v, of)| (v.to_owned(), some(of).unwrap()));
-            let figures = PodUsage { containers: vec![container], volumes: volumes.into(), ..Default::default() };
-            EvictionCandidate { pod: pod(name, 0, &json!({}), None), figures: Some(figures) }
+            let volumes =
+                [("v", "volume"), ("m", "memory-volume")].map(|(v, volume)| (v.to_owned(), some(volume).unwrap()));
+            let usage = PodUsage { containers: vec![container], volumes: volumes.into(), ..Default::default() };
+            EvictionCandidate { pod: pod(name, 0, &json!({}), None), usage: Some(usage) }
         })
         .collect();
     let first = |signal: Signal, split: bool, without: &str| {
@@ -229,8 +230,8 @@ fn disk_eviction_ranks_by_usage_on_the_full_disk() {
 }
 
 #[track_caller]
-fn check_message(threshold: &Threshold, available: i64, request: &Value, figures: Option<PodUsage>, expected: &str) {
-    let candidates = [EvictionCandidate { pod: pod("p", 0, request, None), figures }];
+fn check_message(threshold: &Threshold, available: i64, request: &Value, usage: Option<PodUsage>, expected: &str) {
+    let candidates = [EvictionCandidate { pod: pod("p", 0, request, None), usage }];
     let met_threshold = met_threshold(threshold, available, 1000 * MIB);
     assert_eq!(select_victim(&met_threshold, &candidates, false).unwrap().1.message, expected);
 }
@@ -276,8 +277,8 @@ fn eviction_message_names_resource_and_containers() {
 
 #[test]
 fn eviction_event_annotations_name_offending_containers() {
-    let annotations_of = |figures: Option<PodUsage>| {
-        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), figures }];
+    let annotations_of = |usage: Option<PodUsage>| {
+        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({"memory": "64Mi"}), None), usage }];
         let met_threshold = met_threshold(&hard(Signal::MemoryAvailable, "100Mi"), 52 * MIB, 1000 * MIB);
         json!(select_victim(&met_threshold, &candidates, false).unwrap().1.annotations)
     };
@@ -289,13 +290,13 @@ fn eviction_event_annotations_name_offending_containers() {
 
 #[test]
 fn eviction_grace_is_1s_for_hard_and_configured_for_soft() {
-    let grace = |threshold: &Threshold, max: Option<u32>, own: Option<i64>| {
-        let figures = observations(&[(threshold.signal, 1, 2)]);
+    let grace = |threshold: &Threshold, max: Option<u32>, grace_period: Option<i64>| {
+        let observed = observations(&[(threshold.signal, 1, 2)]);
         let policy = EvictionPolicy { max_pod_grace_seconds: max, ..policy(std::slice::from_ref(threshold)) };
         let mut watch = EvictionManager::default();
-        watch.observe(&policy, &figures, start());
-        let met_threshold = watch.observe(&policy, &figures, start() + Duration::from_secs(60)).unwrap();
-        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({}), own), figures: None }];
+        watch.observe(&policy, &observed, start());
+        let met_threshold = watch.observe(&policy, &observed, start() + Duration::from_secs(60)).unwrap();
+        let candidates = [EvictionCandidate { pod: pod("p", 0, &json!({}), grace_period), usage: None }];
         let eviction = select_victim(&met_threshold, &candidates, false).unwrap().1;
         assert_eq!((eviction.reason.as_str(), eviction.disruption_target), ("Evicted", true));
         eviction.grace_seconds
@@ -345,8 +346,8 @@ fn pod_over_its_local_storage_limit_is_evicted() {
     check_local_storage(&limits(&["10Ki"]), 4, 5, None);
     check_local_storage(&limits(&["10Ki"]), 4, 6, Some(whole));
     check_local_storage(&limits(&["5Ki", "15Ki"]), 3, 6, None);
-    let own = "Container c exceeded its local ephemeral storage limit \"5Ki\". ";
-    check_local_storage(&limits(&["5Ki", "15Ki"]), 5, 6, Some(own));
+    let message = "Container c exceeded its local ephemeral storage limit \"5Ki\". ";
+    check_local_storage(&limits(&["5Ki", "15Ki"]), 5, 6, Some(message));
     let decimal = "Pod ephemeral local storage usage exceeds the total limit of containers 3k. ";
     check_local_storage(&limits(&["1k", "2k"]), 9, 9, Some(decimal));
     // The writable layer is on the other file system.
@@ -380,9 +381,9 @@ fn unused_data_is_reclaimed_first_on_the_full_disk() {
         (Signal::MemoryAvailable, false, false),
         (Signal::PidAvailable, false, false),
     ] {
-        let figures = observations(&[(signal, 1, 100)]);
+        let observed = observations(&[(signal, 1, 100)]);
         let met_threshold =
-            EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &figures, start()).unwrap();
+            EvictionManager::default().observe(&policy(&[hard(signal, "10%")]), &observed, start()).unwrap();
         assert_eq!(
             (met_threshold.reclaims_unused_first(false), met_threshold.reclaims_unused_first(true)),
             (with_images, with_split_disks),
@@ -399,9 +400,9 @@ fn reclaim_is_enough_above_thresholds_plus_minimum_reclaim() {
     for (available, memory, expected) in
         [(9, 50, false), (14, 50, false), (15, 50, true), (15, 9, false), (15, 10, true)]
     {
-        let figures =
+        let observed =
             observations(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, memory, 100)]);
-        assert_eq!(is_reclaimed(&policy, &figures), expected, "{available} {memory}");
+        assert_eq!(is_reclaimed(&policy, &observed), expected, "{available} {memory}");
     }
 }
 

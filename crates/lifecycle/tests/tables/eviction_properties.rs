@@ -32,13 +32,13 @@ type Row = (i32, i64, i64);
 fn candidate((priority, request, used): Row) -> EvictionCandidate {
     let containers = json!([{"name": "c", "resources": {"requests": {"memory": request.to_string()}}}]);
     let pod: Pod = serde_json::from_value(json!({"spec": {"priority": priority, "containers": containers}})).unwrap();
-    EvictionCandidate { pod: Arc::new(pod), figures: Some(PodUsage { memory: Some(used), ..PodUsage::default() }) }
+    EvictionCandidate { pod: Arc::new(pod), usage: Some(PodUsage { memory: Some(used), ..PodUsage::default() }) }
 }
 
 fn row(candidate: &EvictionCandidate) -> Row {
     let spec = candidate.pod.spec.as_ref().unwrap();
     let request = api::resources::pod_resources(spec, api::resources::ResourceField::Requests)["memory"].value();
-    (spec.priority.unwrap(), request, candidate.figures.as_ref().unwrap().memory.unwrap())
+    (spec.priority.unwrap(), request, candidate.usage.as_ref().unwrap().memory.unwrap())
 }
 
 proptest! {
@@ -80,8 +80,8 @@ proptest! {
             let elapsed = |at: jiff::Timestamp| Duration::try_from(now.duration_since(at)).unwrap();
             unresolved = since.is_some_and(|at| elapsed(at) >= policy.thresholds[0].grace);
             let has_pressure = last.is_some_and(|at| at == now || elapsed(at) < policy.transition_period);
-            let figures = [(Signal::MemoryAvailable, SignalObservation { available, capacity: CAPACITY })].into();
-            let met_threshold = watch.observe(&policy, &figures, now);
+            let observations = [(Signal::MemoryAvailable, SignalObservation { available, capacity: CAPACITY })].into();
+            let met_threshold = watch.observe(&policy, &observations, now);
             prop_assert_eq!(met_threshold.is_some(), unresolved);
             prop_assert_eq!(watch.pressures(), if has_pressure { &[NodePressure::Memory][..] } else { &[] });
         }

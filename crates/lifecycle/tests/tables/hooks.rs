@@ -151,13 +151,13 @@ fn pre_stop_is_not_run_with_zero_grace() {
 /// The Pod has zero grace; its container fails its liveness probe, or exceeds the Pod's deadline.
 #[test]
 fn pre_stop_is_not_run_with_zero_pod_grace_unless_deleted() {
-    let spec = |more: &Value| {
+    let spec = |fields: &Value| {
         let mut container = json!({"name": "c", "image": "i"});
         container.as_object_mut().unwrap().extend(hooks(&["preStop"]).as_object().unwrap().clone());
         let live = json!({"tcpSocket": {"port": 80}, "failureThreshold": 1});
         container["livenessProbe"] = live;
         let mut spec = json!({"terminationGracePeriodSeconds": 0, "containers": [container]});
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         Sim::new(spec).on_stop("c", 1000, 0)
     };
     let mut sim = spec(&json!({})).probe("c", Liveness, &[(1, refused())]);

@@ -195,15 +195,26 @@ fn startup_failure_kills_after_threshold() {
 
 /// Without restart rules, the exit code of a probe kill is irrelevant (`computePodActions`).
 #[track_caller]
-fn check_probe_kill(policy: &str, own: Option<&str>, code: i32, killing: &str, restarts: i32, phase: &str) {
+fn check_probe_kill(
+    policy: &str,
+    container_policy: Option<&str>,
+    code: i32,
+    killing: &str,
+    restarts: i32,
+    phase: &str,
+) {
     let mut fields = json!({"livenessProbe": probe(&json!({"failureThreshold": 1}))});
-    if let Some(own) = own {
-        fields["restartPolicy"] = json!(own);
+    if let Some(container_policy) = container_policy {
+        fields["restartPolicy"] = json!(container_policy);
     }
     let mut sim = pod(policy, &fields).probe("c", Liveness, &[(5, refused())]).on_stop("c", 1, code);
     sim.pass(12);
-    assert_eq!((sim.message_of("Killing"), sim.restarts("c")), (killing, restarts), "{policy} {own:?} {code}");
-    assert_eq!(sim.phase(), phase, "{policy} {own:?} {code}");
+    assert_eq!(
+        (sim.message_of("Killing"), sim.restarts("c")),
+        (killing, restarts),
+        "{policy} {container_policy:?} {code}"
+    );
+    assert_eq!(sim.phase(), phase, "{policy} {container_policy:?} {code}");
 }
 
 #[test]
@@ -246,18 +257,18 @@ fn probe_kill_restarts_despite_exit_code_zero() {
 
 #[test]
 fn probe_kill_uses_probe_grace_else_pod_grace() {
-    for (own, grace) in [(Some(3), 3), (Some(50), 50), (None, 20)] {
+    for (probe_grace, grace) in [(Some(3), 3), (Some(50), 50), (None, 20)] {
         for (kind, field) in [(Startup, "startupProbe"), (Liveness, "livenessProbe")] {
-            let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": own});
+            let extra = json!({"failureThreshold": 1, "terminationGracePeriodSeconds": probe_grace});
             let mut sim = pod("Always", &json!({field: probe(&extra)})).probe("c", kind, &[(0, refused())]);
             sim = sim.on_stop("c", 1000, 0);
             sim.pass(10 + grace - 1);
-            assert_eq!(sim.restarts("c"), 0, "{own:?} {kind:?}");
+            assert_eq!(sim.restarts("c"), 0, "{probe_grace:?} {kind:?}");
             sim.pass(1);
             assert_eq!(
                 (sim.restarts("c"), sim.last_state("c").as_str()),
                 (1, "terminated Error 137"),
-                "{own:?} {kind:?}"
+                "{probe_grace:?} {kind:?}"
             );
         }
     }

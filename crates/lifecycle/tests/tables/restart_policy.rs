@@ -30,19 +30,21 @@ fn pod_restart_policy_decides_by_default() {
 #[test]
 fn container_restart_policy_overrides_the_pod() {
     for pod in ["Always", "OnFailure", "Never"] {
-        for (own, success, failure) in [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)] {
-            check(pod, json!({"restartPolicy": own}), 0, success);
-            check(pod, json!({"restartPolicy": own}), 3, failure);
+        for (container_policy, success, failure) in
+            [("Always", true, true), ("OnFailure", false, true), ("Never", false, false)]
+        {
+            check(pod, json!({"restartPolicy": container_policy}), 0, success);
+            check(pod, json!({"restartPolicy": container_policy}), 3, failure);
         }
     }
 }
 
-fn rules(own: &str, rules: &[(&str, &[i32])]) -> Value {
+fn rules(container_policy: &str, rules: &[(&str, &[i32])]) -> Value {
     let rules: Vec<_> = rules
         .iter()
         .map(|(operator, values)| json!({"action": "Restart", "exitCodes": {"operator": operator, "values": values}}))
         .collect();
-    json!({"restartPolicy": own, "restartPolicyRules": rules})
+    json!({"restartPolicy": container_policy, "restartPolicyRules": rules})
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! DNS messages (RFC 1035): pure.
+//! DNS messages (RFC 1035). Does no I/O.
 
 use super::zone::{Entry, Found, Zone};
 use domain::{
@@ -234,15 +234,15 @@ impl<'a> Answer<'a> {
         if is_empty && !is_cut {
             let _ = self.add_soa(&mut authority);
         }
-        let mut more = authority.additional();
+        let mut additional = authority.additional();
         let services = entry.into_iter().flat_map(|entry| &entry.services).filter(|_| self.kind == Rtype::SRV);
         for target in services.map(|service| &service.target) {
             let Found::Entry(target_entry) = self.zone.find(target) else { continue };
             for ip in &target_entry.addresses {
-                let _ = owned(target).and_then(|target| more.push((target, Class::IN, TTL, A::new(*ip))));
+                let _ = owned(target).and_then(|target| additional.push((target, Class::IN, TTL, A::new(*ip))));
             }
         }
-        more
+        additional
     }
 
     fn add_soa(&self, authority: &mut AuthorityBuilder<Target>) -> Result<(), PushError> {

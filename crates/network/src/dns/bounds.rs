@@ -26,14 +26,14 @@ pub(super) fn connections() -> InProgress {
     ConnectionLimiter::new(bounds(CONNECTIONS, CONNECTIONS_SHARE))
 }
 
-fn bounds(most: usize, share: u64) -> ConnectionLimits {
-    let files =
-        getrlimit(Resource::RLIMIT_NOFILE).map_or(most, |(soft, _)| usize::try_from(soft / share).unwrap_or(most));
-    of(files.min(most))
+fn bounds(maximum: usize, share: u64) -> ConnectionLimits {
+    let files = getrlimit(Resource::RLIMIT_NOFILE)
+        .map_or(maximum, |(soft, _)| usize::try_from(soft / share).unwrap_or(maximum));
+    limits(files.min(maximum))
 }
 
 /// Returns limits for a total.
-pub(super) fn of(total: usize) -> ConnectionLimits {
+pub(super) fn limits(total: usize) -> ConnectionLimits {
     ConnectionLimits { total, remote: total, per_source: (total / CLIENT_SHARE).max(1) }
 }
 

@@ -24,14 +24,14 @@ const PORT: u16 = 53;
 pub(crate) struct Forward {
     resolv_conf: PathBuf,
     /// Addresses of the cluster DNS itself, which are skipped to avoid loops.
-    own: Vec<IpAddr>,
+    own_addresses: Vec<IpAddr>,
     in_progress: InProgress,
     port: u16,
 }
 
 impl Forward {
-    pub(crate) fn new(resolv_conf: PathBuf, own: Vec<IpAddr>) -> Self {
-        Self { resolv_conf, own, in_progress: bounds::queries(), port: PORT }
+    pub(crate) fn new(resolv_conf: PathBuf, own_addresses: Vec<IpAddr>) -> Self {
+        Self { resolv_conf, own_addresses, in_progress: bounds::queries(), port: PORT }
     }
 
     #[cfg(test)]
@@ -41,7 +41,7 @@ impl Forward {
 
     #[cfg(test)]
     pub(crate) fn at_a_time(self, queries: usize) -> Self {
-        Self { in_progress: InProgress::new(bounds::of(queries)), ..self }
+        Self { in_progress: InProgress::new(bounds::limits(queries)), ..self }
     }
 
     /// Returns the response of the first server that answers; `None` if none does, or the limits are exceeded.
@@ -52,7 +52,7 @@ impl Forward {
     async fn first_answer(&self, question: &[u8], transport: Transport) -> Option<Vec<u8>> {
         // Read for each query: network managers rewrite this small file at any time.
         let text = tokio::fs::read_to_string(&self.resolv_conf).await.unwrap_or_default();
-        for server in servers(&text).into_iter().filter(|ip| !self.own.contains(ip)) {
+        for server in servers(&text).into_iter().filter(|ip| !self.own_addresses.contains(ip)) {
             let server = SocketAddr::new(server, self.port);
             let exchange = async {
                 match transport {
@@ -102,10 +102,10 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 /// Reads a message with its length prefix (RFC 1035, section 4.2.2).
 ///
 /// # Errors
-/// When the connection ends, or the message is longer than `most`.
-pub(crate) async fn read_framed(stream: &mut TcpStream, most: u16) -> io::Result<Vec<u8>> {
+/// When the connection ends, or the message is longer than `max_length`.
+pub(crate) async fn read_framed(stream: &mut TcpStream, max_length: u16) -> io::Result<Vec<u8>> {
     let length = stream.read_u16().await?;
-    if length > most {
+    if length > max_length {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut message = vec![0; usize::from(length)];
@@ -148,8 +148,8 @@ mod tests {
         });
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), "nameserver 10.96.0.10\nnameserver 127.0.0.1\n").expect("written");
-        let own = vec!["10.96.0.10".parse().expect("an address")];
-        let forward = Forward::new(file.path().to_owned(), own).at_port(port);
+        let own_addresses = vec!["10.96.0.10".parse().expect("an address")];
+        let forward = Forward::new(file.path().to_owned(), own_addresses).at_port(port);
         let answer = forward.forward(CLIENT, b"\x07\x08question", Transport::Udp).await;
         drop(serving);
         answer

@@ -206,7 +206,7 @@ mod tests {
         let (_, zone) = watch::channel(None);
         let forward = Forward::new("/nonexistent".into(), Vec::new());
         let server = Server::new(zone, forward, NodePeers::new(pods.parse().expect("a CIDR")));
-        let server = Arc::new(Server { connections: InProgress::new(bounds::of(connections)), silence, ..server });
+        let server = Arc::new(Server { connections: InProgress::new(bounds::limits(connections)), silence, ..server });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(server.clone().tcp(listener));

@@ -68,9 +68,9 @@ fn show(message: &[u8]) -> String {
     };
     let header = message.header();
     let truncated = if header.tc() { " truncated" } else { "" };
-    let (answer, more) = (section(message.answer().expect("answers")), section(message.additional().expect("more")));
-    let more = if more.is_empty() { String::new() } else { format!(" / {}", more.join(", ")) };
-    format!("{}{truncated}: {}{more}", header.rcode(), answer.join(", "))
+    let (answer, records) = (section(message.answer().expect("answers")), section(message.additional().expect("more")));
+    let additional = if records.is_empty() { String::new() } else { format!(" / {}", records.join(", ")) };
+    format!("{}{truncated}: {}{additional}", header.rcode(), answer.join(", "))
 }
 
 #[track_caller]
@@ -176,8 +176,8 @@ fn check_size(kind: Rtype, payload_size: Option<u16>, transport: Transport, expe
         question.opt(set).expect("space");
     }
     let Some(Reply::Answer(answer)) = reply(&zone(), &question.finish(), transport, 0) else { panic!("no answer") };
-    let most = if transport == Transport::Tcp { 65_535 } else { payload_size.unwrap_or(512).into() };
-    assert!(answer.len() <= most, "{} of {most} bytes", answer.len());
+    let limit = if transport == Transport::Tcp { 65_535 } else { payload_size.unwrap_or(512).into() };
+    assert!(answer.len() <= limit, "{} of {limit} bytes", answer.len());
     let answer = Message::from_octets(answer).expect("a message");
     assert_eq!((answer.opt().is_some(), answer.header().aa()), (payload_size.is_some(), true));
     assert_eq!((usize::from(answer.header_counts().ancount()), answer.header().tc()), expected);

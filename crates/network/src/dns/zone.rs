@@ -89,20 +89,20 @@ impl Zone {
         else {
             return;
         };
-        let own = format!("{name}.{namespace}.svc.{}", self.domain);
+        let service_domain = format!("{name}.{namespace}.svc.{}", self.domain);
         if spec.type_.as_deref() == Some("ExternalName") {
             let alias = spec.external_name.as_deref().unwrap_or_default().trim_end_matches('.').to_lowercase();
-            self.entry(&own).alias = Some(alias).filter(|alias| !alias.is_empty());
+            self.entry(&service_domain).alias = Some(alias).filter(|alias| !alias.is_empty());
         } else if let Some(ip) = spec.cluster_ip.as_deref().and_then(ipv4) {
-            self.entry(&own).addresses.insert(ip);
-            self.point(ip, &own);
+            self.entry(&service_domain).addresses.insert(ip);
+            self.point(ip, &service_domain);
             for port in spec.ports.iter().flatten() {
                 let number = u16::try_from(port.port).unwrap_or_default();
-                self.srv(&own, port.name.as_deref(), port.protocol.as_deref(), &own, number);
+                self.srv(&service_domain, port.name.as_deref(), port.protocol.as_deref(), &service_domain, number);
             }
         } else {
             for slice in slices.get(&(namespace, name)).into_iter().flatten() {
-                slice.endpoints.iter().for_each(|endpoint| self.endpoint(&own, slice, endpoint));
+                slice.endpoints.iter().for_each(|endpoint| self.endpoint(&service_domain, slice, endpoint));
             }
         }
     }

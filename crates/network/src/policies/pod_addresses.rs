@@ -1,4 +1,4 @@
-//! Pods by IP address, for NetworkPolicies: pure.
+//! Pods by IP address, for NetworkPolicies. Does no I/O.
 
 use super::gate::IpOwners;
 use crate::services::service_ports::protocol;
@@ -40,11 +40,11 @@ impl<'a> PolicyPod<'a> {
     }
 
     /// Returns the container ports of a name (`FindPort`).
-    pub(super) fn ports(&self, name: &str, of: &'static str) -> impl Iterator<Item = u16> {
+    pub(super) fn ports(&self, name: &str, port_protocol: &'static str) -> impl Iterator<Item = u16> {
         let sidecars = self.spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
         let ports = self.spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
-        let named =
-            ports.filter(move |p| p.name.as_deref() == Some(name) && protocol(p.protocol.as_deref()) == Some(of));
+        let named = ports
+            .filter(move |p| p.name.as_deref() == Some(name) && protocol(p.protocol.as_deref()) == Some(port_protocol));
         named.filter_map(|p| u16::try_from(p.container_port).ok())
     }
 }

@@ -78,14 +78,14 @@ pub(super) fn policy_rules<'a>(
     direction: Direction,
     cluster: ClusterState<'_>,
 ) -> Vec<PolicyRule<'a>> {
-    let of = |peers: &Option<Vec<NetworkPolicyPeer>>, ports: &'a Option<Vec<NetworkPolicyPort>>| PolicyRule {
+    let policy_rule = |peers: &Option<Vec<NetworkPolicyPeer>>, ports: &'a Option<Vec<NetworkPolicyPort>>| PolicyRule {
         direction,
         peers: Peers::of(peers.as_deref().unwrap_or_default(), namespace, cluster),
         ports: ports.as_deref().unwrap_or_default(),
     };
     match direction {
-        Direction::Ingress => spec.ingress.iter().flatten().map(|rule| of(&rule.from, &rule.ports)).collect(),
-        Direction::Egress => spec.egress.iter().flatten().map(|rule| of(&rule.to, &rule.ports)).collect(),
+        Direction::Ingress => spec.ingress.iter().flatten().map(|rule| policy_rule(&rule.from, &rule.ports)).collect(),
+        Direction::Egress => spec.egress.iter().flatten().map(|rule| policy_rule(&rule.to, &rule.ports)).collect(),
     }
 }
 

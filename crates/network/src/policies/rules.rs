@@ -1,4 +1,4 @@
-//! Rules of NetworkPolicies: pure.
+//! Rules of NetworkPolicies. Does no I/O.
 //!
 //! Only the first packet of a connection is evaluated: connection tracking accepts the others and the replies. Verdict
 //! maps look up the Pod by source and by destination address; the verdict of an isolated Pod's element is a `goto` to a
@@ -89,8 +89,8 @@ struct Rules {
 }
 
 impl Rules {
-    fn map(&mut self, name: &'static str, of: &'static str) {
-        self.table.maps.insert(name, Map { of, ..Map::default() });
+    fn map(&mut self, name: &'static str, key_type: &'static str) {
+        self.table.maps.insert(name, Map { key_type, ..Map::default() });
     }
 
     fn element(&mut self, map: &'static str, key: String, verdict: String) {

@@ -38,11 +38,11 @@ fn endpoints(ports: &[ServicePort]) -> BTreeSet<(&str, SocketAddrV4)> {
 /// Returns the destinations that have endpoints.
 fn served_destinations(ports: &[ServicePort]) -> BTreeSet<StaleEntry> {
     let with_endpoints = udp(ports).filter(|port| !port.endpoints.is_empty());
-    let of = |port: &ServicePort| -> Vec<StaleEntry> {
+    let destinations = |port: &ServicePort| -> Vec<StaleEntry> {
         let ips = [&port.cluster_ip].into_iter().chain(&port.external_ips).chain(&port.load_balancer_ips);
         ips.map(|ip| StaleEntry::DestinationIp(*ip)).chain(port.node_port.map(StaleEntry::NodePort)).collect()
     };
-    with_endpoints.flat_map(of).collect()
+    with_endpoints.flat_map(destinations).collect()
 }
 
 /// Deletes the entries; the next packet is routed anew.

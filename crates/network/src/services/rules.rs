@@ -36,12 +36,12 @@ const CLUSTER_IPS: &str = "cluster-ips";
 const SERVICE_IPS: &str = "known-ips";
 const EXTERNAL_IPS: &str = "external-ips";
 const NODE_PORTS: &str = "node-ports";
-const NO_ENDPOINT_IPS: &str = "refused-ips";
-const NO_ENDPOINT_NODE_PORTS: &str = "refused-node-ports";
+const NO_ENDPOINT_IPS: &str = "no-endpoint-ips";
+const NO_ENDPOINT_NODE_PORTS: &str = "no-endpoint-node-ports";
 /// Bytes of the digest in names that also contain a readable part.
 const DIGEST_LENGTH: usize = 4;
-const REJECT: &str = "refuse";
-const DROP: &str = "drop-it";
+const REJECT: &str = "reject-chain";
+const DROP: &str = "drop-chain";
 
 const DESTINATION: &str = "ip daddr . meta l4proto . th dport";
 const PORT: &str = "meta l4proto . th dport";
@@ -57,11 +57,11 @@ pub(crate) fn table(ports: &[ServicePort], config: &ProxyConfig) -> Table {
 fn base(config: &ProxyConfig) -> Table {
     let mut table = Table::default();
     for name in [CLUSTER_IPS, EXTERNAL_IPS, NO_ENDPOINT_IPS] {
-        table.maps.insert(name, Map { of: "ipv4_addr . inet_proto . inet_service", ..Map::default() });
+        table.maps.insert(name, Map { key_type: "ipv4_addr . inet_proto . inet_service", ..Map::default() });
     }
-    table.maps.insert(SERVICE_IPS, Map { of: "ipv4_addr", ..Map::default() });
+    table.maps.insert(SERVICE_IPS, Map { key_type: "ipv4_addr", ..Map::default() });
     for name in [NODE_PORTS, NO_ENDPOINT_NODE_PORTS] {
-        table.maps.insert(name, Map { of: "inet_proto . inet_service", ..Map::default() });
+        table.maps.insert(name, Map { key_type: "inet_proto . inet_service", ..Map::default() });
     }
     let mut chain = |name: &str, hook, rules: &[String]| {
         table.chains.insert(name.to_owned(), Chain { hook, rules: rules.to_vec() });

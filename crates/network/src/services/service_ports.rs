@@ -176,12 +176,12 @@ impl Endpoints {
         let all: Vec<(SocketAddrV4, &Endpoint)> =
             slices.iter().flat_map(|slice| of_slice(slice, port, protocol)).collect();
         let select = |only_here: bool| {
-            let of = |condition: fn(&Endpoint) -> bool| -> BTreeSet<SocketAddrV4> {
+            let with_condition = |condition: fn(&Endpoint) -> bool| -> BTreeSet<SocketAddrV4> {
                 let candidates = all.iter().filter(|(_, e)| !only_here || e.node_name.as_deref() == Some(node));
                 candidates.filter(|(_, e)| condition(e)).map(|(address, _)| *address).collect()
             };
-            let ready = of(is_ready);
-            if ready.is_empty() { of(is_serving_terminating) } else { ready }
+            let ready = with_condition(is_ready);
+            if ready.is_empty() { with_condition(is_serving_terminating) } else { ready }
         };
         Self { all: select(false), local: select(true) }
     }

@@ -111,10 +111,10 @@ fn table_without_services_has_base_chains_only() {
         add map ip t cluster-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
         add map ip t external-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
         add map ip t known-ips { type ipv4_addr : verdict ; }
+        add map ip t no-endpoint-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
+        add map ip t no-endpoint-node-ports { type inet_proto . inet_service : verdict ; }
         add map ip t node-ports { type inet_proto . inet_service : verdict ; }
-        add map ip t refused-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }
-        add map ip t refused-node-ports { type inet_proto . inet_service : verdict ; }
-        add chain ip t drop-it
+        add chain ip t drop-chain
         add chain ip t filter-input { type filter hook input priority -110 ; }
         add chain ip t filter-output { type filter hook output priority -90 ; }
         add chain ip t forward { type filter hook forward priority -110 ; }
@@ -123,14 +123,14 @@ fn table_without_services_has_base_chains_only() {
         add chain ip t output { type nat hook output priority -100 ; }
         add chain ip t postrouting { type nat hook postrouting priority 90 ; }
         add chain ip t prerouting { type nat hook prerouting priority -100 ; }
-        add chain ip t refuse
-        add rule ip t drop-it drop
-        add rule ip t filter-input ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
-        add rule ip t filter-output ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @refused-ips
-        add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @refused-node-ports
+        add chain ip t reject-chain
+        add rule ip t drop-chain drop
+        add rule ip t filter-input ct state new fib daddr type local meta l4proto . th dport vmap @no-endpoint-node-ports
+        add rule ip t filter-output ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @no-endpoint-ips
+        add rule ip t filter-output ct state new fib daddr type local meta l4proto . th dport vmap @no-endpoint-node-ports
         add rule ip t filter-output ct state new ip daddr vmap @known-ips
         add rule ip t filter-output ct state new ip daddr 10.97.0.0/24 reject
-        add rule ip t forward ip saddr 10.0.0.0/24 ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @refused-ips
+        add rule ip t forward ip saddr 10.0.0.0/24 ct state new fib daddr type != local ip daddr . meta l4proto . th dport vmap @no-endpoint-ips
         add rule ip t forward ip saddr 10.0.0.0/24 ip daddr 10.96.0.0/16 reject
         add rule ip t forward ct state new ip daddr 10.97.0.0/24 reject
         add rule ip t loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
@@ -144,7 +144,7 @@ fn table_without_services_has_base_chains_only() {
         add rule ip t prerouting ip saddr 10.0.0.0/24 ip daddr . meta l4proto . th dport vmap @cluster-ips
         add rule ip t prerouting fib daddr type != local ip daddr . meta l4proto . th dport vmap @external-ips
         add rule ip t prerouting ip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node-ports
-        add rule ip t refuse reject
+        add rule ip t reject-chain reject
     "#]]
     .assert_eq(&table(&[], &config).script("t", None));
 }
@@ -166,7 +166,7 @@ fn cluster_ip_is_load_balanced_to_endpoints() {
             add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
             add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.2/8080 }
             add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
-            add element ip t known-ips { 10.96.7.7 : goto refuse }
+            add element ip t known-ips { 10.96.7.7 : goto reject-chain }
         "#]],
     );
 }
@@ -178,8 +178,8 @@ fn service_without_endpoints_is_rejected() {
         &[],
         true,
         &expect![[r#"
-        add element ip t known-ips { 10.96.7.7 : goto refuse }
-        add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto refuse }
+        add element ip t known-ips { 10.96.7.7 : goto reject-chain }
+        add element ip t no-endpoint-ips { 10.96.7.7 . tcp . 80 : goto reject-chain }
     "#]],
     );
 }
@@ -202,7 +202,7 @@ fn session_affinity_keeps_a_clients_endpoint() {
             add rule ip t service-95253A1D-default/web/tcp/http ip saddr @clients-DC435B36 goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080
             add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080 }
             add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
-            add element ip t known-ips { 10.96.7.7 : goto refuse }
+            add element ip t known-ips { 10.96.7.7 : goto reject-chain }
         "#]],
     );
 }
@@ -233,7 +233,7 @@ fn external_traffic_is_masqueraded() {
         add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto service-95253A1D-default/web/tcp/http }
         add element ip t external-ips { 192.0.2.8 . tcp . 80 : goto external-95253A1D-default/web/tcp/http }
         add element ip t external-ips { 192.0.2.9 . tcp . 80 : goto balancer-95253A1D-default/web/tcp/http }
-        add element ip t known-ips { 10.96.7.7 : goto refuse }
+        add element ip t known-ips { 10.96.7.7 : goto reject-chain }
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
     "#]],
     );
@@ -310,7 +310,7 @@ fn local_traffic_policy_uses_only_local_endpoints() {
         add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
         add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 2 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.0.0.1/8080, 1 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
         add element ip t cluster-ips { 10.96.7.7 . tcp . 80 : goto local-95253A1D-default/web/tcp/http }
-        add element ip t known-ips { 10.96.7.7 : goto refuse }
+        add element ip t known-ips { 10.96.7.7 : goto reject-chain }
         add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
     "#]],
     );
@@ -319,21 +319,21 @@ fn local_traffic_policy_uses_only_local_endpoints() {
         &["10.1.0.1"],
         true,
         &expect![[r#"
-        add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
-        add chain ip t external-95253A1D-default/web/tcp/http
-        add chain ip t service-95253A1D-default/web/tcp/http
-        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
-        add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
-        add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
-        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
-        add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
-        add rule ip t external-95253A1D-default/web/tcp/http drop
-        add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
-        add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
-        add element ip t known-ips { 10.96.7.7 : goto refuse }
-        add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
-        add element ip t refused-ips { 10.96.7.7 . tcp . 80 : goto drop-it }
-    "#]],
+            add chain ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080
+            add chain ip t external-95253A1D-default/web/tcp/http
+            add chain ip t service-95253A1D-default/web/tcp/http
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 ip saddr 10.1.0.1 jump mark-for-masquerade
+            add rule ip t endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
+            add rule ip t external-95253A1D-default/web/tcp/http ip saddr 10.0.0.0/24 goto service-95253A1D-default/web/tcp/http
+            add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local jump mark-for-masquerade
+            add rule ip t external-95253A1D-default/web/tcp/http fib saddr type local goto service-95253A1D-default/web/tcp/http
+            add rule ip t external-95253A1D-default/web/tcp/http drop
+            add rule ip t service-95253A1D-default/web/tcp/http ip daddr 10.96.7.7 ip saddr != 10.0.0.0/24 jump mark-for-masquerade
+            add rule ip t service-95253A1D-default/web/tcp/http numgen random mod 1 vmap { 0 : goto endpoint-95253A1D-default/web/tcp/http__10.1.0.1/8080 }
+            add element ip t known-ips { 10.96.7.7 : goto reject-chain }
+            add element ip t no-endpoint-ips { 10.96.7.7 . tcp . 80 : goto drop-chain }
+            add element ip t node-ports { tcp . 30080 : goto external-95253A1D-default/web/tcp/http }
+        "#]],
     );
 }
 

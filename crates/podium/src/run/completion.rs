@@ -14,7 +14,7 @@ pub(super) type FinishedKey = (&'static str, String, String);
 /// Tracks whether the Pods and Jobs of a run have finished.
 #[derive(Debug, Default)]
 pub(super) struct Completion {
-    wanted: Vec<FinishedKey>,
+    expected: Vec<FinishedKey>,
     has_restarting_workload: bool,
 }
 
@@ -26,24 +26,24 @@ impl Completion {
             (kind, meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
         };
         match (manifest.text("/apiVersion"), manifest.text("/kind")) {
-            ("v1", "Pod") => self.wanted.push(key("Pod")),
-            (version, "Job") if version.starts_with("batch/") => self.wanted.push(key("Job")),
+            ("v1", "Pod") => self.expected.push(key("Pod")),
+            (version, "Job") if version.starts_with("batch/") => self.expected.push(key("Job")),
             (_, kind) => self.has_restarting_workload |= RESTARTING_KINDS.contains(&kind),
         }
     }
 
     /// Whether the created objects run no Pods.
     pub(super) fn runs_no_pods(&self) -> bool {
-        self.wanted.is_empty() && !self.has_restarting_workload
+        self.expected.is_empty() && !self.has_restarting_workload
     }
 
     /// Returns the exit code once it is known: 1 as soon as a Pod or Job of the manifests has failed, 0 when all have
     /// succeeded.
     pub(super) fn exit_code(&self, finished: &BTreeMap<FinishedKey, bool>) -> Option<i32> {
-        if self.wanted.iter().any(|wanted| finished.get(wanted) == Some(&false)) {
+        if self.expected.iter().any(|key| finished.get(key) == Some(&false)) {
             return Some(1);
         }
-        let all = self.wanted.iter().all(|wanted| finished.contains_key(wanted));
+        let all = self.expected.iter().all(|key| finished.contains_key(key));
         (all && !self.has_restarting_workload).then_some(0)
     }
 }

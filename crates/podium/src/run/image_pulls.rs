@@ -28,8 +28,8 @@ impl ImagePullEvents {
             (event.reason.as_deref().unwrap_or_default(), event.message.as_deref().unwrap_or_default());
         let text = format!("[{reason}] {message}");
         if reason == "Pulled" {
-            self.reported.retain(|(of, _)| of != subject);
-            self.failures.retain(|(of, _), _| of != subject);
+            self.reported.retain(|(pod, _)| pod != subject);
+            self.failures.retain(|(pod, _), _| pod != subject);
         }
         if !REPEATED_REASONS.contains(&reason) {
             return Some(text);

@@ -163,7 +163,7 @@ impl ClusterTimeline {
 
     fn handle_job(&mut self, job: &Job) {
         let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let is = |wanted| conditions.into_iter().flatten().any(|c| c.type_ == wanted && c.status == "True");
+        let is = |type_| conditions.into_iter().flatten().any(|c| c.type_ == type_ && c.status == "True");
         let (complete, failed) = (is("Complete"), is("Failed"));
         if (complete || failed) && self.finished.insert(object_key("Job", &job.metadata), complete).is_none() {
             let subject =

@@ -55,13 +55,13 @@ pub(super) async fn remove_abandoned(parent: &Path) -> Vec<(PathBuf, Option<Stri
 /// Returns the directories of this user that only the user can read and whose process has exited.
 fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let own = entries.filter(|entry| {
+    let run_dirs = entries.filter(|entry| {
         let name = entry.file_name();
         let pid = name.to_str().and_then(pid_of);
         let has_exited = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         has_exited && is_own(&entry.path()) && DataDir::new(&entry.path()).is_ok_and(|dir| dir.was_used())
     });
-    own.map(|entry| entry.path()).collect()
+    run_dirs.map(|entry| entry.path()).collect()
 }
 
 /// Returns the PID of the process that created the directory of this name.
@@ -107,11 +107,11 @@ mod tests {
     fn existing_run_directory_is_not_reused() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap().join("runs");
-        let own = parent.join(format!("{PREFIX}{}", std::process::id()));
-        assert_eq!(create(&parent).unwrap().root(), own);
-        fs::write(own.join("ca.crt"), "CA of another user").unwrap();
+        let run_dir = parent.join(format!("{PREFIX}{}", std::process::id()));
+        assert_eq!(create(&parent).unwrap().root(), run_dir);
+        fs::write(run_dir.join("ca.crt"), "CA of another user").unwrap();
         let second = create(&parent).unwrap();
-        assert_ne!(second.root(), own);
+        assert_ne!(second.root(), run_dir);
         assert!(fs::read_dir(second.root()).unwrap().next().is_none());
     }
 

@@ -75,8 +75,8 @@ fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
 /// Returns the exec commands of a container. Like the container's main process, the oldest one, they have a parent outside
 /// of the container: the shim. They are session leaders (`runc`), or their session leader has exited (`crun`).
 fn commands(all: &[Process]) -> impl Iterator<Item = &Process> {
-    let own = all.iter().min_by_key(|p| (p.began, p.pid));
-    let is_exec_process = move |p: &&Process| own.is_some_and(|own| p.parent == own.parent && p.pid != own.pid);
+    let main = all.iter().min_by_key(|p| (p.began, p.pid));
+    let is_exec_process = move |p: &&Process| main.is_some_and(|main| p.parent == main.parent && p.pid != main.pid);
     let has_leader = |p: &Process| all.iter().any(|q| q.pid == p.session);
     all.iter().filter(is_exec_process).filter(move |p| p.session == p.pid || !has_leader(p))
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     /// Main process of the container, and its child.
-    const OWN: [Process; 2] = [process(10, 1, 10), process(11, 10, 10)];
+    const MAIN_PROCESSES: [Process; 2] = [process(10, 1, 10), process(11, 10, 10)];
 
     const fn process(pid: i32, parent: i32, session: i32) -> Process {
         Process { pid, parent, session, began: 7 }
@@ -98,14 +98,17 @@ mod tests {
         let command = process(20, 1, 20);
         let started = [process(23, 22, 23), process(22, 20, 20), process(24, 10, 20)];
         let other = [process(30, 1, 30), process(31, 30, 30)];
-        let before = [&OWN[..], &[command], &started, &other].concat();
+        let before = [&MAIN_PROCESSES[..], &[command], &started, &other].concat();
         assert_eq!(orphans(&before, &before), [0; 0]);
         // Orphans are reparented, and may have started new processes.
-        let after =
-            [&OWN[..], &[process(22, 10, 20), process(23, 22, 23), process(24, 10, 20), process(25, 23, 23)], &other];
+        let after = [
+            &MAIN_PROCESSES[..],
+            &[process(22, 10, 20), process(23, 22, 23), process(24, 10, 20), process(25, 23, 23)],
+            &other,
+        ];
         assert_eq!(orphans(&before, &after.concat()), [22, 23, 24, 25]);
         let again = Process { began: 9, ..command };
-        assert_eq!(orphans(&before, &[&OWN[..], &[again]].concat()), [0; 0]);
+        assert_eq!(orphans(&before, &[&MAIN_PROCESSES[..], &[again]].concat()), [0; 0]);
     }
 
     #[test]
@@ -113,8 +116,8 @@ mod tests {
         let command = process(20, 1, 19);
         let started = [process(21, 20, 19), process(22, 10, 19), process(23, 20, 23)];
         let other = [process(30, 1, 29), process(31, 30, 29)];
-        let before = [&OWN[..], &[command], &started, &other].concat();
-        let after = [&OWN[..], &[process(21, 10, 19), process(22, 10, 19), process(23, 10, 23)], &other];
+        let before = [&MAIN_PROCESSES[..], &[command], &started, &other].concat();
+        let after = [&MAIN_PROCESSES[..], &[process(21, 10, 19), process(22, 10, 19), process(23, 10, 23)], &other];
         assert_eq!(orphans(&before, &after.concat()), [21, 22, 23]);
     }
 
@@ -122,7 +125,7 @@ mod tests {
     fn reparented_process_is_not_a_command() {
         // With a shared PID namespace the pause process, which is not in the container, adopts orphans.
         let daemon = process(20, 5, 19);
-        let before = [&OWN[..], &[daemon, process(21, 20, 19)]].concat();
-        assert_eq!(orphans(&before, &[&OWN[..], &[process(21, 5, 19)]].concat()), [0; 0]);
+        let before = [&MAIN_PROCESSES[..], &[daemon, process(21, 20, 19)]].concat();
+        assert_eq!(orphans(&before, &[&MAIN_PROCESSES[..], &[process(21, 5, 19)]].concat()), [0; 0]);
     }
 }

@@ -33,10 +33,10 @@ impl Processes {
 
     /// Returns the current processes; none if they do not run on this machine.
     pub(super) async fn list(&mut self) -> Vec<Process> {
-        let mut own = self.clone();
+        let mut processes = self.clone();
         let listed = tokio::task::spawn_blocking(move || {
-            let found = own.find();
-            (found, own.cgroup)
+            let found = processes.find();
+            (found, processes.cgroup)
         });
         let (found, cgroup) = listed.await.unwrap_or_default();
         self.cgroup = cgroup;
@@ -71,16 +71,17 @@ fn candidates(cgroups: &str, container: &str) -> Vec<PathBuf> {
     for line in cgroups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let Some(own) = path.find(container).map(|at| path[at..].find('/').map_or(path, |end| &path[..at + end]))
+        let Some(container_path) =
+            path.find(container).map(|at| path[at..].find('/').map_or(path, |end| &path[..at + end]))
         else {
             continue;
         };
-        let own = own.trim_start_matches('/');
+        let container_path = container_path.trim_start_matches('/');
         let roots = match controllers.trim_start_matches("name=") {
             "" => vec![Path::new(CGROUPS).to_owned(), Path::new(CGROUPS).join("unified")],
             named => vec![Path::new(CGROUPS).join(named)],
         };
-        all.extend(roots.into_iter().map(|root| root.join(own)));
+        all.extend(roots.into_iter().map(|root| root.join(container_path)));
     }
     all
 }

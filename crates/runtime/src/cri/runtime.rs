@@ -96,9 +96,9 @@ impl Runtime for CriRuntime {
     fn sandboxes(&self) -> Call<'_, Vec<SandboxStatus>> {
         async {
             let items = call(REQUEST_TIMEOUT, self.runtime().list_pod_sandbox(proto::Empty {})).await?.items;
-            let own =
+            let owned =
                 items.into_iter().filter(|s| s.labels.get(crate::labels::OWNER).is_some_and(|o| **o == *self.owner));
-            Ok(own
+            Ok(owned
                 .map(|s| convert::sandbox_status(s.id, s.metadata.unwrap_or_default(), s.state, s.created_at))
                 .collect())
         }

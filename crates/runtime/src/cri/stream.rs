@@ -94,7 +94,7 @@ fn spdy_error(e: SpdyError) -> RuntimeError {
 /// Opens the streams of an exec or attach session. The runtime starts the session when all streams are open.
 pub(super) async fn session(url: &str, io: SessionIo) -> Result<Session, RuntimeError> {
     let connection = connect(url, REMOTE_COMMAND).await?;
-    let open = async |wanted: bool, kind: &str| match wanted {
+    let open = async |enabled: bool, kind: &str| match enabled {
         true => connection.open(named(kind)).await.map(Some).map_err(spdy_error),
         false => Ok(None),
     };

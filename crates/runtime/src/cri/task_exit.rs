@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn undecodable_event_is_ignored() {
         let mut decoder = EventDecoder::default();
-        let broken =
+        let invalid =
             Envelope { event: Some(Any { type_url: String::new(), value: vec![0xff] }), ..envelope(EXIT, &()) };
-        assert_eq!(decoder.decode(broken), TaskEvent::Ignored);
+        assert_eq!(decoder.decode(invalid), TaskEvent::Ignored);
         assert_eq!(decoder.decode(Envelope { event: None, ..envelope(EXIT, &()) }), TaskEvent::Ignored);
         assert_eq!(decoder.decode(envelope("/tasks/start", &task_exit("c", 0))), TaskEvent::Ignored);
     }

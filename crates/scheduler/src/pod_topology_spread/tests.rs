@@ -90,7 +90,7 @@ fn terminating_pod_is_not_counted_in_spread() {
 
 #[test]
 fn too_few_domains_make_global_minimum_zero() {
-    let few = |least: i32| spread(&json!({ "minDomains": least }), json!({}));
+    let few = |min_domains: i32| spread(&json!({ "minDomains": min_domains }), json!({}));
     let assigned = || [web("a1"), web("b1")];
     check(&ZONES, &assigned(), few(2), "a2");
     check(&ZONES, &assigned(), few(3), "3 node(s) didn't match pod topology spread constraints | 3 no victims");

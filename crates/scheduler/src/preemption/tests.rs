@@ -333,7 +333,7 @@ fn nominated_pods_anti_affinity_is_respected() {
     cache.add_nominated_pod("high", &parsed(caring("high", 9, "podAntiAffinity", "web")), "a");
     let refused = schedule_pod(&parsed(pod("web", 0, "1")), &cache);
     assert!(
-        matches!(&refused, Decision::Unschedulable(why) if why.contains("existing pods anti-affinity")),
+        matches!(&refused, Decision::Unschedulable(message) if message.contains("existing pods anti-affinity")),
         "{refused:?}"
     );
     assert_eq!(schedule_pod(&parsed(pod("other", 0, "1")), &cache), Decision::Bind("a".to_owned()));
@@ -344,7 +344,10 @@ fn exclusive_claim_is_reserved_for_nominated_pod() {
     let mut cache = with_exclusive_claim(hosts(&["a"], vec![]));
     cache.add_nominated_pod("high", &parsed(with_claim(pod("high", 9, "1"))), "a");
     let refused = schedule_pod(&parsed(with_claim(pod("low", 0, "1"))), &cache);
-    assert!(matches!(&refused, Decision::Unschedulable(why) if why.contains("ReadWriteOncePod")), "{refused:?}");
+    assert!(
+        matches!(&refused, Decision::Unschedulable(message) if message.contains("ReadWriteOncePod")),
+        "{refused:?}"
+    );
     check(&cache, with_claim(pod("higher", 10, "1")), "bound to a");
     check(&cache, pod("other", 0, "1"), "bound to a");
 }

@@ -108,8 +108,8 @@ impl Case {
 
 const LATER: &str = "WaitForFirstConsumer";
 
-fn no_node_available(why: &str) -> String {
-    format!("0/2 nodes are available: {why}.")
+fn no_node_available(message: &str) -> String {
+    format!("0/2 nodes are available: {message}.")
 }
 
 #[test]

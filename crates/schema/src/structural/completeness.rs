@@ -45,13 +45,15 @@ fn validate_nested(part: &Value, declared: Option<&Value>, path: &FieldPath, at:
     }
     for (name, property) in fields(part, "properties") {
         let path = path.child("properties").key(name);
-        let own = declared["properties"].get(name);
+        let declared_property = declared["properties"].get(name);
         let like = declared.get("additionalProperties").filter(|a| a.is_object());
-        match (own, like) {
+        match (declared_property, like) {
             (None, Some(like)) => {
                 validate_nested(property, Some(like), &path, &at.child("additionalProperties"), errors);
             }
-            (own, _) => validate_nested(property, own, &path, &at.child("properties").key(name), errors),
+            (declared_property, _) => {
+                validate_nested(property, declared_property, &path, &at.child("properties").key(name), errors);
+            }
         }
     }
 }

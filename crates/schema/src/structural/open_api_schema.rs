@@ -34,8 +34,8 @@ impl SchemaContext {
 pub(super) fn validate(schema: &Value, path: &FieldPath, context: &SchemaContext, errors: &mut FieldErrors) {
     validate_supported_fields(schema, path, context, errors);
     if schema["uniqueItems"] == true {
-        let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.forbidden(&path.child("uniqueItems"), why);
+        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        errors.forbidden(&path.child("uniqueItems"), detail);
     }
     validate_nested_schemas(schema, path, context, errors);
     if schema["x-kubernetes-preserve-unknown-fields"] == false {
@@ -48,10 +48,10 @@ pub(super) fn validate(schema: &Value, path: &FieldPath, context: &SchemaContext
         ("x-kubernetes-list-type", "array", &["atomic", "set", "map"][..]),
     ] {
         let Some(specified) = schema[key].as_str() else { continue };
-        let why = format!("must be {expected} if {key} is specified");
+        let detail = format!("must be {expected} if {key} is specified");
         match kind {
-            "" => errors.required(&path.child("type"), &why),
-            kind if kind != expected => errors.invalid(&path.child("type"), &json!(kind), &why),
+            "" => errors.required(&path.child("type"), &detail),
+            kind if kind != expected => errors.invalid(&path.child("type"), &json!(kind), &detail),
             _ => {}
         }
         if !allowed.contains(&specified) {
@@ -70,14 +70,14 @@ fn validate_supported_fields(schema: &Value, path: &FieldPath, context: &SchemaC
         "" => {}
         "null" => {
             errors.not_supported(&path.child("type"), &json!("null"), &TYPES);
-            let why = "type cannot be set to null, use nullable as an alternative";
-            errors.forbidden(&path.child("type"), why);
+            let detail = "type cannot be set to null, use nullable as an alternative";
+            errors.forbidden(&path.child("type"), detail);
         }
         kind if !TYPES.contains(&kind) => errors.not_supported(&path.child("type"), &json!(kind), &TYPES),
         _ => {}
     }
-    if let Some(why) = context.no_default.as_ref().filter(|_| schema.get("default").is_some()) {
-        errors.forbidden(&path.child("default"), &format!("must not be set {why}"));
+    if let Some(detail) = context.no_default.as_ref().filter(|_| schema.get("default").is_some()) {
+        errors.forbidden(&path.child("default"), &format!("must not be set {detail}"));
     }
     for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
         if schema.get(key).is_some_and(|v| !v.is_null() && v != "") {
@@ -98,8 +98,8 @@ fn validate_nested_schemas(schema: &Value, path: &FieldPath, context: &SchemaCon
     let additional = &schema["additionalProperties"];
     let has_properties = schema["properties"].as_object().is_some_and(|p| !p.is_empty());
     if has_properties && (additional.is_object() || *additional == false) {
-        let why = "additionalProperties and properties are mutual exclusive";
-        errors.forbidden(&path.child("additionalProperties"), why);
+        let detail = "additionalProperties and properties are mutual exclusive";
+        errors.forbidden(&path.child("additionalProperties"), detail);
     }
     if additional.is_object() {
         let mut inner = context.nested();
@@ -141,23 +141,23 @@ fn validate_list_type(schema: &Value, path: &FieldPath, errors: &mut FieldErrors
     let list_type = schema["x-kubernetes-list-type"].as_str();
     let (items, at) = (&schema["items"], path.child("items"));
     if list_type == Some("set") && items.is_object() && schema["type"] == "array" {
-        let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+        let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
         for (kind, key, implied) in
             [("array", "x-kubernetes-list-type", true), ("object", "x-kubernetes-map-type", false)]
         {
             let specified = items[key].as_str();
             if items["type"] == kind && specified.map_or(!implied, |specified| specified != "atomic") {
-                errors.invalid(&at.child(key), &items[key], why);
+                errors.invalid(&at.child(key), &items[key], detail);
             }
         }
     }
     let keys = list(schema, "x-kubernetes-list-map-keys");
     if !keys.is_empty() && list_type != Some("map") {
-        let (at, why) =
+        let (at, detail) =
             (path.child("x-kubernetes-list-type"), "must be map if x-kubernetes-list-map-keys is non-empty");
         match list_type {
-            None => errors.required(&at, why),
-            Some(other) => errors.invalid(&at, &json!(other), why),
+            None => errors.required(&at, detail),
+            Some(other) => errors.invalid(&at, &json!(other), detail),
         }
     }
     if list_type == Some("map") {
@@ -166,8 +166,8 @@ fn validate_list_type(schema: &Value, path: &FieldPath, errors: &mut FieldErrors
     if let Some(list_type) = list_type.filter(|t| matches!(*t, "set" | "map"))
         && items["nullable"] == true
     {
-        let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-        errors.forbidden(&at.child("nullable"), &why);
+        let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        errors.forbidden(&at.child("nullable"), &detail);
     }
 }
 
@@ -183,8 +183,8 @@ fn validate_map_keys(schema: &Value, keys: &[Value], path: &FieldPath, errors: &
         other => return errors.invalid(&at, other, "must only have a single schema if x-kubernetes-list-type is map"),
     }
     if items["type"] != "object" {
-        let why = "must be object if parent array's x-kubernetes-list-type is map";
-        return errors.invalid(&at.child("type"), &json!(text(items, "type")), why);
+        let detail = "must be object if parent array's x-kubernetes-list-type is map";
+        return errors.invalid(&at.child("type"), &json!(text(items, "type")), detail);
     }
     let mut seen = HashSet::new();
     for key in keys.iter().filter_map(Value::as_str) {
@@ -194,21 +194,21 @@ fn validate_map_keys(schema: &Value, keys: &[Value], path: &FieldPath, errors: &
             let all = &schema["x-kubernetes-list-map-keys"];
             errors.invalid(&keys_at, all, "entries must all be names of item properties");
         } else if matches!(text(property, "type"), "array" | "object") {
-            let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-            errors.invalid(&key_at.child("type"), &items["type"], why);
+            let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+            errors.invalid(&key_at.child("type"), &items["type"], detail);
         }
         if !seen.insert(key) {
             errors.invalid(&keys_at, &schema["x-kubernetes-list-map-keys"], "must not contain duplicate entries");
         }
         let required = list(items, "required").iter().any(|r| r == key);
         if !property.is_null() && !required && property.get("default").is_none() {
-            let why =
+            let detail =
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            errors.required(&key_at.child("default"), why);
+            errors.required(&key_at.child("default"), detail);
         }
         if property["nullable"] == true {
-            let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.forbidden(&key_at.child("nullable"), why);
+            let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            errors.forbidden(&key_at.child("nullable"), detail);
         }
     }
 }

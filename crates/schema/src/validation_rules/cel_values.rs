@@ -52,9 +52,10 @@ impl Schema {
             fields.insert("metadata".to_owned(), Type::Object(Arc::new(BTreeMap::from(names))));
             fields.extend(["apiVersion", "kind"].map(|n| (n.to_owned(), Type::STRING)));
         }
-        let own = self.properties.iter().filter(|(name, _)| !fields.contains_key(name.as_ref()));
-        let own: Vec<_> = own.filter_map(|(name, of)| Some((escape_field_name(name)?, of.as_type(false)))).collect();
-        fields.extend(own);
+        let properties = self.properties.iter().filter(|(name, _)| !fields.contains_key(name.as_ref()));
+        let properties: Vec<_> =
+            properties.filter_map(|(name, schema)| Some((escape_field_name(name)?, schema.as_type(false)))).collect();
+        fields.extend(properties);
         fields
     }
 

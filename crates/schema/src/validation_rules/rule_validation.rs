@@ -53,8 +53,8 @@ fn validate_strings(rule: &Json, path: &FieldPath, errors: &mut FieldErrors) {
         errors.required(&path.child("message"), "message must be specified if rule contains line breaks");
     }
     if !text("messageExpression").is_empty() && text("messageExpression").trim().is_empty() {
-        let why = "messageExpression must be non-empty if specified";
-        errors.required(&path.child("messageExpression"), why);
+        let detail = "messageExpression must be non-empty if specified";
+        errors.required(&path.child("messageExpression"), detail);
     }
     if let Some(reason) = rule["reason"].as_str().filter(|r| !REASONS.contains(r)) {
         errors.not_supported(&path.child("reason"), &json!(reason), &REASONS);
@@ -101,13 +101,13 @@ fn validate_expressions(
     }
     match uncorrelatable {
         Some(uncorrelatable) if program.uses_variable("oldSelf") => {
-            let why =
+            let detail =
                 format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
-            errors.invalid(&path.child("rule"), &rule["rule"], &why);
+            errors.invalid(&path.child("rule"), &rule["rule"], &detail);
         }
         _ if !program.uses_variable("oldSelf") && !rule["optionalOldSelf"].is_null() => {
-            let why = "may not be set if oldSelf is not used in rule";
-            errors.invalid(&path.child("optionalOldSelf"), &rule["optionalOldSelf"], why);
+            let detail = "may not be set if oldSelf is not used in rule";
+            errors.invalid(&path.child("optionalOldSelf"), &rule["optionalOldSelf"], detail);
         }
         _ => {}
     }

@@ -21,10 +21,10 @@ pub(super) fn validate(
     let stored = server.store.get(&Key::new("namespaces", "", resource.namespace.as_str()));
     let namespace: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
     if namespace["metadata"]["labels"][ADMIN_ACCESS_LABEL] != "true" {
-        let why = format!(
+        let message = format!(
             "admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
         );
-        errors.forbidden(&path, &why);
+        errors.forbidden(&path, &message);
     }
 }
 

@@ -25,14 +25,14 @@ pub(super) type Readmit<'a> = &'a (dyn Fn(&mut Value) -> Result<(), ApiError> + 
 
 /// Calls the mutating webhooks of a request.
 #[derive(Default)]
-pub(super) struct Dispatcher {
+pub(super) struct WebhookDispatcher {
     /// Whether a webhook changed the object.
     pub(super) changed: bool,
     /// Reinvocations, by index of the webhook.
     reinvocation: Reinvocation<usize>,
 }
 
-impl Dispatcher {
+impl WebhookDispatcher {
     /// Calls all webhooks.
     pub(super) async fn dispatch(
         &mut self,
@@ -103,19 +103,20 @@ async fn mutate(
     old: Option<&Value>,
     annotator: &WebhookAnnotator<'_>,
 ) -> Result<Option<Value>, ApiError> {
-    let now = context.versioned_object(object, equivalent).await?;
-    let before = context.versioned_object(old, equivalent).await?;
-    let response = call(context, registered, equivalent, [&now, &before], true, annotator).await?;
+    let versioned_object = context.versioned_object(object, equivalent).await?;
+    let versioned_old_object = context.versioned_object(old, equivalent).await?;
+    let response =
+        call(context, registered, equivalent, [&versioned_object, &versioned_old_object], true, annotator).await?;
     let patch = response.and_then(|response| response.patch).filter(|patch| patch.trim_ascii() != b"[]");
     let Some(patch) = patch else { return Ok(None) };
-    if now.is_null() {
-        let (name, why) =
+    if versioned_object.is_null() {
+        let (name, message) =
             (&registered.webhook.name, "attempted to modify the object, which is not supported for this operation");
-        return Err(ApiError::internal(format!("admission webhook {name:?} {why}")));
+        return Err(ApiError::internal(format!("admission webhook {name:?} {message}")));
     }
-    let patched =
-        patch::apply(patch::JSON, now.clone(), &patch).map_err(|why| ApiError::internal(why.cause_message()))?;
-    let changed = patched.value != now;
+    let patched = patch::apply(patch::JSON, versioned_object.clone(), &patch)
+        .map_err(|error| ApiError::internal(error.cause_message()))?;
+    let changed = patched.value != versioned_object;
     let mutated = context.request_object(patched.value, equivalent).await?;
     annotator.patched(&patch);
     Ok(Some(mutated).filter(|_| changed))
@@ -134,10 +135,12 @@ pub(super) async fn validate(
         }
     }
     let calls = relevant.into_iter().enumerate().map(|(index, (registered, equivalent))| async move {
-        let now = context.versioned_object(object, equivalent).await?;
-        let before = context.versioned_object(old, equivalent).await?;
+        let versioned_object = context.versioned_object(object, equivalent).await?;
+        let versioned_old_object = context.versioned_object(old, equivalent).await?;
         let annotator = WebhookAnnotator::validating(&context.call.audit, &registered.webhook, index);
-        call(context, registered, equivalent, [&now, &before], false, &annotator).await.map(drop)
+        call(context, registered, equivalent, [&versioned_object, &versioned_old_object], false, &annotator)
+            .await
+            .map(drop)
     });
     future::join_all(calls).await.into_iter().collect()
 }
@@ -158,11 +161,11 @@ async fn matching_resource(
     if webhook.conditions.is_empty() {
         return Ok(Some(equivalent));
     }
-    let now = context.versioned_object(object, equivalent).await?;
-    let before = context.versioned_object(old, equivalent).await?;
+    let versioned_object = context.versioned_object(object, equivalent).await?;
+    let versioned_old_object = context.versioned_object(old, equivalent).await?;
     let request = context.attributes.admission_request(equivalent);
-    let variables = conditions::inputs(&now, &before, &request, context.authorizer());
-    match webhook.conditions.hold(&variables) {
+    let variables = conditions::inputs(&versioned_object, &versioned_old_object, &request, context.authorizer());
+    match webhook.conditions.matches(&variables) {
         Ok(true) => Ok(Some(equivalent)),
         Ok(false) => Ok(None),
         Err(_) if webhook.is_optional => Ok(None),
@@ -181,8 +184,8 @@ async fn call(
 ) -> Result<Option<AdmissionResponse>, ApiError> {
     let webhook = &registered.webhook;
     if context.attributes.dry && !webhook.supports_dry_run {
-        let why = format!("admission webhook {:?} does not support dry run", webhook.name);
-        return Err(ApiError::bad_request(why));
+        let message = format!("admission webhook {:?} does not support dry run", webhook.name);
+        return Err(ApiError::bad_request(message));
     }
     let response = match send(context, registered, equivalent, object, old, mutating).await {
         Ok(response) => response,
@@ -244,14 +247,14 @@ async fn send(
 
 impl AdmissionContext<'_> {
     /// Returns the error of a denied request.
-    pub(super) fn forbidden(&self, why: &str) -> ApiError {
-        let Some(own) = self.attributes.equivalent_resources.first() else { return ApiError::internal(why) };
+    pub(super) fn forbidden(&self, message: &str) -> ApiError {
+        let Some(requested) = self.attributes.equivalent_resources.first() else { return ApiError::internal(message) };
         // Upstream's `extractResourceName`.
         let name = [&self.attributes.name, &self.generate_name].into_iter().find(|name| !name.is_empty());
         ApiError::forbidden(
-            GroupResource::new(&own.resource[0], &own.resource[2]),
+            GroupResource::new(&requested.resource[0], &requested.resource[2]),
             name.map_or("Unknown", String::as_str),
-            why,
+            message,
         )
     }
 }

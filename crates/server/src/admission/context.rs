@@ -53,8 +53,8 @@ impl<'a> AdmissionContext<'a> {
         kinds.extend(others.filter(|kind| kind.info().api_version() != version));
         let equivalent = |kind: &KindRef| {
             let info = kind.info();
-            let of = |name: &str| [info.group, info.version, name].map(str::to_owned);
-            EquivalentResource { resource: of(info.plural), kind: of(info.kind) }
+            let triple = |name: &str| [info.group, info.version, name].map(str::to_owned);
+            EquivalentResource { resource: triple(info.plural), kind: triple(info.kind) }
         };
         let name = resource.name.clone().unwrap_or_default();
         let is_namespace = info.group.is_empty() && info.plural == "namespaces";
@@ -103,8 +103,9 @@ impl<'a> AdmissionContext<'a> {
             return Ok(true);
         }
         // The labels of a Namespace that is created or updated are the new ones.
-        let own = object.filter(|_| self.attributes.is_namespace() && self.attributes.subresource.is_empty());
-        let labels = match own {
+        let namespace_object =
+            object.filter(|_| self.attributes.is_namespace() && self.attributes.subresource.is_empty());
+        let labels = match namespace_object {
             Some(namespace) => namespace["metadata"]["labels"].clone(),
             None => self.namespace()?["metadata"]["labels"].take(),
         };
@@ -127,8 +128,8 @@ impl<'a> AdmissionContext<'a> {
 
     async fn convert(&self, object: Value, from: usize, to: usize) -> Result<Value, ApiError> {
         match (self.kinds.get(from), self.kinds.get(to)) {
-            (Some(before), Some(after)) if from != to => {
-                conversion::convert(&self.server.webhooks, &**before, &**after, object).await
+            (Some(source), Some(target)) if from != to => {
+                conversion::convert(&self.server.webhooks, &**source, &**target, object).await
             }
             _ => Ok(object),
         }
@@ -155,7 +156,7 @@ impl<'a> AdmissionContext<'a> {
     pub(super) fn type_ref(&self, equivalent: usize) -> Option<TypeRef<'_>> {
         let Some(kind) = self.kinds.get(equivalent) else {
             let [group, version, kind] = &self.attributes.equivalent_resources.get(equivalent)?.kind;
-            return kinds::apply_types::of(&format!("{group}/{version}"), kind);
+            return kinds::apply_types::type_ref(&format!("{group}/{version}"), kind);
         };
         kind.type_ref()
     }
@@ -169,7 +170,10 @@ impl<'a> AdmissionContext<'a> {
     /// Returns the authorizer of expressions.
     pub(super) fn authorizer(&self) -> Arc<dyn Authorizer> {
         let resource = |i: usize| {
-            self.attributes.equivalent_resources.first().map_or_else(String::new, |own| own.resource[i].clone())
+            self.attributes
+                .equivalent_resources
+                .first()
+                .map_or_else(String::new, |resource| resource.resource[i].clone())
         };
         Arc::new(RequestAuthorizer {
             server: self.server.clone(),

@@ -34,8 +34,8 @@ async fn mutate_and_reinvoke(
     old: Option<&Value>,
     readmit: Readmit<'_>,
 ) -> Result<bool, ApiError> {
-    let mut policies = mutating_admission_policy::Dispatcher::default();
-    let mut webhooks = admission_webhooks::Dispatcher::default();
+    let mut policies = mutating_admission_policy::MutatingPolicyDispatcher::default();
+    let mut webhooks = admission_webhooks::WebhookDispatcher::default();
     policies.dispatch(context, object, old).await?;
     webhooks.dispatch(context, object, old).await?;
     if !policies.changed && !webhooks.changed {

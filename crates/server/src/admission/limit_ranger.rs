@@ -24,11 +24,11 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
     }
     // Validation rejects an object that cannot be decoded.
     let Ok(mut pod) = serde_json::from_value::<Pod>(object.clone()) else { return };
-    let before = pod.clone();
+    let original = pod.clone();
     for range in &ranges {
         limit_range::set_defaults(range, &mut pod);
     }
-    if pod == before {
+    if pod == original {
         return;
     }
     // Copies only the changed fields, so that fields that the typed Pod does not have are kept.

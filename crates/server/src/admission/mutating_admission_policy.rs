@@ -35,7 +35,7 @@ enum Failure {
 
 /// Invokes the mutating policies of a request.
 #[derive(Default)]
-pub(super) struct Dispatcher {
+pub(super) struct MutatingPolicyDispatcher {
     /// Whether a policy returned a patch, also one without effect.
     pub(super) changed: bool,
     /// Reinvocations, by policy, binding and parameters.
@@ -44,7 +44,7 @@ pub(super) struct Dispatcher {
     output: Option<Value>,
 }
 
-impl Dispatcher {
+impl MutatingPolicyDispatcher {
     /// Invokes all policies.
     pub(super) async fn dispatch(
         &mut self,
@@ -83,8 +83,8 @@ impl Dispatcher {
             match self.invoke(context, invocation, object, old, is_reinvocation).await {
                 Ok(()) => {}
                 Err(Failure::Denied(_)) if invocation.policy.is_optional => {}
-                Err(Failure::Denied(why)) => {
-                    let message = denied_message(invocation.policy, Some(invocation.binding), &why);
+                Err(Failure::Denied(reason)) => {
+                    let message = denied_message(invocation.policy, Some(invocation.binding), &reason);
                     denials.push(Denial { message, is_invalid: true });
                 }
                 Err(Failure::Error(error)) => return Err(error),
@@ -110,10 +110,15 @@ impl Dispatcher {
         let Invocation { policy, binding, equivalent, params } = invocation;
         let namespace = namespace_object(context)?;
         let request = context.attributes.admission_request(*equivalent);
-        let before = context.versioned_object(old, *equivalent).await?;
-        let inputs = |now: &Value| conditions::inputs(now, &before, &request, context.authorizer());
-        let mut now = context.versioned_object(Some(&*object), *equivalent).await?;
-        if !policy.matches(inputs(&now), params, &namespace).map_err(|error| Failure::Denied(error.to_string()))? {
+        let versioned_old_object = context.versioned_object(old, *equivalent).await?;
+        let inputs = |versioned_object: &Value| {
+            conditions::inputs(versioned_object, &versioned_old_object, &request, context.authorizer())
+        };
+        let mut versioned_object = context.versioned_object(Some(&*object), *equivalent).await?;
+        if !policy
+            .matches(inputs(&versioned_object), params, &namespace)
+            .map_err(|error| Failure::Denied(error.to_string()))?
+        {
             return Ok(());
         }
         let metadata = |field: &str| params["metadata"][field].as_str().unwrap_or("").to_owned();
@@ -125,26 +130,26 @@ impl Dispatcher {
         let mut failed = None;
         for index in 0..policy.len() {
             let patch = policy
-                .patch(index, inputs(&now), params, &namespace)
+                .patch(index, inputs(&versioned_object), params, &namespace)
                 .map_err(|error| Failure::Denied(error.to_string()));
-            match patch.and_then(|patch| apply_patch(context, *equivalent, &now, patch)) {
+            match patch.and_then(|patch| apply_patch(context, *equivalent, &versioned_object, patch)) {
                 Ok(patched) => {
                     self.changed = true;
                     let mutated = context.request_object(patched, *equivalent).await?;
                     if mutated != *object {
                         *object = mutated;
-                        now = context.versioned_object(Some(&*object), *equivalent).await?;
+                        versioned_object = context.versioned_object(Some(&*object), *equivalent).await?;
                         self.reinvocation.require();
                     }
                 }
-                Err(Failure::Denied(why)) => drop(failed.get_or_insert(why)),
+                Err(Failure::Denied(reason)) => drop(failed.get_or_insert(reason)),
                 Err(error) => return Err(error),
             }
         }
         if policy.is_reinvoked {
             self.reinvocation.add_invoked(key);
         }
-        failed.map_or(Ok(()), |why| Err(Failure::Denied(why)))
+        failed.map_or(Ok(()), |message| Err(Failure::Denied(message)))
     }
 }
 
@@ -169,12 +174,13 @@ async fn invocations<'a>(
     old: Option<&Value>,
 ) -> (Vec<Invocation<'a>>, Vec<Denial>) {
     let (mut all, mut denials) = (Vec::new(), Vec::new());
-    let mut fail = |policy: &MutatingPolicy, binding: Option<&Binding>, what: &str, error: PolicyConfigurationError| {
-        if !policy.is_optional {
-            let message = denied_message(policy, binding, &format!("failed to configure {what}: {error}"));
-            denials.push(Denial { message, is_invalid: false });
-        }
-    };
+    let mut fail =
+        |policy: &MutatingPolicy, binding: Option<&Binding>, object_name: &str, error: PolicyConfigurationError| {
+            if !policy.is_optional {
+                let message = denied_message(policy, binding, &format!("failed to configure {object_name}: {error}"));
+                denials.push(Denial { message, is_invalid: false });
+            }
+        };
     for (policy, bindings) in &context.registrations.mutating_policies {
         let matched = policy_matching_resource(context, &policy.matching, policy.params.as_ref(), Some(object), old);
         let equivalent = match matched {
@@ -220,8 +226,8 @@ fn apply_patch(
                 Ok(patched) => patched.value,
                 // A patch whose `test` operation fails changes nothing.
                 Err(PatchError::Test(_)) => return Ok(object.clone()),
-                Err(PatchError::Other(why)) => {
-                    return Err(Failure::Denied(format!("JSON Patch: {}", why.cause_message())));
+                Err(PatchError::Other(error)) => {
+                    return Err(Failure::Denied(format!("JSON Patch: {}", error.cause_message())));
                 }
             };
             let unknown = context.unknown_fields(&patched, equivalent)?;
@@ -240,31 +246,31 @@ fn merge(
     object: &Value,
     mut config: Value,
 ) -> Result<Value, Failure> {
-    let failed = |why: String| Failure::Denied(format!("error applying patch: {why}"));
+    let failed = |message: String| Failure::Denied(format!("error applying patch: {message}"));
     let EquivalentResource { kind: [group, version, kind], .. } = &context.attributes.equivalent_resources[equivalent];
     let Some(type_ref) = context.type_ref(equivalent) else {
-        let why = format!(
+        let message = format!(
             "Resource kind {group}/{version}, Kind={kind} not found. There can be a delay between when CustomResourceDefinitions are created and when they are available."
         );
-        return Err(ApiError::new(503, "ServiceUnavailable", why).into());
+        return Err(ApiError::new(503, "ServiceUnavailable", message).into());
     };
     for field in ["apiVersion", "kind"] {
         config[field] = object[field].clone();
     }
     apply::validate(type_ref, &config, Duplicates::Refused)
-        .map_err(|why| failed(format!("failed to convert patch object to typed object: {why}")))?;
+        .map_err(|error| failed(format!("failed to convert patch object to typed object: {error}")))?;
     let atomics = apply::atomic_fields(type_ref, &config);
     if !atomics.is_empty() {
-        let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
-        return Err(failed(format!("invalid ApplyConfiguration: {why}")));
+        let message = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
+        return Err(failed(format!("invalid ApplyConfiguration: {message}")));
     }
     Ok(apply::merge(type_ref, Some(object), config).unwrap_or_else(|| object.clone()))
 }
 
-fn denied_message(policy: &MutatingPolicy, binding: Option<&Binding>, why: &str) -> String {
+fn denied_message(policy: &MutatingPolicy, binding: Option<&Binding>, message: &str) -> String {
     match binding {
-        Some(binding) => format!("policy '{}' with binding '{}' denied request: {why}", policy.name, binding.name),
-        None => format!("policy \"{}\" denied request: {why}", policy.name),
+        Some(binding) => format!("policy '{}' with binding '{}' denied request: {message}", policy.name, binding.name),
+        None => format!("policy \"{}\" denied request: {message}", policy.name),
     }
 }
 
@@ -281,7 +287,7 @@ fn denied_error(context: &AdmissionContext<'_>, denials: &[Denial]) -> Result<()
 }
 
 impl AdmissionContext<'_> {
-    /// Whether mutating policies apply: their feature gate is enabled, and the operation is no deletion.
+    /// Whether mutating policies apply: their feature gate is enabled, and the operation is not a deletion.
     fn is_mutable_by_policies(&self) -> bool {
         let gate = api::feature_gates::Gate::MutatingAdmissionPolicy;
         self.attributes.operation != Operation::Delete && self.server.gates.enabled(gate)

@@ -58,8 +58,8 @@ fn evaluate_pod(
         Subject::decode(pod).map_err(|error| ApiError::bad_request(format!("failed to decode pod: {error}")))?;
     audit.annotate(ENFORCED_POLICY, policy.enforce.to_string());
     annotate(audit, &subject, policy, &invalid_labels);
-    if let Some(why) = subject.violations(policy.enforce) {
-        return Err(forbidden(resource.kind.info(), pod, &format_args!("violates {why}")));
+    if let Some(message) = subject.violations(policy.enforce) {
+        return Err(forbidden(resource.kind.info(), pod, &format_args!("violates {message}")));
     }
     Ok(subject.warning(policy.warn).into_iter().collect())
 }
@@ -111,8 +111,8 @@ fn annotate(audit: &AuditContext, subject: &Subject, policy: Policy, invalid_lab
         let errors = if errors.len() == 1 { errors.concat() } else { format!("[{}]", errors.join(", ")) };
         audit.annotate(ERROR, format!("Failed to parse policy: {errors}"));
     }
-    if let Some(why) = subject.warning(policy.audit) {
-        audit.annotate(AUDIT_VIOLATIONS, why);
+    if let Some(message) = subject.warning(policy.audit) {
+        audit.annotate(AUDIT_VIOLATIONS, message);
     }
 }
 
@@ -131,13 +131,13 @@ pub(super) fn validate_namespace(
     errors: &mut FieldErrors,
 ) -> Vec<String> {
     let (new, invalid_labels) = Policy::from_labels(&labels(object));
-    let before = old.map(|old| Policy::from_labels(&labels(old)));
-    if before.as_ref().is_none_or(|(_, old_invalid)| *old_invalid != invalid_labels) {
+    let old_policy = old.map(|old| Policy::from_labels(&labels(old)));
+    if old_policy.as_ref().is_none_or(|(_, old_invalid)| *old_invalid != invalid_labels) {
         label_errors(&invalid_labels, errors);
     }
-    let Some((before, _)) = before else { return Vec::new() };
-    let stricter = new.enforce.version != before.enforce.version || new.enforce.level > before.enforce.level;
-    if !errors.is_empty() || new.enforce == before.enforce || new.enforce.level == Level::Privileged || !stricter {
+    let Some((old_policy, _)) = old_policy else { return Vec::new() };
+    let stricter = new.enforce.version != old_policy.enforce.version || new.enforce.level > old_policy.enforce.level;
+    if !errors.is_empty() || new.enforce == old_policy.enforce || new.enforce.level == Level::Privileged || !stricter {
         return Vec::new();
     }
     evaluate_pods_in_namespace(server, object["metadata"]["name"].as_str().unwrap_or(""), new.enforce)
@@ -193,7 +193,7 @@ fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLab
     Ok(Policy::from_labels(&labels(&object)))
 }
 
-/// Returns the labels of a namespace. A value that is no string becomes an invalid level: it must not count as absent.
+/// Returns the labels of a namespace. A value that is not a string becomes an invalid level: it must not count as absent.
 fn labels(object: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match &object["metadata"]["labels"] {
@@ -227,7 +227,7 @@ impl Subject {
     }
 
     fn warning(&self, level: LevelVersion) -> Option<String> {
-        self.violations(level).map(|why| format!("would violate {why}"))
+        self.violations(level).map(|message| format!("would violate {message}"))
     }
 }
 

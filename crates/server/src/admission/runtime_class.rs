@@ -67,7 +67,8 @@ fn set_overhead(spec: &mut Value, overhead: &Value) -> Result<(), RuntimeClassEr
 fn resource_lists_equal(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let amount = |quantity: &Value| Amount::parse(quantity.as_str().unwrap_or("")).ok();
-    one.len() == other.len() && one.iter().all(|(name, of)| other.get(name).is_some_and(|o| amount(o) == amount(of)))
+    one.len() == other.len()
+        && one.iter().all(|(name, quantity)| other.get(name).is_some_and(|o| amount(o) == amount(quantity)))
 }
 
 /// Merges node selectors; a conflict is an error.
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn tolerations_are_merged_without_redundant_ones() {
         let t = |key: &str, effect: &str| json!({"key": key, "operator": "Exists", "effect": effect});
-        for (own, added, expected) in [
+        for (pod_tolerations, added, expected) in [
             (json!([t("a", "NoSchedule")]), json!([t("b", "")]), json!([t("a", "NoSchedule"), t("b", "")])),
             (json!([t("a", "NoSchedule")]), json!([t("a", "")]), json!([t("a", "")])),
             (json!([t("a", "")]), json!([t("a", "NoSchedule")]), json!([t("a", "")])),
@@ -188,7 +189,7 @@ mod tests {
             ),
         ] {
             let class = json!({"scheduling": {"tolerations": added}});
-            check(json!({"tolerations": own}), &class, &Ok(json!({"tolerations": expected})));
+            check(json!({"tolerations": pod_tolerations}), &class, &Ok(json!({"tolerations": expected})));
         }
     }
 

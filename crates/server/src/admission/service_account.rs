@@ -108,7 +108,7 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
         Err(ServiceAccountError::UnreferencedSecret { reference, account: name.to_owned(), kind })
     };
     let references = |list: &str, secret: &Value| items(&account, list).any(|s| s["name"] == *secret);
-    let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     for secret in items(spec, "volumes").map(|v| &v["secret"]["secretName"]).filter(|name| !name.is_null()) {
         if !references("secrets", secret) {
             return denied(format!("volume with secret.secretName={:?}", text(secret)), "secret");
@@ -150,8 +150,8 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
     Ok(())
 }
 
-fn items<'a>(of: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    of[list].as_array().into_iter().flatten()
+fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    object[list].as_array().into_iter().flatten()
 }
 
 /// Mounts the token in containers without a mount at its path, and adds its volume.

@@ -33,11 +33,13 @@ pub(super) async fn validate(
                 continue;
             }
         };
-        let now = context.versioned_object(object, equivalent).await?;
-        let before = context.versioned_object(old, equivalent).await?;
+        let versioned_object = context.versioned_object(object, equivalent).await?;
+        let versioned_old_object = context.versioned_object(old, equivalent).await?;
         let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for binding in bindings {
-            let decision = decide(context, policy, binding, equivalent, [object, old], [&now, &before]).await?;
+            let decision =
+                decide(context, policy, binding, equivalent, [object, old], [&versioned_object, &versioned_old_object])
+                    .await?;
             for (key, value) in decision.annotations {
                 let values = annotations.entry(format!("{}/{key}", policy.name)).or_default();
                 if !values.contains(&value) {
@@ -101,7 +103,7 @@ async fn decide(
     binding: &Binding,
     equivalent: usize,
     objects: [Option<&Value>; 2],
-    [now, before]: [&Value; 2],
+    [versioned_object, versioned_old_object]: [&Value; 2],
 ) -> Result<Decision, ApiError> {
     let misconfigured = |error: PolicyConfigurationError| {
         let denial = Denial { always: true, ..Denial::new(format!("failed to configure binding: {error}")) };
@@ -120,7 +122,7 @@ async fn decide(
     let request = context.attributes.admission_request(equivalent);
     let mut all = Decision::default();
     for params in &params {
-        let inputs = conditions::inputs(now, before, &request, context.authorizer());
+        let inputs = conditions::inputs(versioned_object, versioned_old_object, &request, context.authorizer());
         let Decision { denials, annotations } = policy.decide(inputs, params, &namespace);
         all.denials.extend(denials);
         all.annotations.extend(annotations);
@@ -136,10 +138,10 @@ fn denied_error(
     denial: &Denial,
 ) -> ApiError {
     let with = binding.map_or_else(String::new, |binding| format!(" with binding '{}'", binding.name));
-    let why = format!("ValidatingAdmissionPolicy '{}'{with} denied request: {}", policy.name, denial.message);
-    let mut status = context.forbidden(&why).to_json();
+    let message = format!("ValidatingAdmissionPolicy '{}'{with} denied request: {}", policy.name, denial.message);
+    let mut status = context.forbidden(&message).to_json();
     status["reason"] = json!(denial.reason);
     status["code"] = json!(denial.code());
-    status["details"]["causes"] = json!([{"message": why}]);
+    status["details"]["causes"] = json!([{"message": message}]);
     ApiError::from_status(status)
 }

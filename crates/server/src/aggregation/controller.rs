@@ -45,9 +45,9 @@ async fn sync_status(server: ApiServer, route: Arc<Route>) -> bool {
     let Some(stored) = server.store.get(&Key::new(super::STORAGE, "", route.name.as_str())) else { return available };
     let Ok(mut object) = serde_json::from_slice::<Value>(&stored.data) else { return available };
     object["metadata"]["resourceVersion"] = stored.revision.to_string().into();
-    let before = object["status"].clone();
+    let old_status = object["status"].clone();
     set_condition(&mut object["status"], "Available", found.status, found.reason, &found.message, now());
-    if object["status"] != before {
+    if object["status"] != old_status {
         // A conflicting write wakes the controller again.
         server.request_as_apiserver(Method::PUT, &format!("{PATH}/{}/status", route.name), &object).await;
     }

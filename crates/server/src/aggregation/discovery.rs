@@ -83,9 +83,9 @@ fn api_group(name: &str, versions: Vec<Value>) -> Value {
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
-fn extend(list: &mut Value, more: impl Iterator<Item = Value>) {
+fn extend(list: &mut Value, added: impl Iterator<Item = Value>) {
     if let Some(list) = list.as_array_mut() {
-        for version in more {
+        for version in added {
             // This server may serve the version too, as a custom resource: the extension API server wins.
             list.retain(|known| known["version"] != version["version"]);
             list.push(version);
@@ -102,8 +102,8 @@ fn discovery_resources(route: &Route, resource_list: &Value) -> Vec<Value> {
             |field: &str, other: &str| resource[field].as_str().filter(|t| !t.is_empty()).unwrap_or(other).to_owned();
         json!({"group": or("group", &route.group), "version": or("version", &route.version), "kind": resource["kind"]})
     };
-    let subresources = |of: &str| -> Vec<Value> {
-        let prefix = format!("{of}/");
+    let subresources = |resource: &str| -> Vec<Value> {
+        let prefix = format!("{resource}/");
         let subresource = |r: &Value| {
             let subresource = name(r).strip_prefix(&prefix)?.to_owned();
             Some(json!({"subresource": subresource, "responseKind": kind(r), "verbs": r["verbs"]}))

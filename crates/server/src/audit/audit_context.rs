@@ -168,11 +168,11 @@ impl AuditContext {
     /// Records the decision of authorization.
     pub(crate) fn log_authorization_decision(&self, decision: &Decision) {
         self.update_event(|event| {
-            let (decision, why) = match decision {
-                Decision::Allowed(why) => ("allow", why),
-                Decision::NoOpinion(why) => ("forbid", why),
+            let (decision, message) = match decision {
+                Decision::Allowed(message) => ("allow", message),
+                Decision::NoOpinion(message) => ("forbid", message),
             };
-            event.annotations.extend([(DECISION.into(), decision.to_owned()), (REASON.into(), why.clone())]);
+            event.annotations.extend([(DECISION.into(), decision.to_owned()), (REASON.into(), message.clone())]);
         });
     }
 
@@ -225,9 +225,9 @@ impl AuditContext {
     }
 
     /// Emits the stage `Panic`.
-    pub(crate) async fn log_panic(&self, why: &str) {
+    pub(crate) async fn log_panic(&self, text: &str) {
         let Some(request) = &self.request else { return };
-        let message = format!("APIServer panic'd: {why}");
+        let message = format!("APIServer panic'd: {text}");
         let status =
             json!({"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500});
         request.update_event(|event| event.response_status = Some(status));

@@ -1,4 +1,4 @@
-//! Audit policy: the level and the stages that are logged of a request. Pure.
+//! Audit policy: the level and the stages that are logged of a request. Does no I/O.
 //!
 //! Upstream's `k8s.io/apiserver/pkg/audit/policy` and `pkg/apis/audit/validation`.
 
@@ -46,13 +46,13 @@ const STAGES: [(&str, Stage); 4] = [
 pub enum AuditPolicyError {
     /// It is not YAML, or has unknown fields.
     #[error("failed decoding: {0}")]
-    Decode(String),
+    Decode(#[source] Box<serde_saphyr::Error>),
     /// It has another kind or API version.
     #[error("unknown group version field {0} in policy")]
     Kind(String),
     /// It has invalid values.
-    #[error("{0}")]
-    Invalid(String),
+    #[error("{}", .0.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Invalid(FieldErrors),
     /// It has no rules.
     #[error("loaded illegal policy with 0 rules")]
     Empty,
@@ -114,7 +114,7 @@ impl AuditPolicy {
     /// # Errors
     /// When the policy cannot be decoded or is invalid.
     pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
-        let policy: Self = serde_saphyr::from_str(text).map_err(|e| AuditPolicyError::Decode(e.to_string()))?;
+        let policy: Self = serde_saphyr::from_str(text).map_err(|e| AuditPolicyError::Decode(Box::new(e)))?;
         if (policy.api_version.as_str(), policy.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
             return Err(AuditPolicyError::Kind(format!("{}, Kind={}", policy.api_version, policy.kind)));
         }
@@ -124,8 +124,7 @@ impl AuditPolicy {
         }
         validate_stages(&policy.omit_stages, &FieldPath::new("omitStages"), &mut errors);
         if !errors.is_empty() {
-            let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-            return Err(AuditPolicyError::Invalid(all.join(", ")));
+            return Err(AuditPolicyError::Invalid(errors));
         }
         if policy.rules.is_empty() { Err(AuditPolicyError::Empty) } else { Ok(policy) }
     }
@@ -180,8 +179,8 @@ impl PolicyRule {
                 errors.invalid(&urls.index(i), &json!(url), "non-resource URL rules must begin with a '/' character");
             }
             if url.trim_end_matches('*').contains('*') || url.ends_with("**") {
-                let why = "non-resource URL wildcards '*' must be the final character of the rule";
-                errors.invalid(&urls.index(i), &json!(url), why);
+                let message = "non-resource URL wildcards '*' must be the final character of the rule";
+                errors.invalid(&urls.index(i), &json!(url), message);
             }
         }
         for resources in &self.resources {
@@ -189,8 +188,8 @@ impl PolicyRule {
         }
         validate_stages(&self.omit_stages, &path.child("omitStages"), errors);
         if !self.urls.is_empty() && self.has_resource_rules() {
-            let why = "rules cannot apply to both regular resources and non-resource URLs";
-            errors.invalid(&urls, &json!(self.urls), why);
+            let message = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.invalid(&urls, &json!(self.urls), message);
         }
     }
 }
@@ -214,16 +213,16 @@ impl GroupResources {
             errors.invalid(&path.child("group"), &json!(self.group), &problems.join(","));
         }
         if !self.resource_names.is_empty() && self.resources.is_empty() {
-            let why = "using resourceNames requires at least one resource";
-            errors.invalid(&path.child("resourceNames"), &json!(self.resource_names), why);
+            let message = "using resourceNames requires at least one resource";
+            errors.invalid(&path.child("resourceNames"), &json!(self.resource_names), message);
         }
     }
 }
 
 fn validate_stages(stages: &[String], path: &FieldPath, errors: &mut FieldErrors) {
     for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| by_name(&STAGES, stage).is_none()) {
-        let why = format!("allowed stages are {}", STAGES.map(|(name, _)| name).join(","));
-        errors.invalid(&path.index(i), &json!(stage), &why);
+        let message = format!("allowed stages are {}", STAGES.map(|(name, _)| name).join(","));
+        errors.invalid(&path.index(i), &json!(stage), &message);
     }
 }
 

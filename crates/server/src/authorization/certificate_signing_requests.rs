@@ -48,7 +48,7 @@ pub(crate) fn restrict_certificate_subject(resource: &RequestInfo, request: &Val
         // Validation reports the error.
         return Ok(());
     }
-    let why = match certificates::requested_user(encoded) {
+    let message = match certificates::requested_user(encoded) {
         Err(error) => error.to_string(),
         Ok(user) if signer == CLIENT && user.groups.iter().any(|group| group == "system:masters") => {
             format!("use of {CLIENT} signer with system:masters group is not allowed")
@@ -56,7 +56,7 @@ pub(crate) fn restrict_certificate_subject(resource: &RequestInfo, request: &Val
         Ok(_) => return Ok(()),
     };
     let name = request["metadata"]["name"].as_str().unwrap_or("");
-    Err(ApiError::forbidden(resource.kind.info(), name, &why))
+    Err(ApiError::forbidden(resource.kind.info(), name, &message))
 }
 
 /// Requires the verbs `approve` and `sign` for the signer (`CertificateApproval`, `CertificateSigning`).
@@ -84,6 +84,6 @@ pub(super) fn check(
         return Ok(());
     }
     let name = old["metadata"]["name"].as_str().unwrap_or("");
-    let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
-    Err(ApiError::forbidden(resource.kind.info(), name, &why))
+    let message = format!("user not permitted to {verb} requests with signerName {signer:?}");
+    Err(ApiError::forbidden(resource.kind.info(), name, &message))
 }

@@ -129,7 +129,7 @@ impl RbacWrite<'_> {
         })
     }
 
-    fn forbidden(&self, why: &str) -> ApiError {
-        ApiError::forbidden(self.resource.kind.info(), self.name, why)
+    fn forbidden(&self, message: &str) -> ApiError {
+        ApiError::forbidden(self.resource.kind.info(), self.name, message)
     }
 }

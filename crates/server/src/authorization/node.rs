@@ -58,8 +58,8 @@ fn allowed() -> Decision {
     Decision::Allowed(String::new())
 }
 
-fn denied(why: &str) -> Decision {
-    Decision::NoOpinion(why.to_owned())
+fn denied(message: &str) -> Decision {
+    Decision::NoOpinion(message.to_owned())
 }
 
 impl NodeRequest<'_> {

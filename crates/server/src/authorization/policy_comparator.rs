@@ -1,5 +1,5 @@
 //! Comparison of policy rules, to find rules that grant more than others
-//! (`k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go`). Pure.
+//! (`k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go`). Does no I/O.
 
 use super::policy_rule::{PolicyRule, non_resource_url_matches};
 use std::{borrow::Borrow, collections::BTreeMap};
@@ -40,8 +40,8 @@ fn rule_covers(owner: &PolicyRule, servant: &PolicyRule) -> bool {
         && names
 }
 
-fn has(list: &[String], wanted: &str) -> bool {
-    list.iter().any(|value| value == wanted)
+fn has(list: &[String], name: &str) -> bool {
+    list.iter().any(|value| value == name)
 }
 
 fn covers_resource(owner: &[String], resource: &str) -> bool {

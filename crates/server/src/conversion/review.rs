@@ -86,26 +86,30 @@ pub(super) fn objects(version: &str, uid: &str, mut review: Value) -> Result<Vec
 
 /// Validates a converted object and restores its metadata, of which only labels and annotations may change
 /// (`validateConvertedObject`, `restoreObjectMeta`).
-pub(super) fn check(before: &Value, converted: &mut Value, desired_version: &str) -> Result<(), ConvertedObjectError> {
+pub(super) fn check(
+    original: &Value,
+    converted: &mut Value,
+    desired_version: &str,
+) -> Result<(), ConvertedObjectError> {
     let text = |object: &Value, field: &str| object[field].as_str().unwrap_or("").to_owned();
     let version = text(converted, "apiVersion");
     if version != desired_version {
         return Err(ConvertedObjectError::GroupVersion { expected: desired_version.to_owned(), received: version });
     }
-    let (kind, other) = (text(before, "kind"), text(converted, "kind"));
+    let (kind, other) = (text(original, "kind"), text(converted, "kind"));
     if kind != other {
         return Err(ConvertedObjectError::Kind { expected: kind, received: other });
     }
-    for (field, what) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
-        let (expected, got) = (text(&before["metadata"], field), text(&converted["metadata"], field));
+    for (field, field_name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let (expected, got) = (text(&original["metadata"], field), text(&converted["metadata"], field));
         if expected != got {
-            return Err(ConvertedObjectError::Identity { field: what, expected, got });
+            return Err(ConvertedObjectError::Identity { field: field_name, expected, got });
         }
     }
     if !converted["metadata"].is_object() {
         return Err(ConvertedObjectError::NoMetadata(converted["metadata"].take()));
     }
-    let mut metadata = before["metadata"].clone();
+    let mut metadata = original["metadata"].clone();
     for field in ["labels", "annotations"] {
         validate_strings(&converted["metadata"][field], field)?;
         match (metadata.as_object_mut(), converted["metadata"][field].take()) {

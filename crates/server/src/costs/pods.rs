@@ -38,8 +38,8 @@ pub(super) const PODS: &[(&str, u16, Requests)] = &[
         pod(&format!(r#","volumeMounts":[{mounts}],"volumeDevices":[{devices}]"#), "")
     }),
     ("containers", 201, |length| {
-        let more = list(length, |i| format!(r#"{{"name":"c{i}","image":"i"}}"#));
-        in_spec("initContainers", &more)
+        let containers = list(length, |i| format!(r#"{{"name":"c{i}","image":"i"}}"#));
+        in_spec("initContainers", &containers)
     }),
     ("containers and claims", 422, |length| {
         let container = |i| format!(r#"{{"name":"c{i}","image":"i","resources":{{"claims":[{{"name":"x{i}"}}]}}}}"#);

@@ -20,15 +20,15 @@ pub(super) fn set(status: &mut Value, condition: &str, value: &str, reason: &str
 
 /// Computes the desired status of a definition; `None` when it has it. `others` are the other definitions of its group.
 pub(super) fn desired_status(definition: &Value, others: &[&Value]) -> Option<Value> {
-    let (wanted, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
+    let (requested, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let mut status = definition["status"].clone();
     set_approval(definition, &mut status);
     let is_accepted =
-        *wanted == *accepted && is_true(definition, "NamesAccepted") && is_true(definition, "Established");
+        *requested == *accepted && is_true(definition, "NamesAccepted") && is_true(definition, "Established");
     if is_accepted {
         return (status != definition["status"]).then_some(status);
     }
-    let (names, conflict) = accept_names(wanted, accepted, others);
+    let (names, conflict) = accept_names(requested, accepted, others);
     status["acceptedNames"] = names;
     match &conflict {
         Some((reason, message)) => set(&mut status, "NamesAccepted", "False", reason, message),
@@ -60,7 +60,7 @@ fn set_approval(definition: &Value, status: &mut Value) {
 }
 
 /// Returns the names that a definition gets, and the conflict with another one, if any.
-fn accept_names(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, Option<(&'static str, String)>) {
+fn accept_names(requested: &Value, accepted: &Value, others: &[&Value]) -> (Value, Option<(&'static str, String)>) {
     let taken = |keys: &[&str], name: &Value| {
         others.iter().map(|o| &o["status"]["acceptedNames"]).any(|names| {
             keys.iter().any(|key| names[*key] == *name)
@@ -71,10 +71,10 @@ fn accept_names(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, 
     const KINDS: [&str; 2] = ["kind", "listKind"];
     let (mut names, mut conflict) = (accepted.clone(), None);
     let mut accept_name = |names: &mut Value, key: &str, keys: &[&str], reason| {
-        if wanted[key] != accepted[key] && taken(keys, &wanted[key]) {
-            conflict = Some((reason, format!("{} is already in use", wanted[key])));
+        if requested[key] != accepted[key] && taken(keys, &requested[key]) {
+            conflict = Some((reason, format!("{} is already in use", requested[key])));
         } else {
-            names[key] = wanted[key].clone();
+            names[key] = requested[key].clone();
         }
     };
     accept_name(&mut names, "plural", &RESOURCES, "PluralConflict");
@@ -84,20 +84,20 @@ fn accept_names(wanted: &Value, accepted: &Value, others: &[&Value]) -> (Value, 
     let list = |v: &Value| v["shortNames"].as_array().cloned().unwrap_or_default();
     let current = list(accepted);
     let conflicting: Vec<Value> =
-        list(wanted).into_iter().filter(|n| !current.contains(n) && taken(&RESOURCES, n)).collect();
+        list(requested).into_iter().filter(|n| !current.contains(n) && taken(&RESOURCES, n)).collect();
     let mut set_list = |key: &str, value: &Value| match (names.as_object_mut(), value) {
         (Some(names), Value::Null) => drop(names.remove(key)),
         (Some(names), value) => drop(names.insert(key.to_owned(), value.clone())),
         _ => {}
     };
     if conflicting.is_empty() {
-        set_list("shortNames", &wanted["shortNames"]);
+        set_list("shortNames", &requested["shortNames"]);
     } else if conflict.is_none() {
         let all: Vec<String> = conflicting.iter().map(|name| format!("{name} is already in use")).collect();
         let message = if all.len() == 1 { all.concat() } else { format!("[{}]", all.join(", ")) };
         conflict = Some(("ShortNamesConflict", message));
     }
-    set_list("categories", &wanted["categories"]);
+    set_list("categories", &requested["categories"]);
     (names, conflict)
 }
 

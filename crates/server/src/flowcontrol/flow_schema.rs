@@ -1,4 +1,4 @@
-//! FlowSchemas, and the requests that they match (`k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Pure.
+//! FlowSchemas, and the requests that they match (`k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Does no I/O.
 
 use crate::{
     UserInfo,
@@ -179,21 +179,22 @@ mod tests {
 
     #[test]
     fn schema_matches_by_resource_rule() {
-        let of = |rule: Value| json!({"subjects": [{"kind": "User", "user": {"name": "*"}}], "resourceRules": [rule]});
-        let leases = of(
+        let flow_schema =
+            |rule: Value| json!({"subjects": [{"kind": "User", "user": {"name": "*"}}], "resourceRules": [rule]});
+        let leases = flow_schema(
             json!({"verbs": ["get"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["n"]}),
         );
         check(&leases, "GET /apis/coordination.k8s.io/v1/namespaces/n/leases/l u", true);
         check(&leases, "PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/l u", false);
         check(&leases, "GET /apis/coordination.k8s.io/v1/namespaces/m/leases/l u", false);
         check(&leases, "GET /api/v1/namespaces/n/leases/l u", false);
-        let nodes = of(
+        let nodes = flow_schema(
             json!({"verbs": ["*"], "apiGroups": [""], "resources": ["nodes", "nodes/status"], "clusterScope": true}),
         );
         check(&nodes, "GET /api/v1/nodes u", true);
         check(&nodes, "PUT /api/v1/nodes/n/status u", true);
         check(&nodes, "GET /api/v1/nodes/n/proxy u", false);
-        let spaced = of(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}));
+        let spaced = flow_schema(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}));
         check(&spaced, "GET /api/v1/namespaces/n/pods u", true);
         check(&spaced, "GET /api/v1/pods u", false);
         check(&spaced, "GET /version u", false);
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn url_matches_paths_below_it() {
-        let of = |url: &str| json!({"subjects": [{"kind": "User", "user": {"name": "*"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": [url]}]});
+        let flow_schema = |url: &str| json!({"subjects": [{"kind": "User", "user": {"name": "*"}}], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": [url]}]});
         for (url, path, expected) in [
             ("/healthz", "/healthz", true),
             ("/healthz", "/healthz/ping", true),
@@ -210,8 +211,8 @@ mod tests {
             ("/apis/*", "/apis", false),
             ("*", "/", true),
         ] {
-            check(&of(url), &format!("GET {path} u"), expected);
+            check(&flow_schema(url), &format!("GET {path} u"), expected);
         }
-        check(&of("*"), "POST /x u", false);
+        check(&flow_schema("*"), "POST /x u", false);
     }
 }

@@ -131,7 +131,7 @@ impl Activity {
     }
 
     /// Keeps the connection in use forever, after an upgrade to another protocol.
-    pub(super) fn hold(&self) {
+    pub(super) fn mark_upgraded(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_add(1);
         state.unlimited = state.unlimited.saturating_add(1);
@@ -146,7 +146,7 @@ impl Activity {
     pub(super) async fn expired(&self, timeouts: &Timeouts) -> Expired {
         loop {
             match self.remaining(timeouts, Instant::now()) {
-                Err(why) => return why,
+                Err(error) => return error,
                 Ok(wait) => tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     () = self.ending.notified() => {}
@@ -246,7 +246,7 @@ mod tests {
     async fn lifetime(activity: &Activity) -> Option<(u64, Expired)> {
         let begin = Instant::now();
         let result = tokio::time::timeout(Duration::from_secs(10_000), activity.expired(&TIMEOUTS)).await;
-        result.ok().map(|why| (begin.elapsed().as_secs(), why))
+        result.ok().map(|message| (begin.elapsed().as_secs(), message))
     }
 
     #[tokio::test(start_paused = true)]

@@ -138,12 +138,12 @@ impl Protocol {
         activity: &Activity,
         shut_down: impl FnOnce(Pin<&mut C>),
     ) {
-        let why = tokio::select! {
+        let expired = tokio::select! {
             biased;
             _ = connection.as_mut() => return,
-            why = activity.expired(&self.timeouts) => why,
+            expired = activity.expired(&self.timeouts) => expired,
         };
-        if why == Expired::Stuck {
+        if expired == Expired::Stuck {
             return;
         }
         shut_down(connection.as_mut());
@@ -174,7 +174,7 @@ impl Client {
             self.activity.end();
         }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            self.activity.hold();
+            self.activity.mark_upgraded();
         }
         Ok(response.map(|body| TrackedBody::new(body, request_in_progress)))
     }

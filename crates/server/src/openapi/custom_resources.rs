@@ -34,8 +34,8 @@ pub(super) fn schemas(kind: &dyn Kind, name: &str, mut schema: Value) -> Vec<(St
     let info = kind.info();
     let gvk = |kind: &str| json!([{"group": info.group, "version": info.version, "kind": kind}]);
     let (api_version, kind_property) = (text(API_VERSION), text(KIND));
-    let metadata = |of: &str, description: &str| {
-        let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{of}");
+    let metadata = |schema: &str, description: &str| {
+        let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{schema}");
         json!({"description": description, "allOf": [reference(&name)]})
     };
     let type_and_metadata =
@@ -62,12 +62,12 @@ pub(super) fn schemas(kind: &dyn Kind, name: &str, mut schema: Value) -> Vec<(St
     vec![(name.to_owned(), schema), (format!("{name}List"), list)]
 }
 
-fn add_properties(schema: &mut Value, more: &[(&str, &Value)]) {
+fn add_properties(schema: &mut Value, added: &[(&str, &Value)]) {
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
     }
-    for (field, of) in more {
-        schema["properties"][*field] = (*of).clone();
+    for (field, property) in added {
+        schema["properties"][*field] = (*property).clone();
     }
 }
 

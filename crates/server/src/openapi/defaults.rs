@@ -65,8 +65,9 @@ fn fill(message: &Message, schema: &mut Value) {
             fill(&TABLE.messages[index], schema);
         }
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
-        let declared =
-            DECLARED_DEFAULTS.iter().find(|(of, name, _)| (*of, *name) == (message.name.as_str(), field.name));
+        let declared = DECLARED_DEFAULTS
+            .iter()
+            .find(|(message_name, name, _)| (*message_name, *name) == (message.name.as_str(), field.name));
         let (at, default) = match (field.cardinality, declared) {
             (_, Some((_, _, default))) => ("", Some(default.value())),
             (Cardinality::Plain, None) => ("", plain(field)),

@@ -9,7 +9,10 @@ use store::Object;
 pub(super) fn built_in(group: &str, version: &str) -> Value {
     let kinds: Vec<&'static dyn Kind> = registry::built_in_kinds(group, version).collect();
     let named = |k: &&'static dyn Kind| (k.info(), schemas::name(group, version, k.info().kind));
-    let paths = kinds.iter().map(named).flat_map(|(info, name)| name.map(|n| paths::of(info, &n)).unwrap_or_default());
+    let paths = kinds
+        .iter()
+        .map(named)
+        .flat_map(|(info, name)| name.map(|n| paths::resource_paths(info, &n)).unwrap_or_default());
     let resources = (format!("/{}/", paths::root(group, version)), non_resource::api_resources(group, version));
     build(paths.chain([resources]).collect(), schemas::of_kinds(&kinds))
 }
@@ -18,7 +21,7 @@ pub(super) fn custom(served: &ServedKinds, group: &str, version: &str, definitio
     let (mut all_paths, mut all_schemas) = (Map::new(), schemas::of_custom_resources());
     for kind in served.kinds(group, version) {
         let name = custom_resources::schema_name(kind.info());
-        all_paths.extend(paths::of(kind.info(), &name));
+        all_paths.extend(paths::resource_paths(kind.info(), &name));
         let found = definitions.iter().find_map(|d| custom_resources::schema_of_version(d, kind.info()));
         let schema = found.unwrap_or_else(|| json!({"type": "object"}));
         all_schemas.extend(custom_resources::schemas(kind, &name, schema));

@@ -16,10 +16,10 @@ static ENUMS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
     for line in TEXT.lines().chain(APIEXTENSIONS.lines()).filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             package = name;
-        } else if let Some((of, (field, values))) =
-            line.split_once(' ').and_then(|(of, rest)| Some((of, rest.split_once(' ')?)))
+        } else if let Some((object, (field, values))) =
+            line.split_once(' ').and_then(|(object, rest)| Some((object, rest.split_once(' ')?)))
         {
-            all.entry(format!("{package}.{of}")).or_default().push((field, values.split('|').collect()));
+            all.entry(format!("{package}.{object}")).or_default().push((field, values.split('|').collect()));
         }
     }
     all

@@ -54,11 +54,13 @@ const OBJECT_DESCRIPTION: &str = "Object is:\n * If Type is Added or Modified: t
 /// Adds the extensions to a schema.
 pub(super) fn add(name: &str, schema: &mut Value) {
     let api = name.strip_prefix("io.k8s.api.").unwrap_or_default();
-    if let Some((_, discriminator, fields)) = UNIONS.iter().find(|(of, _, _)| *of == api) {
+    if let Some((_, discriminator, fields)) = UNIONS.iter().find(|(api_name, _, _)| *api_name == api) {
         let fields: Value = fields.iter().map(|(field, value)| (*field, json!(value))).collect();
         schema["x-kubernetes-unions"] = json!([{"discriminator": discriminator, "fields-to-discriminateBy": fields}]);
     }
-    for (_, field, key, value) in MERGE_MARKERS.iter().filter(|(of, ..)| name.strip_prefix("io.k8s.") == Some(*of)) {
+    for (_, field, key, value) in
+        MERGE_MARKERS.iter().filter(|(schema_name, ..)| name.strip_prefix("io.k8s.") == Some(*schema_name))
+    {
         if let Some(property) = schema.pointer_mut(&format!("/properties/{field}")) {
             property[format!("x-kubernetes-{key}")] = json!(value);
         }

@@ -23,21 +23,24 @@ pub(super) struct NonResourceDocument {
 /// Builds all documents of non-resource paths.
 pub(super) fn documents() -> Vec<NonResourceDocument> {
     let all = schemas::of_discovery();
-    let own = |path: &str, item: Value| {
+    let path_item = |path: &str, item: Value| {
         let paths = Map::from_iter([(format!("/{path}/"), json!({"get": item}))]);
         NonResourceDocument { path: path.to_owned(), group: None, value: document::build(paths, all.clone()) }
     };
     let mut documents = vec![
-        own("api", versions("core", "getCoreAPIVersions", "APIVersions")),
-        own("apis", versions("apis", "getAPIVersions", "APIGroupList")),
-        own("version", version()),
-        own(".well-known/openid-configuration", configuration()),
-        own("openid/v1/jwks", keys()),
+        path_item("api", versions("core", "getCoreAPIVersions", "APIVersions")),
+        path_item("apis", versions("apis", "getAPIVersions", "APIGroupList")),
+        path_item("version", version()),
+        path_item(".well-known/openid-configuration", configuration()),
+        path_item("openid/v1/jwks", keys()),
     ];
     let mut groups: Vec<&'static str> = registry::built_in_versions().map(|(group, _)| group).collect();
     groups.dedup();
     for group in groups.into_iter().filter(|group| !group.is_empty()) {
-        documents.push(NonResourceDocument { group: Some(group), ..own(&format!("apis/{group}"), information(group)) });
+        documents.push(NonResourceDocument {
+            group: Some(group),
+            ..path_item(&format!("apis/{group}"), information(group))
+        });
     }
     documents
 }

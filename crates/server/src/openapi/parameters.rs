@@ -34,18 +34,19 @@ pub(super) fn path(name: &str, text: &str) -> Value {
 pub(super) fn collect_shared(mut item: Value) -> Value {
     let Some(fields) = item.as_object_mut() else { return item };
     let mut shared = fields.remove("parameters").and_then(|all| all.as_array().cloned()).unwrap_or_default();
-    let of = |operation: &Value| operation["parameters"].as_array().cloned().unwrap_or_default();
+    let parameters = |operation: &Value| operation["parameters"].as_array().cloned().unwrap_or_default();
     let mut common: Option<Vec<Value>> = None;
     for operation in fields.values() {
-        let own = of(operation);
+        let declared = parameters(operation);
         common = Some(match common {
-            Some(common) => common.into_iter().filter(|parameter| own.contains(parameter)).collect(),
-            None => own,
+            Some(common) => common.into_iter().filter(|parameter| declared.contains(parameter)).collect(),
+            None => declared,
         });
     }
     let common = common.unwrap_or_default();
     for operation in fields.values_mut() {
-        let left: Vec<Value> = of(operation).into_iter().filter(|parameter| !common.contains(parameter)).collect();
+        let left: Vec<Value> =
+            parameters(operation).into_iter().filter(|parameter| !common.contains(parameter)).collect();
         if left.is_empty() {
             operation.as_object_mut().map(|operation| operation.remove("parameters"));
         } else {

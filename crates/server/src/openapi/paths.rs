@@ -20,7 +20,7 @@ pub(super) fn root(group: &str, version: &str) -> String {
 }
 
 /// Returns all paths of a kind.
-pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
+pub(super) fn resource_paths(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let built_in = name(info.group, info.version, info.kind).is_some();
     let root = root(info.group, info.version);
     let base = if info.namespaced {
@@ -34,12 +34,12 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     let options = reference("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let delete_collection_parameters: Vec<&str> =
         LIST.into_iter().filter(|p| !p.to_lowercase().contains("watch")).chain(DELETE).collect();
-    let of = |subresource, action, parameters, body, response: &Value, id: String| {
+    let operation = |subresource, action, parameters, body, response: &Value, id: String| {
         let gvk = (info.group, info.version, info.kind);
         let response = response.clone();
         Operation { info, built_in, action, parameters, subresource, body, response, gvk, id }.value()
     };
-    let at = |action, parameters, body, response: &Value, id| of("", action, parameters, body, response, id);
+    let at = |action, parameters, body, response: &Value, id| operation("", action, parameters, body, response, id);
     let create = |id: String| at("create", &WRITE, Some(object.clone()), &object, id);
     if info.create_only {
         let path = json!({"parameters": path_parameters(info, ""), "post": create(format!("{scope}{}", info.kind))});
@@ -49,9 +49,9 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
         let id = format!("{scope}{}{}", info.kind, capitalized(sub));
         json!({
             "parameters": path_parameters(info, info.kind),
-            "get": of(sub, "read", &[], None, &object, id.clone()),
-            "put": of(sub, "replace", &WRITE, Some(object.clone()), &object, id.clone()),
-            "patch": of(sub, "patch", &PATCH_WRITE, Some(reference(PATCH)), &object, id),
+            "get": operation(sub, "read", &[], None, &object, id.clone()),
+            "put": operation(sub, "replace", &WRITE, Some(object.clone()), &object, id.clone()),
+            "patch": operation(sub, "patch", &PATCH_WRITE, Some(reference(PATCH)), &object, id),
         })
     };
     let id = format!("{scope}{}", info.kind);
@@ -87,10 +87,10 @@ pub(super) fn of(info: &KindInfo, schema: &str) -> Vec<(String, Value)> {
     }
     let mut paths: Vec<_> = paths.into_iter().map(|(path, item)| (path, collect_shared(item))).collect();
     if built_in && discovery::verbs(info).contains(&"watch") {
-        paths.extend(watch::of(info, &root, scope));
+        paths.extend(watch::watch_paths(info, &root, scope));
     }
     for sub in info.subresources {
-        paths.extend(connect::of(info, sub, &base, scope));
+        paths.extend(connect::connect_paths(info, sub, &base, scope));
         paths.extend(subresource(info, sub, built_in, &base, scope));
     }
     paths

@@ -25,7 +25,7 @@ pub(super) fn correct(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
     let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
     let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) else { return };
-    for (_, field) in MISSING_REQUIRED.iter().filter(|(of, _)| *of == message.name) {
+    for (_, field) in MISSING_REQUIRED.iter().filter(|(message_name, _)| *message_name == message.name) {
         match schema.get_mut("required").and_then(Value::as_array_mut) {
             Some(required) => required.push(json!(field)),
             None => schema["required"] = json!([field]),

@@ -82,7 +82,7 @@ fn usage(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// Returns the schema of a kind with the common properties and its own one.
-fn object(generator: &mut SchemaGenerator, description: &str, own: &str, schema: Schema) -> Schema {
+fn object(generator: &mut SchemaGenerator, description: &str, group_version_kind: &str, schema: Schema) -> Schema {
     let described = |mut schema: Schema, description: &str| {
         schema.ensure_object().insert("description".to_owned(), json!(description));
         schema
@@ -98,10 +98,10 @@ fn object(generator: &mut SchemaGenerator, description: &str, own: &str, schema:
             "timestamp": described(generator.subschema_for::<Time>(), interval),
             "window": generator.subschema_for::<Duration>(),
         },
-        "required": ["timestamp", "window", own],
+        "required": ["timestamp", "window", group_version_kind],
     });
     if let Some(properties) = object.get_mut("properties").and_then(|p| p.as_object_mut()) {
-        properties.insert(own.to_owned(), schema.into());
+        properties.insert(group_version_kind.to_owned(), schema.into());
     }
     object
 }

@@ -103,9 +103,9 @@ pub(super) fn of_custom_resources() -> Map<String, Value> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     add::<meta::ObjectMeta>(&mut generator);
     add::<k8s_openapi::api::autoscaling::v1::Scale>(&mut generator);
-    let mut more = generator.take_definitions(true);
-    more.iter_mut().for_each(|(name, schema)| complete(name, schema));
-    all.extend(more);
+    let mut definitions = generator.take_definitions(true);
+    definitions.iter_mut().for_each(|(name, schema)| complete(name, schema));
+    all.extend(definitions);
     all
 }
 

@@ -121,18 +121,18 @@ async fn fields_without_omitempty_have_a_default() {
 #[tokio::test]
 async fn enum_fields_list_their_values() {
     let core = get("/openapi/v3/api/v1", &[]).await.json();
-    let of = |name: &str, at: &str| {
+    let value = |name: &str, at: &str| {
         core["components"]["schemas"][format!("io.k8s.api.core.v1.{name}")]["properties"].pointer(at).cloned()
     };
     let pulls = Some(json!(["Always", "IfNotPresent", "Never"]));
-    assert_eq!(of("Container", "/imagePullPolicy/enum"), pulls);
+    assert_eq!(value("Container", "/imagePullPolicy/enum"), pulls);
     // Also in inlined structs.
-    assert_eq!(of("EphemeralContainer", "/imagePullPolicy/enum"), pulls);
+    assert_eq!(value("EphemeralContainer", "/imagePullPolicy/enum"), pulls);
     let modes = Some(json!(["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]));
-    assert_eq!(of("PersistentVolumeSpec", "/accessModes/items/enum"), modes);
-    assert_eq!(of("PersistentVolumeSpec", "/accessModes/enum"), None);
-    assert_eq!(of("Container", "/image/enum"), None);
-    let description = of("ServicePort", "/protocol/description").unwrap();
+    assert_eq!(value("PersistentVolumeSpec", "/accessModes/items/enum"), modes);
+    assert_eq!(value("PersistentVolumeSpec", "/accessModes/enum"), None);
+    assert_eq!(value("Container", "/image/enum"), None);
+    let description = value("ServicePort", "/protocol/description").unwrap();
     let values = "\n\nPossible enum values:\n - `\"SCTP\"`\n - `\"TCP\"`\n - `\"UDP\"`";
     assert!(description.as_str().unwrap().ends_with(values), "{description}");
     let two = get("/openapi/v2", &[]).await.json();

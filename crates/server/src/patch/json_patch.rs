@@ -58,8 +58,8 @@ impl From<ApiError> for PatchError {
 }
 
 impl From<PatchError> for ApiError {
-    fn from(why: PatchError) -> Self {
-        match why {
+    fn from(message: PatchError) -> Self {
+        match message {
             PatchError::Test(error) | PatchError::Other(error) => error,
         }
     }
@@ -245,8 +245,8 @@ mod tests {
         });
         match (&got, expected) {
             (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{patch}"),
-            (Err((code, why)), Err((expected_code, message))) => {
-                assert!(*code == expected_code && (message.is_empty() || why == message), "{patch}: {code} {why}");
+            (Err((code, found)), Err((expected_code, message))) => {
+                assert!(*code == expected_code && (message.is_empty() || found == message), "{patch}: {code} {found}");
             }
             _ => panic!("{patch}: {got:?}"),
         }

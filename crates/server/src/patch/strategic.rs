@@ -160,10 +160,10 @@ fn merge_field(
 
 /// Applies `$retainKeys`: removes all other fields. The patch must not set other fields.
 fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), StrategicMergeError> {
-    let Some(kept) = patch.get("$retainKeys") else { return Ok(()) };
-    let kept = kept.as_array().ok_or(StrategicMergeError::RetainKeys)?;
-    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
-    let is_kept = |key: &str| kept.contains(key);
+    let Some(retain_keys) = patch.get("$retainKeys") else { return Ok(()) };
+    let retain_keys = retain_keys.as_array().ok_or(StrategicMergeError::RetainKeys)?;
+    let retain_keys: HashSet<&str> = retain_keys.iter().filter_map(Value::as_str).collect();
+    let is_kept = |key: &str| retain_keys.contains(key);
     if patch.iter().any(|(k, v)| !v.is_null() && !is_directive(k) && !is_kept(k)) {
         return Err(StrategicMergeError::RetainKeys);
     }

@@ -95,9 +95,9 @@ impl Ca {
     /// Whether a certificate is signed by this CA for this subject, does not expire soon, and matches its key.
     pub(super) fn is_valid_credential(&self, credential: &Credential, subject: &str) -> bool {
         let checked = with_certificate(&credential.certificate, |certificate| {
-            let is_signed = with_certificate(&self.pem, |own| {
-                certificate.issuer().as_raw() == own.subject().as_raw()
-                    && certificate.verify_signature(Some(own.public_key())).is_ok()
+            let is_signed = with_certificate(&self.pem, |ca| {
+                certificate.issuer().as_raw() == ca.subject().as_raw()
+                    && certificate.verify_signature(Some(ca.public_key())).is_ok()
             });
             let is_valid = Validity::of_certificate(certificate).is_ok_and(|validity| !self.is_due(validity));
             is_signed.unwrap_or(false) && is_valid && certificate.subject().to_string() == subject

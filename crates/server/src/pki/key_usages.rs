@@ -36,7 +36,7 @@ const EMAIL: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 4];
 /// Error of unknown usages, with their quoted names.
 #[derive(Debug, thiserror::Error)]
 #[error("unrecognized usage values: [{0}]")]
-pub(super) struct UnknownUsages(String);
+pub struct UnknownUsages(String);
 
 /// Key usages and extended key usages of a certificate.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Subject and key are copied from the request byte by byte. `rcgen`, which issues the cluster's own certificates,
 //! supports each attribute of a subject only once, but a client may have several organizations: its groups.
 
-use super::{Clock, PkiError, ca::Ca, key_usages};
+use super::{Clock, CredentialError, PkiError, ca::Ca, key_usages};
 use jiff::Timestamp;
 use rcgen::{KeyPair, SigningKey};
 use x509_parser::{
@@ -52,15 +52,18 @@ struct CertificateRequest {
     names: Vec<SubjectAlternativeName>,
 }
 
-fn unusable(what: &str, e: &dyn std::fmt::Display) -> PkiError {
-    PkiError::Use(format!("{what}: {e}"))
+fn unusable_authority(error: impl Into<CredentialError>) -> PkiError {
+    PkiError::Authority(error.into())
+}
+
+fn unusable_request(error: impl Into<CredentialError>) -> PkiError {
+    PkiError::Request(error.into())
 }
 
 impl CertificateSigner {
     pub(super) fn new(ca: &Ca) -> Result<Self, PkiError> {
-        let failed = |e: &dyn std::fmt::Display| unusable("the authority", e);
-        let (_, pem) = parse_x509_pem(ca.pem.as_bytes()).map_err(|e| failed(&e))?;
-        let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|e| failed(&e))?;
+        let (_, pem) = parse_x509_pem(ca.pem.as_bytes()).map_err(unusable_authority)?;
+        let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(unusable_authority)?;
         let key_id = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
             _ => None,
@@ -83,13 +86,10 @@ impl CertificateSigner {
         (from, until): (Timestamp, Timestamp),
     ) -> Result<String, PkiError> {
         let request = CertificateRequest::parse(request)?;
-        let usages = key_usages::KeyUsages::parse(usages).map_err(|e| unusable("the request", &e))?;
+        let usages = key_usages::KeyUsages::parse(usages).map_err(unusable_request)?;
         if self.clock.now() >= self.not_after {
             let expiry = self.not_after.strftime("%Y-%m-%d %H:%M:%S +0000 UTC");
-            // Upstream's text (`PermissiveSigningPolicy`).
-            return Err(PkiError::Use(format!(
-                "refusing to sign a certificate that expired in the past: NotAfter={expiry}"
-            )));
+            return Err(PkiError::Expired(expiry.to_string()));
         }
         let until = until.min(self.not_after);
         let mut serial: [u8; 16] = rand::random();
@@ -194,12 +194,11 @@ impl Extension {
 
 impl CertificateRequest {
     fn parse(request: &[u8]) -> Result<Self, PkiError> {
-        let failed = |e: &dyn std::fmt::Display| unusable("the request", e);
-        let (_, pem) = parse_x509_pem(request).map_err(|e| failed(&e))?;
-        let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| failed(&e))?;
-        request.verify_signature().map_err(|e| failed(&e))?;
+        let (_, pem) = parse_x509_pem(request).map_err(unusable_request)?;
+        let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(unusable_request)?;
+        request.verify_signature().map_err(unusable_request)?;
         let info = &request.certification_request_info;
-        api::certificate::subject_user(&info.subject).map_err(|e| failed(&e))?;
+        api::certificate::subject_user(&info.subject).map_err(unusable_request)?;
         let mut names = Vec::new();
         for extension in request.requested_extensions().into_iter().flatten() {
             if let ParsedExtension::SubjectAlternativeName(all) = extension {
@@ -238,7 +237,7 @@ fn write_time(writer: DERWriter<'_>, time: Timestamp) {
 }
 
 fn algorithm(key: &KeyPair) -> Result<(&'static [u64], bool), PkiError> {
-    let of = key.algorithm();
+    let key_algorithm = key.algorithm();
     let known: [(_, &'static [u64], bool); 6] = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10045, 4, 3, 2], false),
         (&rcgen::PKCS_ECDSA_P384_SHA384, &[1, 2, 840, 10045, 4, 3, 3], false),
@@ -247,10 +246,8 @@ fn algorithm(key: &KeyPair) -> Result<(&'static [u64], bool), PkiError> {
         (&rcgen::PKCS_RSA_SHA384, &[1, 2, 840, 113_549, 1, 1, 12], true),
         (&rcgen::PKCS_RSA_SHA512, &[1, 2, 840, 113_549, 1, 1, 13], true),
     ];
-    let found = known.into_iter().find(|(algorithm, ..)| *algorithm == of);
-    found
-        .map(|(_, oid, has_null)| (oid, has_null))
-        .ok_or_else(|| unusable("the authority", &"its key is of no known kind"))
+    let found = known.into_iter().find(|(algorithm, ..)| *algorithm == key_algorithm);
+    found.map(|(_, oid, has_null)| (oid, has_null)).ok_or(PkiError::Authority(CredentialError::UnknownKeyKind))
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ impl Rewriter {
     fn new(rewriter: LinkRewriter, output: Arc<Mutex<Output>>) -> Self {
         let rewrite = element!("*", move |element| {
             let name = element.tag_name();
-            let links = LINKS.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, attributes)| attributes);
+            let links = LINKS.iter().find(|(tag, _)| *tag == name).map_or(&[][..], |(_, attributes)| attributes);
             for attribute in links {
                 if let Some(to) = element.get_attribute(attribute).and_then(|link| rewriter.rewrite_link(&link)) {
                     element.set_attribute(attribute, &to)?;
@@ -311,8 +311,8 @@ mod tests {
         let mut unpacked = DeflateDecoder::new(Vec::new());
         unpacked.write_all(&bytes(passed("text/html", "deflate", deflate.finish().unwrap()).await).await).unwrap();
         assert_eq!(unpacked.finish().unwrap(), expected);
-        let broken = passed("text/html", "gzip", b"no gzip".to_vec()).await.into_body().collect().await;
-        assert!(broken.is_err());
+        let invalid = passed("text/html", "gzip", b"no gzip".to_vec()).await.into_body().collect().await;
+        assert!(invalid.is_err());
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
     let mut node = Partial::default();
     let mut pods: HashMap<(String, String), BTreeMap<String, Partial>> = HashMap::new();
     for mut series in text.lines().filter_map(series) {
-        let (of_node, what) = match series.name {
+        let (of_node, metric) = match series.name {
             "node_cpu_usage_seconds_total" => (true, "cpu"),
             "node_memory_working_set_bytes" => (true, "memory"),
             "container_cpu_usage_seconds_total" => (false, "cpu"),
@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str, requested_at: Timestamp) -> Sample {
             let (pod, container) = ((label("namespace"), label("pod")), label("container"));
             pods.entry(pod).or_default().entry(container).or_default()
         };
-        match what {
+        match metric {
             "cpu" => partial.cpu = round(series.value * 1e9),
             "memory" => partial.memory = round(series.value),
             // The start time does not change the timestamp of the sample.
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn cpu_memory_and_start_time_are_parsed() {
-        let of = r#"{container="c",pod="p",namespace="n"}"#;
+        let labels = r#"{container="c",pod="p",namespace="n"}"#;
         check(
             &format!(
                 "# HELP node_cpu_usage_seconds_total x\nnode_cpu_usage_seconds_total 12.5\nnode_memory_working_set_bytes 4096\n\
-                 container_start_time_seconds{of} 990.25\ncontainer_cpu_usage_seconds_total{of} 0.000000001\n\
-                 container_memory_working_set_bytes{of} 1024\npod_cpu_usage_seconds_total{{pod=\"p\"}} 7\n# EOF"
+                 container_start_time_seconds{labels} 990.25\ncontainer_cpu_usage_seconds_total{labels} 0.000000001\n\
+                 container_memory_working_set_bytes{labels} 1024\npod_cpu_usage_seconds_total{{pod=\"p\"}} 7\n# EOF"
             ),
             "node 1000000 - 12500000000 4096; n/p/c 1000000 990250 1 1024",
         );
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn incomplete_samples_are_omitted() {
-        let of = |name: &str| format!(r#"{{container="{name}",pod="p",namespace="n"}}"#);
-        let (a, b) = (of("a"), of("b"));
+        let labels = |name: &str| format!(r#"{{container="{name}",pod="p",namespace="n"}}"#);
+        let (a, b) = (labels("a"), labels("b"));
         check("node_cpu_usage_seconds_total 1", "");
         check("node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 0", "");
         let whole = format!("container_cpu_usage_seconds_total{a} 1\ncontainer_memory_working_set_bytes{a} 5\n");

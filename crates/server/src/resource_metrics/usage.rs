@@ -1,4 +1,4 @@
-//! Computation of usage from two samples, as metrics-server does (`pkg/storage`). Pure.
+//! Computation of usage from two samples, as metrics-server does (`pkg/storage`).
 
 use jiff::{SignedDuration, Timestamp};
 use std::{
@@ -69,10 +69,10 @@ impl SamplePair {
     /// omitted.
     pub(super) fn pod(&self, namespace: &str, name: &str) -> Option<BTreeMap<&str, Usage>> {
         let key = (namespace.to_owned(), name.to_owned());
-        let (before, now) = (self.base.pods.get(&key), self.last.pods.get(&key)?);
+        let (base_containers, last_containers) = (self.base.pods.get(&key), self.last.pods.get(&key)?);
         let mut all = BTreeMap::new();
-        for (name, point) in now {
-            let base = self.base(before.and_then(|containers| containers.get(name)), point)?;
+        for (name, point) in last_containers {
+            let base = self.base(base_containers.and_then(|containers| containers.get(name)), point)?;
             if base.at >= point.at {
                 return None;
             }
@@ -82,14 +82,14 @@ impl SamplePair {
     }
 
     /// Returns the base point of a container: its point in the base sample, or its later start.
-    fn base(&self, before: Option<&Point>, now: &Point) -> Option<Point> {
-        if let Some(before) = before.filter(|before| now.started.is_none_or(|started| started < before.at)) {
-            return Some(*before);
+    fn base(&self, base: Option<&Point>, last: &Point) -> Option<Point> {
+        if let Some(base) = base.filter(|base| last.started.is_none_or(|started| started < base.at)) {
+            return Some(*base);
         }
         // The kubelet may notice a container a little later than its start.
         let earliest = self.base.at - MIN_WINDOW;
         let started =
-            now.started.filter(|started| *started > earliest && now.at.duration_since(*started) >= MIN_WINDOW)?;
+            last.started.filter(|started| *started > earliest && last.at.duration_since(*started) >= MIN_WINDOW)?;
         Some(Point { at: started, started: Some(started), cpu: 0, memory: 0 })
     }
 }
@@ -123,7 +123,9 @@ pub(super) enum NextStep {
 impl NodeSamples {
     /// Returns the next step.
     pub(super) fn next_step(&self, now: Timestamp) -> NextStep {
-        let age = |of: Timestamp| Some(now.duration_since(of)).filter(|age| !age.is_negative() && *age < MIN_WINDOW);
+        let age = |sampled_at: Timestamp| {
+            Some(now.duration_since(sampled_at)).filter(|age| !age.is_negative() && *age < MIN_WINDOW)
+        };
         if self.failed.and_then(age).is_some() {
             return NextStep::Failed;
         }

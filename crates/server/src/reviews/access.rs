@@ -47,7 +47,7 @@ fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
 /// Returns the attributes that a review is about.
 fn attributes(spec: &Value) -> Attributes {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    let text = |of: &Value, field: &str| of[field].as_str().unwrap_or("").to_owned();
+    let text = |object: &Value, field: &str| object[field].as_str().unwrap_or("").to_owned();
     if resource.is_null() {
         return Attributes { verb: text(other, "verb"), target: RequestTarget::NonResource(text(other, "path")) };
     }
@@ -82,14 +82,14 @@ fn validate(review: &Value, needs_subject: bool) -> Result<(), ReviewError> {
     let path = FieldPath::new("spec");
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if !resource.is_null() && !other.is_null() {
-        let why = "cannot be specified in combination with resourceAttributes";
+        let message = "cannot be specified in combination with resourceAttributes";
         // Upstream prints the internal type, with Go's field names.
         let shown = json!({"Path": other["path"].as_str().unwrap_or(""), "Verb": other["verb"].as_str().unwrap_or("")});
-        errors.invalid(&path.child("nonResourceAttributes"), &shown, why);
+        errors.invalid(&path.child("nonResourceAttributes"), &shown, message);
     }
     if resource.is_null() && other.is_null() {
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errors.invalid(&path.child("resourceAttributes"), &Value::Null, why);
+        let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.invalid(&path.child("resourceAttributes"), &Value::Null, message);
     }
     let has_no_subject =
         spec["user"].as_str().unwrap_or("").is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty);
@@ -110,8 +110,8 @@ fn metadata(review: &Value, errors: &mut FieldErrors) {
         counts && !matches!(value, Value::Null) && *value != json!("")
     };
     if metadata.as_object().into_iter().flatten().any(is_set) {
-        let why = if local { "must be empty except for namespace" } else { "must be empty" };
-        errors.invalid(&FieldPath::new("metadata"), metadata, why);
+        let message = if local { "must be empty except for namespace" } else { "must be empty" };
+        errors.invalid(&FieldPath::new("metadata"), metadata, message);
     }
     if !local {
         return;

@@ -21,8 +21,8 @@ pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(),
     let spec = &review["spec"];
     let token = spec["token"].as_str().unwrap_or("");
     if token.is_empty() {
-        let why = "token is required for TokenReview in authentication";
-        return Err(ReviewError::Other(ApiError::bad_request(why)));
+        let message = "token is required for TokenReview in authentication";
+        return Err(ReviewError::Other(ApiError::bad_request(message)));
     }
     let audiences: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
     let status = match tokens::authenticate_token(server, token, audiences.as_deref().unwrap_or_default(), now()) {

@@ -15,12 +15,12 @@ pub(super) fn validate(resource: &Value, path: &FieldPath, errors: &mut FieldErr
         let requirements = selector["requirements"].as_array().map_or(&[][..], Vec::as_slice);
         let raw = selector["rawSelector"].as_str().is_some_and(|raw| !raw.is_empty());
         if raw && !requirements.is_empty() {
-            let why = "may not specified at the same time as requirements";
-            errors.invalid(&path.child("rawSelector"), &selector["rawSelector"], why);
+            let message = "may not specified at the same time as requirements";
+            errors.invalid(&path.child("rawSelector"), &selector["rawSelector"], message);
         }
         if !raw && requirements.is_empty() {
-            let why = format!("when {path} is specified, requirements or rawSelector is required");
-            errors.required(&path.child("requirements"), &why);
+            let message = format!("when {path} is specified, requirements or rawSelector is required");
+            errors.required(&path.child("requirements"), &message);
         }
         for (i, requirement) in requirements.iter().enumerate() {
             let path = path.child("requirements").index(i);

@@ -23,7 +23,7 @@ struct OneVersion;
 
 impl Converter for OneVersion {
     fn root(&self, api_version: &str) -> Option<TypeRef<'_>> {
-        apply_types::of(api_version, SCALE.kind)
+        apply_types::type_ref(api_version, SCALE.kind)
     }
 
     fn convert(&self, object: &Value, _from: &str, _to: &str) -> Option<Value> {
@@ -81,8 +81,8 @@ fn merged(
         ApplyError::Conflicts(conflicts) => managed_fields::apply_conflict(&conflicts),
         error => {
             let text = |field: &str| config["metadata"][field].as_str().unwrap_or("");
-            let of = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);
-            ApiError::bad_request(format!("failed to create typed patch object ({of}): {error}"))
+            let object = format!("{}/{}; {VERSION}, Kind={}", text("namespace"), text("name"), SCALE.kind);
+            ApiError::bad_request(format!("failed to create typed patch object ({object}): {error}"))
         }
     })?;
     let managers = handler.to_parent(parent_managers, &applied.managers, &kind.info().api_version());

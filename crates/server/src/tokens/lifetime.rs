@@ -18,7 +18,7 @@ pub struct TokenLifetimeError;
 /// The maximum lifetime of requested tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenLifetime {
-    /// In seconds; `None` is no maximum.
+    /// In seconds; `None` means no maximum.
     max: Option<i64>,
     /// Whether mounted tokens are valid for a year.
     extend: bool,
@@ -32,7 +32,7 @@ impl Default for TokenLifetime {
 }
 
 impl TokenLifetime {
-    /// Creates the configuration. Zero is no maximum; `extend` makes mounted tokens valid for a year despite the
+    /// Creates the configuration. Zero means no maximum; `extend` makes mounted tokens valid for a year despite the
     /// maximum.
     ///
     /// # Errors

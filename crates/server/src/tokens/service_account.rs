@@ -32,8 +32,8 @@ pub(super) fn authenticate(
     if claims["iss"] != ISSUER {
         return Err(TokenError::Unknown);
     }
-    let own = [ISSUER.to_owned()];
-    let audiences = if audiences.is_empty() { &own } else { audiences };
+    let default_audiences = [ISSUER.to_owned()];
+    let audiences = if audiences.is_empty() { &default_audiences } else { audiences };
     let token_audiences: Vec<String> = serde_json::from_value(claims["aud"].clone()).unwrap_or_default();
     let matching: Vec<String> = audiences.iter().filter(|a| token_audiences.contains(a)).cloned().collect();
     if matching.is_empty() {

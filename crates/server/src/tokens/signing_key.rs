@@ -1,6 +1,6 @@
 //! Signs and verifies JSON Web Tokens with ES256 and the cluster's key (RFC 7515, RFC 7518).
 
-use crate::PkiError;
+use crate::{CredentialError, PkiError};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     rand::SystemRandom,
@@ -33,11 +33,10 @@ impl SigningKey {
     /// # Errors
     /// When it is another kind of key.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
-        let failed = |e: &dyn std::fmt::Display| PkiError::Use(format!("the key of service account tokens: {e}"));
-        let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| failed(&e))?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| PkiError::SigningKey(e.into()))?;
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_pkcs8_der(), &random)
-            .map_err(|e| failed(&e))?;
+            .map_err(|error| PkiError::SigningKey(CredentialError::Key(error)))?;
         let id = URL_SAFE_NO_PAD.encode(Sha256::digest(pair.public_key().as_ref()));
         Ok(Self { pair, id, random })
     }

@@ -63,13 +63,14 @@ fn columns(line: &str) -> Option<Vec<String>> {
     let (mut columns, mut rest) = (Vec::new(), line.trim_end_matches('\r'));
     loop {
         let Some(quoted) = rest.strip_prefix('"') else {
-            let (column, more) = rest.split_once(',').map_or((rest, None), |(c, more)| (c, Some(more)));
+            let (column, remainder) =
+                rest.split_once(',').map_or((rest, None), |(c, after_comma)| (c, Some(after_comma)));
             if column.contains('"') {
                 return None;
             }
             columns.push(column.to_owned());
-            match more {
-                Some(more) => rest = more,
+            match remainder {
+                Some(remainder) => rest = remainder,
                 None => return Some(columns),
             }
             continue;
@@ -80,9 +81,9 @@ fn columns(line: &str) -> Option<Vec<String>> {
             column.push_str(part);
             // A doubled quote is an escaped one.
             match after.strip_prefix('"') {
-                Some(more) => {
+                Some(remainder) => {
                     column.push('"');
-                    tail = more;
+                    tail = remainder;
                 }
                 None => {
                     tail = after;
@@ -92,7 +93,7 @@ fn columns(line: &str) -> Option<Vec<String>> {
         }
         columns.push(column);
         match tail.strip_prefix(',') {
-            Some(more) => rest = more,
+            Some(remainder) => rest = remainder,
             None if tail.is_empty() => return Some(columns),
             None => return None,
         }

@@ -109,8 +109,8 @@ fn decode_request(resource: &RequestInfo, call: &Call, name: &str) -> Result<Tok
         .map_err(|e| ApiError::bad_request(format!("couldn't decode TokenRequest: {e}")))?;
     let mut errors = FieldErrors::default();
     if let Some(other) = request.metadata.name.as_deref().filter(|given| !given.is_empty() && *given != name) {
-        let why = "must match the service account name if specified";
-        errors.invalid(&FieldPath::new("metadata").child("name"), &json!(other), why);
+        let message = "must match the service account name if specified";
+        errors.invalid(&FieldPath::new("metadata").child("name"), &json!(other), message);
     }
     if errors.is_empty() {
         return Ok(request);
@@ -121,13 +121,13 @@ fn decode_request(resource: &RequestInfo, call: &Call, name: &str) -> Result<Tok
 /// Requires the UID in the request to be the account's.
 fn check_uid(request: &Value, account: &Value, name: &str) -> Result<(), ApiError> {
     let uid = account["metadata"]["uid"].as_str().unwrap_or("");
-    match request["metadata"]["uid"].as_str().filter(|wanted| !wanted.is_empty() && *wanted != uid) {
-        Some(wanted) => {
-            let why = format!(
-                "the UID in the token request ({wanted}) does not match the UID of the service account ({uid})"
+    match request["metadata"]["uid"].as_str().filter(|requested| !requested.is_empty() && *requested != uid) {
+        Some(requested) => {
+            let message = format!(
+                "the UID in the token request ({requested}) does not match the UID of the service account ({uid})"
             );
             let [group, _, kind] = KIND;
-            Err(ApiError::conflict(GroupResource::new(group, kind), name, &why))
+            Err(ApiError::conflict(GroupResource::new(group, kind), name, &message))
         }
         None => Ok(()),
     }
@@ -193,8 +193,8 @@ fn bound_object(
     let (api_version, kind) = (word(&object_reference.api_version), word(&object_reference.kind));
     let (group, version) = group_version(&api_version);
     let Some((claim, plural, namespaced)) = bindable_kind(group, &kind) else {
-        let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
-        return Err(ApiError::bad_request(why));
+        let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+        return Err(ApiError::bad_request(message));
     };
     if object_reference.name.as_deref().unwrap_or_default().is_empty() {
         // The error of upstream's store for an empty name.
@@ -209,12 +209,12 @@ fn bound_object(
         )));
     }
     let uid = object["metadata"]["uid"].as_str().unwrap_or("");
-    match object_reference.uid.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != uid) {
-        Some(wanted) => {
-            let why = format!(
-                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+    match object_reference.uid.as_deref().filter(|requested| !requested.is_empty() && *requested != uid) {
+        Some(requested) => {
+            let message = format!(
+                "the UID in the bound object reference ({requested}) does not match the UID in record. The object might have been deleted and then recreated"
             );
-            Err(ApiError::conflict(GroupResource::core(&kind), &name, &why))
+            Err(ApiError::conflict(GroupResource::core(&kind), &name, &message))
         }
         None => Ok((claim, object)),
     }

@@ -297,7 +297,7 @@ async fn enforce_mountable_secrets_limits_pods_to_listed_secrets() {
     let reference = |secret: &str| json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]);
     let volume = |secret: &str| json!({"volumes": [{"name": "v", "secret": {"secretName": secret}}]});
     let because = "is not allowed because service account strict does not reference that";
-    for (spec, what) in [
+    for (spec, expected) in [
         (volume("other"), format!("volume with secret.secretName=\"other\" {because} secret")),
         (
             container("env", reference("other")),
@@ -312,7 +312,7 @@ async fn enforce_mountable_secrets_limits_pods_to_listed_secrets() {
             format!("imagePullSecrets[0].name=\"other\" {because} imagePullSecret"),
         ),
     ] {
-        let message = format!("pods \"p\" is forbidden: {what}");
+        let message = format!("pods \"p\" is forbidden: {expected}");
         api.check(with("p", spec), 403, json!({"reason": "Forbidden", "message": message})).await;
     }
     api.check(with("own", volume("own")), 201, json!({"spec": {"imagePullSecrets": [{"name": "pull"}]}})).await;

@@ -86,10 +86,10 @@ impl AggregatedApi {
         self.api.check(post(SLICES, &slice), 201, json!({})).await;
     }
 
-    fn api_service(&self, more: Value) -> Value {
+    fn api_service(&self, fields: Value) -> Value {
         let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
             "service": {"namespace": "default", "name": "more"}, "caBundle": STANDARD.encode(&self.authority)});
-        more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+        fields.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
         json!({"metadata": {"name": "v1.more.io"}, "spec": spec})
     }
 
@@ -317,12 +317,12 @@ async fn extension_apiserver_config_map_has_both_cas() {
 #[tokio::test]
 async fn invalid_api_service_is_rejected() {
     let api = TestApi::new().await;
-    let spec = |more: Value| {
+    let spec = |fields: Value| {
         let mut spec = json!({"group": "more.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10});
-        more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+        fields.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
         spec
     };
-    for (more, reason) in [
+    for (fields, reason) in [
         (
             json!({"version": "v2"}),
             "metadata.name: Invalid value: \"v1.more.io\": must be `spec.version+\".\"+spec.group`: \"v2.more.io\"",
@@ -345,7 +345,7 @@ async fn invalid_api_service_is_rejected() {
             "spec.service.port: Invalid value: 0: port is not valid:must be between 1 and 65535, inclusive",
         ),
     ] {
-        let object = json!({"metadata": {"name": "v1.more.io"}, "spec": spec(more)});
+        let object = json!({"metadata": {"name": "v1.more.io"}, "spec": spec(fields)});
         let message = format!("APIService.apiregistration.k8s.io \"v1.more.io\" is invalid: {reason}");
         api.check(post(APIS, &object), 422, json!({"message": message})).await;
     }

@@ -115,9 +115,9 @@ async fn apparmor_annotations_are_immutable() {
             &json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/c"): value}}}),
         )
     };
-    let expected = |name: &str, what: &str| {
+    let expected = |name: &str, profile: &str| {
         let field = format!("metadata.annotations[{ANNOTATION_PREFIX}/c]");
-        json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {what} AppArmor annotations")})
+        json!({"message": format!("Pod \"{name}\" is invalid: {field}: Forbidden: may not {profile} AppArmor annotations")})
     };
     api.check(annotate("p", json!("runtime/default")), 422, expected("p", "remove or update")).await;
     api.check(annotate("p", Value::Null), 422, expected("p", "remove or update")).await;

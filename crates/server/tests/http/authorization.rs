@@ -13,8 +13,8 @@ fn subjects_ann() -> Value {
     json!([{"kind": "User", "name": "ann"}])
 }
 
-fn forbidden(what: &str) -> Value {
-    json!({"kind": "Status", "reason": "Forbidden", "message": what})
+fn forbidden(action: &str) -> Value {
+    json!({"kind": "Status", "reason": "Forbidden", "message": action})
 }
 
 #[tokio::test]

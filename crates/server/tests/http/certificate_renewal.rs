@@ -61,7 +61,7 @@ struct Client {
 impl Client {
     async fn connect(address: SocketAddr, kubeconfig: &Path, fake_time: &FakeTime) -> Self {
         let config: Value = serde_json::from_slice(&std::fs::read(kubeconfig).unwrap()).unwrap();
-        let pem = |of: &Value, field: &str| STANDARD.decode(of[field].as_str().unwrap()).unwrap();
+        let pem = |object: &Value, field: &str| STANDARD.decode(object[field].as_str().unwrap()).unwrap();
         let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&pem(cluster, "certificate-authority-data")).unwrap()).unwrap();

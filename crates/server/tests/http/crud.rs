@@ -252,9 +252,9 @@ async fn object_is_kept_until_its_last_finalizer_is_removed() {
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     let again = api.check(delete(&path), 200, json!({"kind": "ConfigMap"})).await.body;
     assert_eq!(resource_version(&again), resource_version(&marked));
-    let more = json!({"metadata": {"finalizers": ["x.io/a", "x.io/b", "x.io/c"]}});
+    let added = json!({"metadata": {"finalizers": ["x.io/a", "x.io/b", "x.io/c"]}});
     api.check(
-        merge_patch(&path, &more),
+        merge_patch(&path, &added),
         422,
         json!({"message": "ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"x.io/c\"}"}),
     )

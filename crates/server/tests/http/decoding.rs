@@ -136,7 +136,7 @@ async fn quantities_are_stored_in_canonical_form() {
     let expected =
         json!({"spec": {"containers": [{"resources": stored}], "volumes": [{"emptyDir": {"sizeLimit": "2Gi"}}]}});
     let created = api.check(post(PODS, &object), 201, expected).await.body;
-    // An equal quantity in another format is no change.
+    // An equal quantity in another format is not a change.
     let mut same = created.clone();
     same["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1.0");
     let after = api.check(put(format!("{PODS}/p"), &same), 200, json!({})).await.body;

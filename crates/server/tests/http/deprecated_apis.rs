@@ -77,9 +77,9 @@ async fn new_node_gets_the_not_ready_taint() {
             api.check(get(format!("/api/v1/nodes/{name}")), 200, json!({})).await.body["spec"]["taints"].clone();
         let named: Vec<(&Value, &Value)> =
             taints.as_array().unwrap().iter().map(|t| (&t["key"], &t["effect"])).collect();
-        let wanted: Vec<(&Value, &Value)> =
+        let expected: Vec<(&Value, &Value)> =
             expected.as_array().unwrap().iter().map(|t| (&t["key"], &t["effect"])).collect();
-        assert_eq!(named, wanted, "{name}");
+        assert_eq!(named, expected, "{name}");
     }
     // The node lifecycle controller removes the taint, and it is not added again.
     api.check(

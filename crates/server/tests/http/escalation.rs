@@ -34,9 +34,9 @@ fn binding(name: &str, kind: &str, role: &str) -> Value {
     json!({"metadata": {"name": name}, "roleRef": {"kind": kind, "name": role}, "subjects": [{"kind": "User", "name": "bob"}]})
 }
 
-fn forbidden(what: &str, lacking: &str) -> Value {
+fn forbidden(action: &str, lacking: &str) -> Value {
     let message = format!(
-        "{what} is forbidden: user \"ann\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{lacking}"
+        "{action} is forbidden: user \"ann\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{lacking}"
     );
     json!({"reason": "Forbidden", "message": message})
 }
@@ -46,10 +46,11 @@ async fn role_write_beyond_own_permissions_is_denied() {
     let api = api().await;
     let roles = format!("{RBAC}/namespaces/default/roles");
     api.check(as_ann(post(&roles, &role("r", json!([rule(&["get"], "pods")])))), 201, json!({})).await;
-    let more = role("s", json!([rule(&["get", "delete", "patch"], "pods"), rule(&["get"], "secrets")]));
+    let extended = role("s", json!([rule(&["get", "delete", "patch"], "pods"), rule(&["get"], "secrets")]));
     let lacking = "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"delete\" \"patch\"]}\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}";
-    let response =
-        api.check(as_ann(post(&roles, &more)), 403, forbidden("roles.rbac.authorization.k8s.io \"s\"", lacking)).await;
+    let response = api
+        .check(as_ann(post(&roles, &extended)), 403, forbidden("roles.rbac.authorization.k8s.io \"s\"", lacking))
+        .await;
     assert_eq!(response.body["details"], json!({"name": "s", "group": GROUP, "kind": "roles"}));
     let lacking = "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"*\"]}";
     let change = json!({"rules": [rule(&["*"], "pods")]});
@@ -84,8 +85,8 @@ async fn binding_requires_own_permissions_or_bind_verb() {
         .await;
     let (cluster, own) = (format!("{RBAC}/clusterrolebindings"), format!("{RBAC}/namespaces/default/rolebindings"));
     let lacking = "{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"*\"]}";
-    for (path, what) in [(&cluster, "clusterrolebindings"), (&own, "rolebindings")] {
-        let expected = forbidden(&format!("{what}.{GROUP} \"b\""), lacking);
+    for (path, resource) in [(&cluster, "clusterrolebindings"), (&own, "rolebindings")] {
+        let expected = forbidden(&format!("{resource}.{GROUP} \"b\""), lacking);
         api.check(as_ann(post(path, &binding("b", "ClusterRole", "big"))), 403, expected).await;
         api.check(as_ann(post(path, &binding("s", "ClusterRole", "small"))), 201, json!({})).await;
         let message = format!("clusterroles.{GROUP} \"none\" not found");
@@ -96,8 +97,8 @@ async fn binding_requires_own_permissions_or_bind_verb() {
     api.check(as_ann(post(&cluster, &binding("b", "ClusterRole", "big"))), 201, json!({})).await;
     api.check(as_ann(post(&own, &binding("n", "ClusterRole", "none"))), 201, json!({})).await;
     // A new subject in a binding needs permission, too.
-    let more = json!({"subjects": [{"kind": "User", "name": "eve"}]});
-    api.check(as_ann(merge_patch(format!("{own}/s"), &more)), 200, json!({})).await;
+    let with_subject = json!({"subjects": [{"kind": "User", "name": "eve"}]});
+    api.check(as_ann(merge_patch(format!("{own}/s"), &with_subject)), 200, json!({})).await;
     let invalid = r#"ClusterRoleBinding.rbac.authorization.k8s.io "s" is invalid: roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"big"}: cannot change roleRef"#;
     let change = json!({"roleRef": {"name": "big"}});
     api.check(as_ann(merge_patch(format!("{cluster}/s"), &change)), 422, json!({"message": invalid})).await;
@@ -191,11 +192,11 @@ async fn role_create_by_update_checks_escalation() {
     let api = api().await;
     let path = format!("{RBAC}/namespaces/default/roles/r");
     let held = role("r", json!([rule(&["get"], "pods")]));
-    let more = role("r", json!([rule(&["delete"], "pods")]));
-    api.check(as_ann(put(&path, &more)), 403, json!({"reason": "Forbidden"})).await;
+    let extended = role("r", json!([rule(&["delete"], "pods")]));
+    api.check(as_ann(put(&path, &extended)), 403, json!({"reason": "Forbidden"})).await;
     api.check(get(&path), 404, json!({})).await;
     api.check(as_ann(put(&path, &held)), 201, json!({"metadata": {"name": "r"}})).await;
-    api.check(put(&path, &more), 200, json!({})).await;
+    api.check(put(&path, &extended), 200, json!({})).await;
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
     let path = "/api/v1/namespaces/default/services/s";
     api.check(put(path, &service), 201, json!({"spec": {"type": "ClusterIP"}})).await;

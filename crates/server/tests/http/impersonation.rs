@@ -46,7 +46,7 @@ async fn masters_may_impersonate_anyone() {
 async fn impersonation_requires_the_impersonate_verb() {
     let api = api().await;
     let as_bob = || as_ann(whoami()).header("impersonate-user", "bob");
-    let denied = |what: &str| json!({"reason": "Forbidden", "message": what});
+    let denied = |message: &str| json!({"reason": "Forbidden", "message": message});
     let users = r#"users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope"#;
     api.check(as_bob(), 403, denied(users)).await;
     let ann = json!([{"kind": "User", "name": "ann"}]);
@@ -63,11 +63,11 @@ async fn impersonation_requires_the_impersonate_verb() {
     let account = r#"serviceaccounts "app" is forbidden: User "ann" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "default""#;
     let as_app = || as_ann(whoami()).header("impersonate-user", "system:serviceaccount:default:app");
     api.check(as_app(), 403, denied(account)).await;
-    let more = json!([
+    let rules = json!([
         {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"]},
         {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes", "uids"]},
     ]);
-    api.grant_cluster_role("more", ann, more).await;
+    api.grant_cluster_role("more", ann, rules).await;
     api.check(as_app(), 201, json!({})).await;
     let all = as_bob().header("impersonate-extra-scopes", "view").header("impersonate-uid", "7");
     api.check(all, 201, user_info(json!({"uid": "7", "extra": {"scopes": ["view"]}}))).await;

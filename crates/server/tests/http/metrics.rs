@@ -27,11 +27,11 @@ async fn requests_are_counted_by_verb_and_resource() {
     assert_eq!(total(&["code=\"409\"", "verb=\"POST\""]), [1.0]);
     assert_eq!(total(&["verb=\"GET\"", "group=\"\"", "version=\"v1\""]), [1.0]);
     assert_eq!(total(&["verb=\"LIST\"", "scope=\"cluster\""]), [1.0]);
-    let took = |suffix: &str, more: &[&str]| {
+    let took = |suffix: &str, labels: &[&str]| {
         sample_values(
             &text,
             &format!("apiserver_request_duration_seconds_{suffix}"),
-            &[more, &[maps, "verb=\"POST\""]].concat(),
+            &[labels, &[maps, "verb=\"POST\""]].concat(),
         )
     };
     assert_eq!((took("count", &[]), took("bucket", &["le=\"+Inf\""])), (vec![3.0], vec![3.0]));

@@ -31,9 +31,9 @@ fn json_patch(expression: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
 
-async fn policy(api: &TestApi, name: &str, mutations: &[Value], more: Value) {
+async fn policy(api: &TestApi, name: &str, mutations: &[Value], fields: Value) {
     let mut spec = json!({"matchConstraints": with_match_constraints("", "configmaps"), "reinvocationPolicy": "Never", "mutations": mutations});
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();
     }
     let object = json!({"metadata": {"name": name}, "spec": spec});
@@ -49,14 +49,14 @@ fn config_map(name: &str, data: Value) -> Value {
 #[tokio::test]
 async fn failed_json_patch_test_leaves_the_object_unchanged() {
     let api = api_with_policies(TestApi::new().await);
-    let of = |value: &str| {
+    let mutation = |value: &str| {
         format!(
             "[JSONPatch{{op: 'test', path: '/data/a', value: '{value}'}}, JSONPatch{{op: 'replace', path: '/data/a', value: 'new'}}]"
         )
     };
-    policy(&api, "other", &[json_patch(&of("other"))], json!({})).await;
+    policy(&api, "other", &[json_patch(&mutation("other"))], json!({})).await;
     api.check(post(CONFIG_MAPS, &config_map("a", json!({"a": "old"}))), 201, json!({"data": {"a": "old"}})).await;
-    policy(&api, "same", &[json_patch(&of("old"))], json!({})).await;
+    policy(&api, "same", &[json_patch(&mutation("old"))], json!({})).await;
     api.check(post(CONFIG_MAPS, &config_map("b", json!({"a": "old"}))), 201, json!({"data": {"a": "new"}})).await;
 }
 
@@ -89,8 +89,8 @@ async fn mutating_policy_applies_config_and_json_patch() {
     let sidecar = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'sidecar', image: variables.image}]}}}}";
     let labels = "[JSONPatch{op: 'test', path: '/metadata/name', value: 'd'}, JSONPatch{op: 'add', path: '/metadata/labels', value: {'a.b/c': request.userInfo.username}}, JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('x/y'), value: string(size(object.spec.template.spec.containers))}]";
     let variables = json!([{"name": "image", "expression": "object.spec.template.spec.containers[0].image + ':side'"}]);
-    let more = json!({"matchConstraints": with_match_constraints("apps", "deployments"), "variables": variables});
-    policy(&api, "sidecar", &[apply_configuration(sidecar), json_patch(labels)], more).await;
+    let fields = json!({"matchConstraints": with_match_constraints("apps", "deployments"), "variables": variables});
+    policy(&api, "sidecar", &[apply_configuration(sidecar), json_patch(labels)], fields).await;
     let created = api.check(post(DEPLOYMENTS, &deployment("d")), 201, json!({})).await.body;
     let containers = created["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     let named: Vec<(&Value, &Value)> = containers.iter().map(|c| (&c["name"], &c["image"])).collect();
@@ -110,7 +110,7 @@ fn deployment(name: &str) -> Value {
 #[tokio::test]
 async fn invalid_mutating_policy_is_rejected() {
     let api = api_with_policies(TestApi::new().await);
-    let more = |fails: &str| json!({"matchConstraints": with_match_constraints("apps", "deployments"), "failurePolicy": fails});
+    let fields = |fails: &str| json!({"matchConstraints": with_match_constraints("apps", "deployments"), "failurePolicy": fails});
     for (name, mutation, reason) in [
         (
             "atomic",
@@ -128,7 +128,7 @@ async fn invalid_mutating_policy_is_rejected() {
             "expression 'Object{spec: Object.spec{replicas: object.spec.none}}' resulted in error: no such key: none",
         ),
     ] {
-        policy(&api, name, std::slice::from_ref(&mutation), more("Fail")).await;
+        policy(&api, name, std::slice::from_ref(&mutation), fields("Fail")).await;
         let message = format!("policy '{name}' with binding '{name}' denied request: {reason}");
         let rejected = json!({"reason": "Invalid", "message": message, "details": {"name": "d", "causes": [{"message": message}]}});
         api.check(post(DEPLOYMENTS, &deployment("d")), 403, rejected).await;
@@ -144,7 +144,7 @@ async fn invalid_mutating_policy_is_rejected() {
         api.check(post(format!("{DEPLOYMENTS}?dryRun=All"), &deployment("d")), 201, json!({})).await;
     }
     let invalid = json_patch("[JSONPatch{op: 'add', path: '/spec/unknown', value: 1}]");
-    policy(&api, "strict", &[invalid], more("Ignore")).await;
+    policy(&api, "strict", &[invalid], fields("Ignore")).await;
     let message = "Internal error occurred: strict decoding error: unknown field \"spec.unknown\"";
     api.check(post(DEPLOYMENTS, &deployment("d")), 500, json!({"message": message})).await;
 }
@@ -201,11 +201,11 @@ async fn mutation_expressions_are_compiled_on_write() {
 #[tokio::test]
 async fn mutating_policy_uses_match_conditions_and_params() {
     let api = api_with_policies(TestApi::new().await);
-    let more = json!({
+    let fields = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "matchConditions": [{"name": "not-params", "expression": "object.metadata.name != 'params'"}],
     });
-    policy(&api, "p", &[apply_configuration("Object{data: params.data}")], more).await;
+    policy(&api, "p", &[apply_configuration("Object{data: params.data}")], fields).await;
     let reference = json!({"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"});
     let path = format!("{BETA}/mutatingadmissionpolicybindings/p");
     api.check(merge_patch(path, &json!({"spec": {"paramRef": reference}})), 200, json!({})).await;
@@ -252,7 +252,7 @@ async fn mutating_policies_run_before_webhooks() {
 async fn mutating_policy_merges_custom_resources_by_schema() {
     let api = api_with_policies(api_with_crontabs(&crontab_properties()).await);
     let rule = json!({"operations": ["*"], "apiGroups": ["stable.example.com"], "apiVersions": ["v1"], "resources": ["crontabs"]});
-    let more = json!({"matchConstraints": {"resourceRules": [rule]}});
-    policy(&api, "p", &[apply_configuration("Object{spec: Object.spec{replicas: 7}}")], more).await;
+    let fields = json!({"matchConstraints": {"resourceRules": [rule]}});
+    policy(&api, "p", &[apply_configuration("Object{spec: Object.spec{replicas: 7}}")], fields).await;
     api.check(post(CRONTABS, &crontab("a", &json!({"replicas": 1}))), 201, json!({"spec": {"replicas": 7}})).await;
 }

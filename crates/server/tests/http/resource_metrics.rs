@@ -36,10 +36,10 @@ fn metrics_page(requests: u32) -> String {
     for (pod, container, cpu, memory) in
         [("p", "c", 1.234_567_891, 1_234_944), ("q", "c", 0.000_05, 4096), ("q", "d", 5.0, 1_000_001)]
     {
-        let of = format!(r#"{{container="{container}",pod="{pod}",namespace="default"}}"#);
+        let labels = format!(r#"{{container="{container}",pod="{pod}",namespace="default"}}"#);
         page += &format!(
-            "container_start_time_seconds{of} 1600000000\ncontainer_cpu_usage_seconds_total{of} {} {at}\n\
-             container_memory_working_set_bytes{of} {memory} {at}\n",
+            "container_start_time_seconds{labels} 1600000000\ncontainer_cpu_usage_seconds_total{labels} {} {at}\n\
+             container_memory_working_set_bytes{labels} {memory} {at}\n",
             100.0 + seconds * cpu
         );
     }
@@ -244,8 +244,8 @@ async fn view_role_can_read_metrics() {
     api.check(post(bindings, &binding), 201, json!({})).await;
     api.check(get(POD_METRICS).with_user("ann", &[]), 200, json!({"items": [{}, {}]})).await;
     api.check(get(format!("{METRICS}/nodes")).with_user("ann", &[]), 403, json!({})).await;
-    let of = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
-    let labels = json!({of("view"): "true", of("edit"): "true", of("admin"): "true"});
+    let aggregation_label = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
+    let labels = json!({aggregation_label("view"): "true", aggregation_label("edit"): "true", aggregation_label("admin"): "true"});
     let rule =
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader";

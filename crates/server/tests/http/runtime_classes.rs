@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 
-fn runtime_class(name: &str, more: Value) -> Value {
+fn runtime_class(name: &str, fields: Value) -> Value {
     let mut class =
         json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc"});
-    for (key, value) in more.as_object().unwrap() {
+    for (key, value) in fields.as_object().unwrap() {
         class[key] = value.clone();
     }
     class
@@ -24,7 +24,7 @@ fn pod_with_class(name: &str, class: &str) -> Value {
 async fn runtime_class_handler_is_validated_and_immutable() {
     let api = TestApi::new().await;
     let invalid = |message: &str| json!({"code": 422, "message": format!("RuntimeClass.node.k8s.io \"c\" is invalid: {message}")});
-    for (more, message) in [
+    for (fields, message) in [
         (
             json!({"handler": "A_b"}),
             "handler: Invalid value: \"A_b\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
@@ -42,7 +42,7 @@ async fn runtime_class_handler_is_validated_and_immutable() {
             "scheduling.tolerations[1]: Duplicate value: {\"operator\":\"Exists\"}",
         ),
     ] {
-        api.check(post(CLASSES, &runtime_class("c", more)), 422, invalid(message)).await;
+        api.check(post(CLASSES, &runtime_class("c", fields)), 422, invalid(message)).await;
     }
     api.check(
         post(CLASSES, &runtime_class("c", json!({"overhead": {"podFixed": {"cpu": "1000m"}}}))),
@@ -65,9 +65,9 @@ async fn runtime_class_handler_is_validated_and_immutable() {
 #[tokio::test]
 async fn pod_gets_overhead_and_scheduling_of_runtime_class() {
     let api = TestApi::new().await;
-    let more = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
+    let fields = json!({"overhead": {"podFixed": {"cpu": "0.25", "memory": "64Mi"}},
         "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm", "operator": "Exists"}]}});
-    api.check(post(CLASSES, &runtime_class("vm", more)), 201, json!({})).await;
+    api.check(post(CLASSES, &runtime_class("vm", fields)), 201, json!({})).await;
     let created = api
         .check(
             post(PODS, &pod_with_class("p", "vm")),

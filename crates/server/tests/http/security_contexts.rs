@@ -111,13 +111,13 @@ fn ephemeral_container(fields: &Value) -> Value {
 async fn ephemeral_containers_are_added_by_subresource_only() {
     let api = TestApi::new().await;
     api.create_pod("p").await;
-    let mut more = ephemeral_container(&json!({"targetContainerName": "c", "stdin": true}));
+    let mut with_target = ephemeral_container(&json!({"targetContainerName": "c", "stdin": true}));
     // kubectl debug sends a list order; metadata is ignored.
-    more["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}]);
-    more["metadata"] = json!({"labels": {"x": "y"}});
+    with_target["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}]);
+    with_target["metadata"] = json!({"labels": {"x": "y"}});
     let added = json!({"metadata": {"generation": 2, "labels": null}, "spec": {"ephemeralContainers": [
         {"name": "d", "targetContainerName": "c", "imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File"}]}});
-    api.check(patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &more), 200, added.clone()).await;
+    api.check(patch("strategic-merge-patch", EPHEMERAL_CONTAINERS, &with_target), 200, added.clone()).await;
     api.check(get(EPHEMERAL_CONTAINERS), 200, added).await;
     let mut second = ephemeral_container(&json!({"name": "e"}));
     second["spec"]["$setElementOrder/ephemeralContainers"] = json!([{"name": "d"}, {"name": "e"}]);
@@ -127,9 +127,9 @@ async fn ephemeral_containers_are_added_by_subresource_only() {
         json!({"metadata": {"generation": 3}}),
     )
     .await;
-    let message = |what: &str| {
+    let message = |field: &str| {
         format!(
-            "Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be {what}\n"
+            "Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be {field}\n"
         )
     };
     let changed = ephemeral_container(&json!({"image": "other:1"}));

@@ -23,9 +23,9 @@ async fn node_ports_are_kept_by_name() {
     assert!(a != b && a != 31_800 && b != 31_800, "{a} {b}");
     // The new port is first in the list, and does not take an allocated node port.
     let three = json!([{"name": "c", "port": 82}, {"name": "a", "port": 80}, {"name": "b", "port": 81}]);
-    let more = api.check(put(&path, &ports(three)), 200, json!({})).await;
-    assert_eq!(numbers(&more)[1..], [a, b]);
-    assert!(![a, b].contains(&numbers(&more)[0]));
+    let updated = api.check(put(&path, &ports(three)), 200, json!({})).await;
+    assert_eq!(numbers(&updated)[1..], [a, b]);
+    assert!(![a, b].contains(&numbers(&updated)[0]));
     let swapped = json!([{"name": "a", "port": 80, "nodePort": b}, {"name": "b", "port": 81, "nodePort": a}]);
     assert_eq!(numbers(&api.check(put(&path, &ports(swapped)), 200, json!({})).await), [b, a]);
 }

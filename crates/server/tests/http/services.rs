@@ -10,9 +10,9 @@ pub(crate) fn service(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-pub(crate) fn web_spec(more: Value) -> Value {
+pub(crate) fn web_spec(fields: Value) -> Value {
     let mut spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
-    more.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
+    fields.as_object().unwrap().iter().for_each(|(k, v)| spec[k] = v.clone());
     spec
 }
 
@@ -64,10 +64,10 @@ async fn cluster_ips_and_node_ports_are_unique() {
     let request = |n: usize| post(SERVICES, &service(&format!("s{n}"), web_spec(json!({"type": "NodePort"}))));
     let requests: Vec<TestRequest> = (0..40).map(request).collect();
     let responses = futures::future::join_all(requests.iter().map(|a| api.send(a))).await;
-    let of = |pointer: &str| -> BTreeSet<String> {
+    let values = |pointer: &str| -> BTreeSet<String> {
         responses.iter().map(|a| a.body.pointer(pointer).unwrap_or_else(|| panic!("{}", a.body)).to_string()).collect()
     };
-    assert_eq!((of("/spec/clusterIP").len(), of("/spec/ports/0/nodePort").len()), (40, 40));
+    assert_eq!((values("/spec/clusterIP").len(), values("/spec/ports/0/nodePort").len()), (40, 40));
     let message = "Service \"x\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated";
     api.check(
         post(SERVICES, &service("x", web_spec(json!({"clusterIP": "10.96.0.77"})))),
@@ -212,11 +212,11 @@ const INVALID_SPECS: &[(&str, &str)] = &[
 #[tokio::test]
 async fn fields_of_another_service_type_are_rejected() {
     let api = TestApi::new().await;
-    for (more, expected_message) in INVALID_SPECS {
-        let spec = web_spec(serde_json::from_str(more).unwrap());
+    for (fields, expected_message) in INVALID_SPECS {
+        let spec = web_spec(serde_json::from_str(fields).unwrap());
         let response = api.send(&post(SERVICES, &service("s", spec))).await;
         let message = format!("Service \"s\" is invalid: {expected_message}");
-        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{more}");
+        assert_eq!((response.status, response.body["message"].as_str()), (422, Some(message.as_str())), "{fields}");
     }
 }
 

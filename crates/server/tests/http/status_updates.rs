@@ -68,24 +68,24 @@ async fn deployment_annotation_change_increments_generation() {
 #[tokio::test]
 async fn status_updates_are_validated() {
     let api = TestApi::new().await;
-    let set = |more: Value| {
+    let set = |fields: Value| {
         let mut object = deployment();
-        object["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object["spec"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         object
     };
     let parts = "status.readyReplicas: Invalid value: 1: cannot be greater than status.replicas";
-    let more = json!({"replicas": 0, "readyReplicas": 1});
+    let fields = json!({"replicas": 0, "readyReplicas": 1});
     let negative = "status.numberReady: Invalid value: -1: must be greater than or equal to 0";
     let timeless = json!({"conditions": [{"type": "A", "status": "True", "reason": "R", "message": ""}]});
     let untimed = "status.conditions[0].lastTransitionTime: Required value: must be set";
     let amount = "status.used[pods]: Invalid value: \"-1\": must be greater than or equal to 0";
     let apps = "/apis/apps/v1/namespaces/default";
     for (path, mut object, status, expected) in [
-        (DEPLOYMENTS.to_owned(), set(json!({})), more.clone(), parts),
-        (format!("{apps}/replicasets"), set(json!({})), more.clone(), parts),
-        (format!("{apps}/statefulsets"), set(json!({"serviceName": "s"})), more.clone(), parts),
+        (DEPLOYMENTS.to_owned(), set(json!({})), fields.clone(), parts),
+        (format!("{apps}/replicasets"), set(json!({})), fields.clone(), parts),
+        (format!("{apps}/statefulsets"), set(json!({"serviceName": "s"})), fields.clone(), parts),
         (format!("{apps}/daemonsets"), set(json!({})), json!({"numberReady": -1}), negative),
-        ("/api/v1/namespaces/default/replicationcontrollers".to_owned(), controller(), more, parts),
+        ("/api/v1/namespaces/default/replicationcontrollers".to_owned(), controller(), fields, parts),
         (
             "/apis/policy/v1/namespaces/default/poddisruptionbudgets".to_owned(),
             json!({"spec": {"minAvailable": 1, "selector": {}}}),

@@ -71,10 +71,10 @@ async fn requested_token_lifetime_is_capped_at_one_year() {
         let claims = claims(token);
         claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap()
     };
-    let most = || request(json!({"expirationSeconds": 4_294_967_296_i64}));
+    let longest = || request(json!({"expirationSeconds": 4_294_967_296_i64}));
     let year = 365 * 24 * 3600;
     let mut api = api().await;
-    let response = api.check(most(), 201, json!({"spec": {"expirationSeconds": year}})).await;
+    let response = api.check(longest(), 201, json!({"spec": {"expirationSeconds": year}})).await;
     assert_eq!(lifetime(response.body["status"]["token"].as_str().unwrap()), year);
     let shortened = "299 - \"requested expiration of 4294967296 seconds shortened to 31536000 seconds\"";
     assert_eq!(response.warnings(), [shortened]);
@@ -347,10 +347,10 @@ async fn bootstrap_token_authenticates_until_expiration() {
     let api = api().await;
     api.server.bootstrap_rbac().await;
     let secrets = "/api/v1/namespaces/kube-system/secrets";
-    let secret = |id: &str, more: Value| {
+    let secret = |id: &str, fields: Value| {
         let mut data =
             json!({"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"});
-        more.as_object().unwrap().iter().for_each(|(k, v)| data[k] = v.clone());
+        fields.as_object().unwrap().iter().for_each(|(k, v)| data[k] = v.clone());
         let name = format!("bootstrap-token-{id}");
         json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data})
     };
@@ -368,9 +368,9 @@ async fn bootstrap_token_authenticates_until_expiration() {
         ("gggggg", json!({"token-secret": "fedcba9876543210"}), 401),
         ("hhhhhh", json!({"token-id": "aaaaaa"}), 401),
     ];
-    for (id, more, code) in cases {
-        api.check(post(secrets, &secret(id, more.clone())), 201, json!({})).await;
-        assert_eq!(whoami(&api.server, &format!("{id}.0123456789abcdef")).await.0, code, "{id} {more}");
+    for (id, fields, code) in cases {
+        api.check(post(secrets, &secret(id, fields.clone())), 201, json!({})).await;
+        assert_eq!(whoami(&api.server, &format!("{id}.0123456789abcdef")).await.0, code, "{id} {fields}");
     }
     let groups = json!(["system:bootstrappers", "system:bootstrappers:kubeadm", "system:authenticated"]);
     let user = json!({"username": "system:bootstrap:bbbbbb", "groups": groups});

@@ -16,9 +16,9 @@ pub(crate) async fn create_policy(api: &TestApi, name: &str, spec: Value) {
     api.check(post(format!("{GROUP}/validatingadmissionpolicies"), &object), 201, json!({})).await;
 }
 
-pub(crate) async fn create_binding(api: &TestApi, name: &str, policy: &str, more: Value) {
+pub(crate) async fn create_binding(api: &TestApi, name: &str, policy: &str, fields: Value) {
     let mut spec = json!({"policyName": policy, "validationActions": ["Deny"]});
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in fields.as_object().unwrap() {
         spec[field] = value.clone();
     }
     let object = json!({"metadata": {"name": name}, "spec": spec});
@@ -128,7 +128,7 @@ async fn param_ref_selects_parameter_objects() {
     api.check(tab(3), 422, denied("at most 2")).await;
     // Every selected parameter object must be satisfied.
     let path = format!("{GROUP}/validatingadmissionpolicybindings/named");
-    let labelled = |name: &str, most: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": most}});
+    let labelled = |name: &str, maximum: &str| json!({"metadata": {"name": name, "labels": {"of": "limits"}}, "data": {"most": maximum}});
     let params = json!([{"op": "replace", "path": "/spec/paramRef", "value": {"selector": {"matchLabels": {"of": "limits"}}, "parameterNotFoundAction": "Allow"}}]);
     api.check(patch("json-patch", path, &params), 200, json!({})).await;
     api.check(post(format!("{CRONTABS}?dryRun=All"), &crontab("a", &json!({"replicas": 3}))), 201, json!({})).await;
@@ -283,7 +283,7 @@ async fn policy_writers_must_be_able_to_read_params() {
     api.grant_cluster_role("ann", json!([{"kind": "User", "name": "ann"}]), all).await;
     let by = |request: TestRequest| request.with_user("ann", &["devs"]);
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
-    let of = |kind: Value| {
+    let policy = |kind: Value| {
         let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "paramKind": kind, "validations": [{"expression": "false"}]});
         json!({"metadata": {"name": "p"}, "spec": spec})
     };
@@ -293,8 +293,8 @@ async fn policy_writers_must_be_able_to_read_params() {
     let all = format!(
         "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"p\" is invalid: spec.paramKind: Forbidden: {user} must have \"get\" permission on all objects of the referenced paramKind (kind=Secret, apiVersion=v1)"
     );
-    api.check(by(post(&policies, &of(secret.clone()))), 422, json!({"message": all})).await;
-    api.check(by(post(&policies, &of(Value::Null))), 201, json!({})).await;
+    api.check(by(post(&policies, &policy(secret.clone()))), 422, json!({"message": all})).await;
+    api.check(by(post(&policies, &policy(Value::Null))), 201, json!({})).await;
     let change = json!({"spec": {"paramKind": secret}});
     api.check(by(merge_patch(format!("{policies}/p"), &change)), 422, json!({"message": all})).await;
     api.check(merge_patch(format!("{policies}/p"), &change), 200, json!({})).await;
@@ -303,22 +303,22 @@ async fn policy_writers_must_be_able_to_read_params() {
         .await;
 
     let bindings = format!("{GROUP}/validatingadmissionpolicybindings");
-    let of = |policy: &str| {
+    let binding_of = |policy: &str| {
         let params = json!({"name": "top", "namespace": "default", "parameterNotFoundAction": "Deny"});
         json!({"metadata": {"name": "b"}, "spec": {"policyName": policy, "validationActions": ["Deny"], "paramRef": params}})
     };
     let one = format!(
         "ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io \"b\" is invalid: spec.paramRef: Forbidden: {user} does not have \"get\" permission on the object referenced by paramRef"
     );
-    api.check(by(post(&bindings, &of("p"))), 422, json!({"message": one})).await;
+    api.check(by(post(&bindings, &binding_of("p"))), 422, json!({"message": one})).await;
     let read = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["top"]}]);
     api.grant_cluster_role("ann-reads", json!([{"kind": "User", "name": "ann"}]), read).await;
     // The parameters of a missing policy are unknown, so permission on all kinds is required.
-    api.check(by(post(&bindings, &of("none"))), 422, json!({"message": one})).await;
-    api.check(by(post(format!("{bindings}?dryRun=All"), &of("none"))), 422, json!({"message": one})).await;
-    api.check(by(post(&bindings, &of("p"))), 201, json!({})).await;
-    let change = async |change: Value, code: u16, more: Value| {
-        api.check(by(merge_patch(format!("{bindings}/b"), &change)), code, more).await;
+    api.check(by(post(&bindings, &binding_of("none"))), 422, json!({"message": one})).await;
+    api.check(by(post(format!("{bindings}?dryRun=All"), &binding_of("none"))), 422, json!({"message": one})).await;
+    api.check(by(post(&bindings, &binding_of("p"))), 201, json!({})).await;
+    let change = async |change: Value, code: u16, expected: Value| {
+        api.check(by(merge_patch(format!("{bindings}/b"), &change)), code, expected).await;
     };
     change(json!({"spec": {"policyName": "none"}}), 422, json!({"message": one})).await;
     change(json!({"spec": {"paramRef": {"name": "other"}}}), 422, json!({"message": one})).await;
@@ -340,14 +340,14 @@ async fn binding_by_param_selector_requires_list() {
     let beta = "/apis/admissionregistration.k8s.io/v1beta1";
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]});
     let change = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}});
-    let of = |version: &str, kind: &str| {
+    let param_kind = |version: &str, kind: &str| {
         json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "mutations": [change],
             "reinvocationPolicy": "Never", "paramKind": {"apiVersion": version, "kind": kind}}})
     };
     let make = |object: &Value| post(format!("{beta}/mutatingadmissionpolicies"), object).with_user("ann", &[]);
     // An unknown parameter kind requires permission on all kinds.
-    api.check(make(&of("v1", "Unknown")), 422, json!({"reason": "Invalid"})).await;
-    api.check(make(&of("v1", "ConfigMap")), 201, json!({})).await;
+    api.check(make(&param_kind("v1", "Unknown")), 422, json!({"reason": "Invalid"})).await;
+    api.check(make(&param_kind("v1", "ConfigMap")), 201, json!({})).await;
     let params = json!({"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"});
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": params}});
     let request = || post(format!("{beta}/mutatingadmissionpolicybindings"), &binding).with_user("ann", &[]);

@@ -38,8 +38,8 @@ async fn template_warnings_appear_on_spec_changes_only() {
         check(create_and_label(&api, &path, "a", lasting.clone()).await, &[&at], &[]);
     }
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let more = merge_patch(format!("{path}/a"), &json!({"spec": {"paused": true}}));
-    assert_eq!(api.check(more, 200, json!({})).await.warnings(), [warning_header(&at)]);
+    let paused = merge_patch(format!("{path}/a"), &json!({"spec": {"paused": true}}));
+    assert_eq!(api.check(paused, 200, json!({})).await.warnings(), [warning_header(&at)]);
     let scale = merge_patch(format!("{path}/a/scale"), &json!({"spec": {"replicas": 3}}));
     assert_eq!(api.check(scale, 200, json!({})).await.warnings(), Vec::<String>::new());
     let mut ending = template.clone();

@@ -11,26 +11,26 @@ use serde_json::{Value, json};
 pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// Returns a configuration with one webhook that matches all writes.
-pub(crate) fn webhook_configuration(name: &str, config: Value, more: Value) -> Value {
+pub(crate) fn webhook_configuration(name: &str, config: Value, fields: Value) -> Value {
     let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]});
     let mut webhook = json!({
         "name": format!("{name}.example.com"), "clientConfig": config, "rules": [rule], "sideEffects": "None",
         "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
     });
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in fields.as_object().unwrap() {
         webhook[field] = value.clone();
     }
     json!({"metadata": {"name": name}, "webhooks": [webhook]})
 }
 
-pub(crate) async fn create_mutating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_mutating_webhook(api: &TestApi, name: &str, config: Value, fields: Value) {
     let path = format!("{GROUP}/mutatingwebhookconfigurations");
-    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, fields)), 201, json!({})).await;
 }
 
-pub(crate) async fn create_validating_webhook(api: &TestApi, name: &str, config: Value, more: Value) {
+pub(crate) async fn create_validating_webhook(api: &TestApi, name: &str, config: Value, fields: Value) {
     let path = format!("{GROUP}/validatingwebhookconfigurations");
-    api.check(post(path, &webhook_configuration(name, config, more)), 201, json!({})).await;
+    api.check(post(path, &webhook_configuration(name, config, fields)), 201, json!({})).await;
 }
 
 /// Returns a rule for one resource.

@@ -88,8 +88,8 @@ fn add(field: &Field, wire: Wire<'_>, into: &mut Map<String, Value>, depth: Dept
             Ok(())
         }
         Cardinality::Plain | Cardinality::Pointer => {
-            let before = into.remove(field.name);
-            let value = value(field.value_type, wire, before, depth)?;
+            let old_value = into.remove(field.name);
+            let value = value(field.value_type, wire, old_value, depth)?;
             // Go encodes plain zero values to protobuf, and omits them in JSON (`omitempty`).
             let empty = match &value {
                 Value::Null => true,
@@ -127,8 +127,8 @@ fn map_entry(value_type: ValueType, wire: Wire<'_>, depth: Depth) -> Result<(Str
     Ok((key, entry_value))
 }
 
-/// Decodes a value. `before` is the earlier value of the field, for messages in several parts.
-fn value(value_type: ValueType, wire: Wire<'_>, before: Option<Value>, depth: Depth) -> Result<Value, DecodeError> {
+/// Decodes a value. `old_value` is the earlier value of the field, for messages in several parts.
+fn value(value_type: ValueType, wire: Wire<'_>, old_value: Option<Value>, depth: Depth) -> Result<Value, DecodeError> {
     let bytes = match (value_type, wire) {
         (ValueType::Bool, Wire::Varint(v)) => return Ok(json!(v != 0)),
         (ValueType::Int64, Wire::Varint(v)) => return Ok(json!(v.cast_signed())),
@@ -156,7 +156,7 @@ fn value(value_type: ValueType, wire: Wire<'_>, before: Option<Value>, depth: De
         },
         ValueType::Strings => strings(bytes),
         ValueType::Message(index) => {
-            let mut map = match before {
+            let mut map = match old_value {
                 Some(Value::Object(map)) => map,
                 _ => Map::new(),
             };

@@ -109,7 +109,7 @@ proptest! {
         let mut object = Sample::new(seed).message(&TABLE.messages[index], 0);
         let (package, kind) = TABLE.messages[index].name.split_once('.').unwrap();
         let Some(api_version) = sample::api_version(package) else { return Ok(()) };
-        // A message that is no kind can have the name of a kind, or fields `apiVersion` and `kind`.
+        // A message that is not a kind can have the name of a kind, or fields `apiVersion` and `kind`.
         let is_kind = TABLE.kind(api_version, kind).is_some_and(|m| m.name == TABLE.messages[index].name);
         if !is_kind || TABLE.messages[index].fields.iter().any(|f| matches!(f.name, "apiVersion" | "kind")) {
             return Ok(());

@@ -68,11 +68,11 @@ impl ApiServiceChange {
 
 fn kinds(group_version: &str, list: &APIResourceList) -> Vec<MonitoredKind> {
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
-    let wanted = list.resources.iter().filter(|r| {
+    let deletable = list.resources.iter().filter(|r| {
         let can = |verb: &str| r.verbs.iter().any(|known| known == verb);
         !r.name.contains('/') && can_be_collected(&r.name, can)
     });
-    let served = wanted.map(|r| MonitoredKind {
+    let served = deletable.map(|r| MonitoredKind {
         resource: Arc::new(ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -112,13 +112,13 @@ mod tests {
             Box::new(serde_json::from_value(json!({"spec": spec, "status": {"conditions": conditions}})).unwrap())
         };
         let foreign = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1, "service": {"name": "s"}});
-        let own = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1});
+        let api_service_spec = json!({"group": "g", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1});
         let look = |spec: &serde_json::Value, available| {
             ApiServiceChange::from_event(&WatchEvent::Applied(service(spec.clone(), available)))
         };
         assert!(matches!(look(&foreign, "True"), ApiServiceChange::Discover(version) if version == "g/v1"));
         assert!(matches!(look(&foreign, "False"), ApiServiceChange::Ignore), "what it served stays known");
-        assert!(matches!(look(&own, "True"), ApiServiceChange::Ignore));
+        assert!(matches!(look(&api_service_spec, "True"), ApiServiceChange::Ignore));
         assert!(
             matches!(ApiServiceChange::from_event(&WatchEvent::Deleted(service(foreign, "True"))), ApiServiceChange::Removed(version) if version == "g/v1")
         );

@@ -90,24 +90,30 @@ fn each_metric_type_has_its_name_and_status() {
 #[test]
 fn object_and_external_metrics_have_names_and_status() {
     let object = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"});
-    let of = |target: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "target": target}});
+    let with_target = |target: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "target": target}});
     let is = |current: Value| json!({"type": "Object", "object": {"metric": metric("hits"), "describedObject": object, "current": current}});
     let (value, average) =
         (json!({"type": "Value", "value": "10"}), json!({"type": "AverageValue", "averageValue": "10"}));
-    check(of(value.clone()), Ok(Reading::Object(20_000)), 6, "Ingress metric hits", is(json!({"value": "20"})));
     check(
-        of(average.clone()),
+        with_target(value.clone()),
+        Ok(Reading::Object(20_000)),
+        6,
+        "Ingress metric hits",
+        is(json!({"value": "20"})),
+    );
+    check(
+        with_target(average.clone()),
         Ok(Reading::Object(50_000)),
         5,
         "external metric hits(nil)",
         is(json!({"averageValue": "16667m"})),
     );
     let queue = json!({"name": "queue", "selector": {"matchLabels": {"a": "b"}}});
-    let of = |target: Value| json!({"type": "External", "external": {"metric": queue, "target": target}});
+    let with_target = |target: Value| json!({"type": "External", "external": {"metric": queue, "target": target}});
     let is = |current: Value| json!({"type": "External", "external": {"metric": queue, "current": current}});
     let name = "external metric queue(&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},})";
-    check(of(value), Ok(Reading::External(vec![12_000, 8_000])), 6, name, is(json!({"value": "20"})));
-    check(of(average), Ok(Reading::External(vec![50_000])), 5, name, is(json!({"averageValue": "16667m"})));
+    check(with_target(value), Ok(Reading::External(vec![12_000, 8_000])), 6, name, is(json!({"value": "20"})));
+    check(with_target(average), Ok(Reading::External(vec![50_000])), 5, name, is(json!({"averageValue": "16667m"})));
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn negative_metric_values_stay_negative() {
     let current = json!({"averageValue": "-10333m"});
     assert_eq!(to_value(&computed.statuses[0]).unwrap()["external"]["current"], current);
     let desired = computed.desired.clone().unwrap().0;
-    let bounds = Bounds { replicas: 3, least: 1, most: 9 };
+    let bounds = Bounds { replicas: 3, min_replicas: 1, max_replicas: 9 };
     assert_eq!(
         (desired, bounds.desired_replicas(&computed).unwrap()),
         (-3, (0, "All metrics below target".to_owned()))
@@ -136,18 +142,18 @@ fn metric_with_most_replicas_wins() {
 #[test]
 fn failed_metric_prevents_scale_down() {
     let unknown = || (cpu(50), Err(MetricsError::Timeout));
-    let why = format!("failed to get cpu utilization: unable to get metrics for resource cpu: {TIMEOUT}");
-    let error = format!("first error is: failed to get cpu resource metric value: {why}");
+    let message = format!("failed to get cpu utilization: unable to get metrics for resource cpu: {TIMEOUT}");
+    let error = format!("first error is: failed to get cpu resource metric value: {message}");
     let (fewer, condition) = computed(vec![unknown(), (cpu(50), using(200))]);
     assert_eq!(fewer.desired, None);
     assert_eq!(fewer.error, Some(format!("invalid metrics (1 invalid out of 2), {error}")));
-    assert_eq!(fewer.warnings, [("FailedGetResourceMetric", why.clone())]);
+    assert_eq!(fewer.warnings, [("FailedGetResourceMetric", message.clone())]);
     assert_eq!(to_value(&fewer.statuses[0]).unwrap(), json!({"type": ""}));
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("FailedGetResourceMetric")));
-    assert_eq!(condition["message"], format!("the HPA was unable to compute the replica count: {why}"));
+    assert_eq!(condition["message"], format!("the HPA was unable to compute the replica count: {message}"));
     // Scale-up and no change are still possible.
-    let (more, condition) = computed(vec![unknown(), (cpu(50), using(900))]);
-    assert_eq!((more.desired.unwrap().0, more.error.is_some(), &condition["status"]), (6, true, &json!("True")));
+    let (up, condition) = computed(vec![unknown(), (cpu(50), using(900))]);
+    assert_eq!((up.desired.unwrap().0, up.error.is_some(), &condition["status"]), (6, true, &json!("True")));
     assert_eq!(computed(vec![unknown(), (cpu(50), using(500))]).0.desired.unwrap().0, 3);
     let (none, _) = computed(vec![unknown(), unknown()]);
     assert_eq!((none.desired, none.error), (None, Some(format!("invalid metrics (2 invalid out of 2), {error}"))));
@@ -165,32 +171,32 @@ fn check_failure(spec: Value, read: Read, reason: &str, message: &str, error: &s
 fn failed_metric_messages_match_upstream() {
     let timeout = || Err(MetricsError::Timeout);
     let object = json!({"kind": "Service", "name": "web"});
-    let of = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
+    let with_source = |kind: &str, field: &str, source: Value| json!({"type": kind, field: source});
     let value = json!({"type": "Value", "value": "1"});
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let message = &format!("unable to get metric hits: Service on x web/{TIMEOUT}");
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": value});
     let error = format!("failed to get object metric value: {message}");
-    check_failure(of("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
+    check_failure(with_source("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
     let source = json!({"metric": metric("hits"), "describedObject": object, "target": average});
     let error = format!("failed to get object metric value: failed to get hits object metric: {message}");
-    check_failure(of("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
+    check_failure(with_source("Object", "object", source), timeout(), "FailedGetObjectMetric", message, &error);
     let message = &format!("unable to get metric hits: {TIMEOUT}");
     let source = json!({"metric": metric("hits"), "target": average});
     let error = format!("failed to get pods metric value: {message}");
-    check_failure(of("Pods", "pods", source), timeout(), "FailedGetPodsMetric", message, &error);
+    check_failure(with_source("Pods", "pods", source), timeout(), "FailedGetPodsMetric", message, &error);
     let message = &format!("unable to get external metric x/queue/nil: {TIMEOUT}");
     let source = json!({"metric": metric("queue"), "target": value});
     let error = format!("failed to get queue external metric value: failed to get external metric queue: {message}");
-    check_failure(of("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
+    check_failure(with_source("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
     let source = json!({"metric": metric("queue"), "target": average});
     let error = format!("failed to get queue external metric value: failed to get queue external metric: {message}");
-    check_failure(of("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
+    check_failure(with_source("External", "external", source), timeout(), "FailedGetExternalMetric", message, &error);
     let message = &format!("failed to get cpu usage: unable to get metrics for resource cpu: {TIMEOUT}");
     let source = json!({"name": "cpu", "container": "c", "target": average});
     let error = format!("failed to get c container metric value: {message}");
     let reason = "FailedGetContainerResourceMetric";
-    check_failure(of("ContainerResource", "containerResource", source), timeout(), reason, message, &error);
+    check_failure(with_source("ContainerResource", "containerResource", source), timeout(), reason, message, &error);
     let message = "unknown metric source type \"What\"";
     check_failure(json!({"type": "What"}), timeout(), "InvalidMetricSourceType", message, message);
 }
@@ -231,7 +237,7 @@ fn pod_usage_needs_values_of_all_containers() {
 
 #[test]
 fn bounds_and_zero_replicas_precede_metrics() {
-    let course = |replicas, least, most| Bounds { replicas, least, most }.mode();
+    let course = |replicas, min_replicas, max_replicas| Bounds { replicas, min_replicas, max_replicas }.mode();
     assert_eq!(course(0, 1, 5), ScalingMode::Disabled);
     assert_eq!(course(0, 0, 5), ScalingMode::ByMetrics);
     assert_eq!(course(6, 1, 5), ScalingMode::OutOfBounds(5, "Current number of replicas above Spec.MaxReplicas"));

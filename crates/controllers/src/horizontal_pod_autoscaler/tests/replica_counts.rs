@@ -5,11 +5,11 @@ use serde_json::from_value;
 
 const STARTING: &str = "did not receive metrics for targeted pods (pods might be unready)";
 
-/// `wanted` is the target utilization in percent; the expected values are replicas and current utilization.
+/// `target` is the target utilization in percent; the expected values are replicas and current utilization.
 #[track_caller]
-fn check(pods: &[Arc<PodSummary>], values: &[i64], wanted: i32, expected: Result<(i32, i32), &str>) {
+fn check(pods: &[Arc<PodSummary>], values: &[i64], target: i32, expected: Result<(i32, i32), &str>) {
     let replicas = i32::try_from(pods.len()).unwrap();
-    let counted = calculator(replicas, pods).by_utilization(&samples(values), wanted, "cpu", None);
+    let counted = calculator(replicas, pods).by_utilization(&samples(values), target, "cpu", None);
     let counted = counted.map(|(replicas, used)| (replicas, used.percent)).map_err(|error| error.to_string());
     assert_eq!(counted, expected.map_err(str::to_owned));
 }
@@ -30,8 +30,8 @@ fn usage_within_tolerance_keeps_replicas() {
     check(&pods(3), &[460, 460, 460], 50, Ok((3, 46)));
     check(&pods(3), &[560, 560, 560], 50, Ok((4, 56)));
     let pods = pods(3);
-    let own = Tolerances { down: 0.4, up: 0.0 };
-    let calculator = Calculator { tolerances: own, ..calculator(3, &pods) };
+    let custom = Tolerances { down: 0.4, up: 0.0 };
+    let calculator = Calculator { tolerances: custom, ..calculator(3, &pods) };
     let counted = |values: &[i64]| calculator.by_utilization(&samples(values), 50, "cpu", None).unwrap().0;
     assert_eq!((counted(&[510, 510, 510]), counted(&[310, 310, 310])), (4, 3));
 }
@@ -116,9 +116,9 @@ fn container_resource_metric_uses_one_container() {
 }
 
 #[track_caller]
-fn check_average(pods: &[Arc<PodSummary>], values: &[i64], wanted: i64, expected: (i32, i64)) {
+fn check_average(pods: &[Arc<PodSummary>], values: &[i64], target: i64, expected: (i32, i64)) {
     let replicas = i32::try_from(pods.len()).unwrap();
-    assert_eq!(calculator(replicas, pods).by_average(&samples(values), wanted, false), Ok(expected));
+    assert_eq!(calculator(replicas, pods).by_average(&samples(values), target, false), Ok(expected));
 }
 
 #[test]
@@ -134,28 +134,31 @@ fn average_value_is_compared_with_its_target() {
 fn object_value_is_compared_with_its_target() {
     let mut some = pods(3);
     some.push(pod("3", &json!({"status": {"phase": "Pending", "conditions": []}})));
-    let of = |replicas, usage, wanted| calculator(replicas, &some).by_value(usage, wanted);
-    assert_eq!((of(4, 20, 10), of(4, 105, 100), of(4, 1, 100)), (Ok(6), Ok(4), Ok(1)));
+    let by_value = |replicas, usage, target| calculator(replicas, &some).by_value(usage, target);
+    assert_eq!((by_value(4, 20, 10), by_value(4, 105, 100), by_value(4, 1, 100)), (Ok(6), Ok(4), Ok(1)));
     // Scaling from and to zero.
-    assert_eq!((of(0, 20, 10), of(0, 21, 10), of(0, 0, 10)), (Ok(2), Ok(3), Ok(0)));
-    assert_eq!(of(4, i64::MAX, 1), Ok(i32::MAX));
+    assert_eq!((by_value(0, 20, 10), by_value(0, 21, 10), by_value(0, 0, 10)), (Ok(2), Ok(3), Ok(0)));
+    assert_eq!(by_value(4, i64::MAX, 1), Ok(i32::MAX));
     let error = calculator(4, &[]).by_value(20, 10).unwrap_err();
     assert!(error.to_string().starts_with("unable to calculate ready pods: no pods"));
 }
 
 #[test]
 fn object_value_is_divided_by_replicas() {
-    let of = |replicas, usage, wanted| calculator(replicas, &[]).by_value_per_pod(usage, wanted);
-    assert_eq!((of(4, 900, 100), of(4, 410, 100), of(4, 101, 100)), ((9, 225), (4, 103), (2, 26)));
-    assert_eq!((of(0, 900, 100), of(0, 0, 100)), ((9, 0), (0, 0)));
-    assert_eq!(of(1, i64::MAX, 1), (i32::MAX, i64::MAX));
+    let by_value_per_pod = |replicas, usage, target| calculator(replicas, &[]).by_value_per_pod(usage, target);
+    assert_eq!(
+        (by_value_per_pod(4, 900, 100), by_value_per_pod(4, 410, 100), by_value_per_pod(4, 101, 100)),
+        ((9, 225), (4, 103), (2, 26))
+    );
+    assert_eq!((by_value_per_pod(0, 900, 100), by_value_per_pod(0, 0, 100)), ((9, 0), (0, 0)));
+    assert_eq!(by_value_per_pod(1, i64::MAX, 1), (i32::MAX, i64::MAX));
 }
 
 #[test]
 fn autoscaler_tolerances_override_the_defaults() {
-    let of = |behavior: Value| tolerances(Some(&from_value(behavior).unwrap()));
+    let with_behavior = |behavior: Value| tolerances(Some(&from_value(behavior).unwrap()));
     let default = Tolerances::default();
-    assert_eq!((tolerances(None), of(json!({"scaleUp": {}}))), (default, default));
-    assert_eq!(of(json!({"scaleUp": {"tolerance": "50m"}})), Tolerances { up: 0.05, ..default });
-    assert_eq!(of(json!({"scaleDown": {"tolerance": "0"}})), Tolerances { down: 0.0, ..default });
+    assert_eq!((tolerances(None), with_behavior(json!({"scaleUp": {}}))), (default, default));
+    assert_eq!(with_behavior(json!({"scaleUp": {"tolerance": "50m"}})), Tolerances { up: 0.05, ..default });
+    assert_eq!(with_behavior(json!({"scaleDown": {"tolerance": "0"}})), Tolerances { down: 0.0, ..default });
 }

@@ -21,7 +21,7 @@ impl Scaled {
         let behavior = (!behavior.is_null()).then(|| Behavior::of(&from_value(behavior.clone()).unwrap()));
         let (mut history, start) = (History::default(), Instant::now());
         history.record_initial_recommendation(replicas, start);
-        Self { behavior, history, bounds: Bounds { replicas, least: 1, most: 100 }, start }
+        Self { behavior, history, bounds: Bounds { replicas, min_replicas: 1, max_replicas: 100 }, start }
     }
 
     /// Checks the replicas and conditions when metrics require a number after some seconds.
@@ -55,7 +55,7 @@ fn default_scale_up_is_limited_to_double_or_four() {
     // Earlier recommendations still apply.
     scaled.check(30, 12, 16, DOWN, "ScaleUpLimit");
     let mut scaled = Scaled::new(12, &Value::Null);
-    scaled.bounds.most = 20;
+    scaled.bounds.max_replicas = 20;
     scaled.check(0, 30, 20, READY, "TooManyReplicas");
     scaled.check(15, 20, 20, DOWN, "TooManyReplicas");
 }
@@ -99,8 +99,8 @@ fn scale_down_selects_the_largest_policy_by_default() {
     for (second, expected) in [(120, 57), (180, 51), (240, 45), (300, 40), (360, 36), (420, 32)] {
         scaled.check(second, 10, expected, READY, "ScaleDownLimit");
     }
-    let least = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": policies});
-    let mut scaled = Scaled::new(80, &json!({"scaleDown": least}));
+    let minimum = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": policies});
+    let mut scaled = Scaled::new(80, &json!({"scaleDown": minimum}));
     scaled.check(0, 10, 76, READY, "ScaleDownLimit");
 }
 
@@ -150,10 +150,10 @@ fn client_supplied_replicas_do_not_overflow() {
         {"type": "Percent", "value": i32::MAX, "periodSeconds": 1}]);
     let rules = json!({"stabilizationWindowSeconds": i32::MAX, "policies": huge});
     let mut scaled = Scaled::new(i32::MAX - 1, &json!({"scaleUp": rules, "scaleDown": rules}));
-    scaled.bounds = Bounds { replicas: i32::MAX - 1, least: i32::MAX, most: i32::MAX };
+    scaled.bounds = Bounds { replicas: i32::MAX - 1, min_replicas: i32::MAX, max_replicas: i32::MAX };
     scaled.check(0, i32::MAX, i32::MAX - 1, UP, WITHIN);
     let mut scaled = Scaled::new(i32::MAX, &Value::Null);
-    scaled.bounds.most = i32::MAX;
+    scaled.bounds.max_replicas = i32::MAX;
     scaled.check(0, i32::MAX, i32::MAX, READY, WITHIN);
     scaled.check(1, i32::MIN, i32::MAX, DOWN, WITHIN);
 }

@@ -70,7 +70,7 @@ mod tests {
         check("1-10", Err("too large index: \"10\""));
         check("3-3", Err("non-increasing order, previous: 3, current: 3"));
         check("3,1", Err("non-increasing order, previous: 3, current: 1"));
-        let why = "violates the requirement that an index interval can have at most two parts separated by '-'";
-        check("1-2-3", Err(&format!("the fragment \"1-2-3\" {why}")));
+        let detail = "violates the requirement that an index interval can have at most two parts separated by '-'";
+        check("1-2-3", Err(&format!("the fragment \"1-2-3\" {detail}")));
     }
 }

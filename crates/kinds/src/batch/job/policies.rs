@@ -78,8 +78,8 @@ fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut Fiel
 fn validate_exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
     validate_required_enum(&rule["operator"], &["In", "NotIn"], &path.child("operator"), errors);
     if rule["containerName"].as_str().is_some_and(|name| !containers.contains(name)) {
-        let why = "must be one of the container or initContainer names in the pod template";
-        errors.invalid(&path.child("containerName"), &rule["containerName"], why);
+        let detail = "must be one of the container or initContainer names in the pod template";
+        errors.invalid(&path.child("containerName"), &rule["containerName"], detail);
     }
     let (path, values) = (path.child("values"), || items(rule, "values").filter_map(Value::as_i64));
     let codes: Vec<i64> = values().collect();
@@ -132,7 +132,7 @@ fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErr
             }
             match indexes::count_indexes(text, completions) {
                 Ok(count) => index_count = count,
-                Err(why) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {why}")),
+                Err(error) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {error}")),
             }
         }
         validate_nonnegative(rule, "succeededCount", &path, errors);
@@ -141,11 +141,11 @@ fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErr
             (Some(completions), "the number of specified completions"),
             (text.map(|_| index_count), "the number of indexes in the specified succeededIndexes field"),
         ];
-        for (max, what) in bounds {
+        for (max, message) in bounds {
             if let (Some(count), Some(max)) = (count, max)
                 && count > max
             {
-                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({what})"));
+                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({message})"));
             }
         }
     }

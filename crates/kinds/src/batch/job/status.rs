@@ -101,7 +101,10 @@ fn validate_conditions(object: &Value, old: &Value, path: &FieldPath, errors: &m
             "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
         ),
     ];
-    rules.iter().filter(|(broken, _)| *broken).for_each(|(_, why)| push_invalid_without_value(path, why, errors));
+    rules
+        .iter()
+        .filter(|(is_violated, _)| *is_violated)
+        .for_each(|(_, detail)| push_invalid_without_value(path, detail, errors));
     for kind in ["Failed", "Complete", "FailureTarget"] {
         if has_condition(old, kind) && !has_condition(object, kind) {
             push_invalid_without_value(path, &format!("cannot disable the terminal {kind}=True condition"), errors);
@@ -126,8 +129,8 @@ fn validate_times(object: &Value, old: &Value, path: &FieldPath, errors: &mut Fi
     {
         errors.invalid(&at, end, "completionTime cannot be set before startTime");
     }
-    let before = &old["status"]["completionTime"];
-    if !end.is_null() && !before.is_null() && end != before {
+    let old_time = &old["status"]["completionTime"];
+    if !end.is_null() && !old_time.is_null() && end != old_time {
         errors.invalid(&at, end, "completionTime cannot be mutated");
     }
     // A suspended Job resets its start time, from which the deadline counts.
@@ -170,32 +173,32 @@ fn validate_indexes(object: &Value, old: &Value, path: &FieldPath, errors: &mut 
     let has_index_limit = !spec["backoffLimitPerIndex"].is_null();
     if let Some(completions) = spec["completions"].as_i64() {
         let read = |text: &str| indexes::parse_intervals(text, completions);
-        if new_completed && let Err(why) = read(completed) {
-            let why = format!("error parsing completedIndexes: {why}");
-            errors.invalid(&at("completedIndexes"), &json!(completed), &why);
+        if new_completed && let Err(error) = read(completed) {
+            let error = format!("error parsing completedIndexes: {error}");
+            errors.invalid(&at("completedIndexes"), &json!(completed), &error);
         }
         let text = failed.as_str().unwrap_or("");
         if new_failed
             && has_index_limit
-            && let Err(why) = read(text)
+            && let Err(error) = read(text)
         {
-            errors.invalid(&at("failedIndexes"), failed, &format!("error parsing failedIndexes: {why}"));
+            errors.invalid(&at("failedIndexes"), failed, &format!("error parsing failedIndexes: {error}"));
         }
         if let (true, Ok(completed_intervals), Ok(failed_intervals)) =
             (new_completed || new_failed, read(completed), read(text))
             && let Some(first) = first_common_index(&failed_intervals, &completed_intervals)
         {
-            let why = format!("failedIndexes and completedIndexes overlap at index: {first}");
-            errors.invalid(&at("failedIndexes"), failed, &why);
+            let detail = format!("failedIndexes and completedIndexes overlap at index: {first}");
+            errors.invalid(&at("failedIndexes"), failed, &detail);
         }
     }
     if new_completed && !completed.is_empty() && spec["completionMode"] != "Indexed" {
-        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        errors.invalid(&at("completedIndexes"), &json!(completed), why);
+        let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        errors.invalid(&at("completedIndexes"), &json!(completed), detail);
     }
     if new_failed && !has_index_limit {
-        let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
-        errors.invalid(&at("failedIndexes"), failed, why);
+        let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        errors.invalid(&at("failedIndexes"), failed, detail);
     }
 }
 

@@ -79,7 +79,7 @@ fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 /// Validates an HTTP path (`validateHTTPIngressPath`).
 fn validate_http_path(p: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let (http_path, at) = (text_of(p, "path"), path.child("path"));
-    let mut wrong = |why: &str| errors.invalid(&at, &json!(http_path), why);
+    let mut wrong = |detail: &str| errors.invalid(&at, &json!(http_path), detail);
     let kind = text_of(p, "pathType");
     match kind {
         "" => return errors.required(&path.child("pathType"), "pathType must be specified"),

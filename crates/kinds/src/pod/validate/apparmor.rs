@@ -75,8 +75,12 @@ pub(super) fn validate_annotations_match_fields(object: &Value, errors: &mut Fie
     let annotated: HashMap<&str, &str> = annotations(object).collect();
     for list in CONTAINER_LISTS {
         for (i, c) in items(spec, list).enumerate() {
-            let own = &c["securityContext"]["appArmorProfile"];
-            let profile = if own.is_null() { &spec["securityContext"]["appArmorProfile"] } else { own };
+            let container_profile = &c["securityContext"]["appArmorProfile"];
+            let profile = if container_profile.is_null() {
+                &spec["securityContext"]["appArmorProfile"]
+            } else {
+                container_profile
+            };
             let (false, Some(annotation)) = (profile.is_null(), annotated.get(text(c, "name"))) else { continue };
             let path = FieldPath::new("spec").child(list).index(i).child("securityContext").child("appArmorProfile");
             let same_type = match text(profile, "type") {
@@ -91,8 +95,8 @@ pub(super) fn validate_annotations_match_fields(object: &Value, errors: &mut Fie
                 .strip_prefix(LOCALHOST_PREFIX)
                 .is_some_and(|name| name != text(profile, "localhostProfile"))
             {
-                let why = "apparmor profile in annotation and field must match";
-                errors.forbidden(&path.child("localhostProfile"), why);
+                let detail = "apparmor profile in annotation and field must match";
+                errors.forbidden(&path.child("localhostProfile"), detail);
             }
         }
     }

@@ -249,8 +249,8 @@ pub(super) fn validate_resource_field_ref(resource: &Value, path: &FieldPath, er
 
 /// Validates the divisor of a resource field (`validateContainerResourceDivisor`). 0 counts as unset.
 fn validate_divisor(resource: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let what = name.split_once('.').map_or("", |(_, what)| what);
-    let (allowed, resource_name) = match what {
+    let resource_type = name.split_once('.').map_or("", |(_, resource_type)| resource_type);
+    let (allowed, resource_name) = match resource_type {
         "cpu" => ("1m and 1", "cpu"),
         "memory" => (BYTE_DIVISORS, "memory"),
         "ephemeral-storage" => (BYTE_DIVISORS, "local ephemeral storage"),
@@ -259,9 +259,9 @@ fn validate_divisor(resource: &Value, name: &str, path: &FieldPath, errors: &mut
     let given = text(resource, "divisor");
     let is_supported = allowed.split([',', ' ']).any(|one| one == given);
     if !matches!(given, "" | "0") && !is_supported {
-        let why = format!("only divisor's values {allowed} are supported with the {resource_name} resource");
+        let detail = format!("only divisor's values {allowed} are supported with the {resource_name} resource");
         // Upstream shows the resource instead of the divisor.
-        errors.invalid(path, &json!(name), &why);
+        errors.invalid(path, &json!(name), &detail);
     }
 }
 

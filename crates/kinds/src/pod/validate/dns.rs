@@ -29,10 +29,10 @@ pub(super) fn validate_dns_config(spec: &Value, path: &FieldPath, errors: &mut F
     }
     let searches: Vec<&str> = items(config, "searches").filter_map(Value::as_str).collect();
     if searches.join(" ").len() > MAX_DNS_SEARCH_LIST_CHARS {
-        let why = format!(
+        let detail = format!(
             "must not have more than {MAX_DNS_SEARCH_LIST_CHARS} characters (including spaces) in the search list"
         );
-        errors.invalid(&path.child("searches"), &config["searches"], &why);
+        errors.invalid(&path.child("searches"), &config["searches"], &detail);
     }
     for (i, search) in searches.into_iter().enumerate().filter(|(_, search)| *search != ".") {
         let name = search.strip_suffix('.').unwrap_or(search);

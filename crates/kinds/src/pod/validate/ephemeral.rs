@@ -59,15 +59,15 @@ pub(crate) fn validate_ephemeral_containers_update(object: &Value, old: &Value, 
         return errors.forbidden(&FieldPath::new("[]"), "static pods do not support ephemeral containers");
     }
     let path = FieldPath::new("spec").child("ephemeralContainers");
-    let mut now: HashMap<&Value, &Value> = HashMap::new();
+    let mut new_by_name: HashMap<&Value, &Value> = HashMap::new();
     for c in items(&object["spec"], "ephemeralContainers") {
-        now.entry(&c["name"]).or_insert(c);
+        new_by_name.entry(&c["name"]).or_insert(c);
     }
     for known in items(&old["spec"], "ephemeralContainers") {
         let name = text(known, "name");
-        match now.get(&known["name"]).copied() {
+        match new_by_name.get(&known["name"]).copied() {
             None => errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be removed\n")),
-            Some(now) if now != known => {
+            Some(new_by_name) if new_by_name != known => {
                 errors.forbidden(&path, &format!("existing ephemeral containers {name:?} may not be changed\n"));
             }
             Some(_) => {}

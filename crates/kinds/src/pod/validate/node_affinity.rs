@@ -37,8 +37,8 @@ pub(super) fn validate_mutation(new: &Value, old: &Value, path: &FieldPath, erro
         return;
     }
     if new.len() != old.len() {
-        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errors.invalid(&path, &json!(new), why);
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(&path, &json!(new), detail);
     }
     for (i, new) in new.iter().enumerate().filter(|(i, new)| !only_adds_requirements(new, &old[*i])) {
         errors.invalid(&path.index(i), new, "only additions are allowed (no mutations or deletions)");
@@ -93,8 +93,8 @@ fn validate_field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match text(r, "operator") {
         "In" | "NotIn" if items(r, "values").count() == 1 => {}
         "In" | "NotIn" => {
-            let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            errors.required(&path.child("values"), why);
+            let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            errors.required(&path.child("values"), detail);
         }
         other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
     }

@@ -32,8 +32,8 @@ fn validate_term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mismatched: HashSet<&Value> = items(term, "mismatchLabelKeys").collect();
     for (i, key) in items(term, "matchLabelKeys").enumerate() {
         if mismatched.contains(key) {
-            let why = "exists in both matchLabelKeys and mismatchLabelKeys";
-            errors.invalid(&path.child("matchLabelKeys").index(i), key, why);
+            let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
+            errors.invalid(&path.child("matchLabelKeys").index(i), key, detail);
         }
     }
     let at = path.child("topologyKey");

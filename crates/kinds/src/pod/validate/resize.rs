@@ -25,8 +25,8 @@ pub(crate) fn prepare_resize(object: &mut Value, old: &Value) {
             }
             continue;
         }
-        let kept = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for (container, new) in kept.zip(items(&requested, list)) {
+        let containers = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (container, new) in containers.zip(items(&requested, list)) {
             for field in ["resources", "resizePolicy"] {
                 match new.get(field) {
                     Some(value) => container[field] = value.clone(),
@@ -46,9 +46,9 @@ pub(crate) fn prepare_resize(object: &mut Value, old: &Value) {
 /// Validates a resize (`ValidatePodResize`).
 pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (spec, before) = (&object["spec"], &old["spec"]);
-    if let Some(why) = unresizable_reason(old, spec) {
+    if let Some(detail) = unresizable_reason(old, spec) {
         *errors = FieldErrors::default();
-        return errors.forbidden(&FieldPath::new("[]"), why);
+        return errors.forbidden(&FieldPath::new("[]"), detail);
     }
     let path = FieldPath::new("spec");
     let class = serde_json::from_value::<PodSpec>(spec.clone()).map(|s| api::resources::qos_class(&s).as_str());
@@ -69,7 +69,7 @@ pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErr
     }
     for list in ["containers", "initContainers"] {
         for (new, old) in items(spec, list).zip(items(before, list)) {
-            let why = match (list, text(old, "restartPolicy")) {
+            let detail = match (list, text(old, "restartPolicy")) {
                 ("containers", _) => ONLY_CPU_AND_MEMORY,
                 (_, "Always") => "only cpu and memory resources for sidecar containers are mutable",
                 _ if new == old => continue,
@@ -79,7 +79,7 @@ pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErr
                 }
             };
             if restore_cpu_and_memory(new, old) != *old {
-                errors.forbidden(&path, why);
+                errors.forbidden(&path, detail);
             }
         }
     }
@@ -87,18 +87,18 @@ pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErr
 
 /// Validates that the containers and their order do not change (`validatePodResizeContainerOrdering`). Returns whether they
 /// are valid.
-fn validate_container_order(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+fn validate_container_order(spec: &Value, old_spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let known = errors.0.len();
     for list in ["containers", "initContainers"] {
         let path = path.child(list);
-        if items(spec, list).count() != items(before, list).count() {
+        if items(spec, list).count() != items(old_spec, list).count() {
             errors.forbidden(&path, &format!("{list} may not be added or removed on resize"));
             continue;
         }
-        for (i, (new, old)) in items(spec, list).zip(items(before, list)).enumerate() {
+        for (i, (new, old)) in items(spec, list).zip(items(old_spec, list)).enumerate() {
             if new["name"] != old["name"] {
-                let why = format!("{list} may not be renamed or reordered on resize");
-                errors.forbidden(&path.index(i).child("name"), &why);
+                let detail = format!("{list} may not be renamed or reordered on resize");
+                errors.forbidden(&path.index(i).child("name"), &detail);
             }
         }
     }
@@ -232,9 +232,9 @@ mod tests {
 
     #[test]
     fn resize_may_not_add_remove_or_rename_containers() {
-        let more = json!({"name": "d", "image": "i"});
+        let container = json!({"name": "d", "image": "i"});
         check(
-            |p| p["spec"]["containers"].as_array_mut().unwrap().push(more.clone()),
+            |p| p["spec"]["containers"].as_array_mut().unwrap().push(container.clone()),
             "spec.containers: Forbidden: containers may not be added or removed on resize",
         );
         check(

@@ -23,12 +23,12 @@ pub(super) fn validate_pod_claims(spec: &Value, path: &FieldPath, errors: &mut F
         let shown = || json!({"Name": claim["name"], "ResourceClaimName": one, "ResourceClaimTemplateName": template});
         match (one.is_null(), template.is_null()) {
             (false, false) => {
-                let why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                errors.invalid(&path, &shown(), why);
+                let detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
+                errors.invalid(&path, &shown(), detail);
             }
             (true, true) => {
-                let why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                errors.invalid(&path, &shown(), why);
+                let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
+                errors.invalid(&path, &shown(), detail);
             }
             _ => {}
         }
@@ -63,8 +63,8 @@ pub(super) fn validate_container_claims(c: &Value, known: &ClaimNames<'_>, path:
         if !known.contains(name) && !errors.is_full() {
             let names: Vec<&str> = known.iter().copied().collect();
             let list = if names.is_empty() { " which is empty".to_owned() } else { format!(": {}", names.join(", ")) };
-            let why = format!("must be one of the names in pod.spec.resourceClaims{list}");
-            errors.not_found_because(&path, &claim["name"], &why);
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{list}");
+            errors.not_found_because(&path, &claim["name"], &detail);
         }
     }
 }

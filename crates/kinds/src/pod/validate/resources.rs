@@ -82,21 +82,23 @@ pub(super) fn validate_pod_resources(spec: &Value, path: &FieldPath, errors: &mu
         .into_iter()
         .filter(|(name, _)| is_pod_level(name))
     {
-        let own = amount(&pod_resources["requests"][&name]);
+        let pod_request = amount(&pod_resources["requests"][&name]);
         let shown = |a| resources::format_amount(&name, a).0;
-        if sum > own {
+        if sum > pod_request {
             let text = format!("must be greater than or equal to aggregate container requests of {}", shown(sum));
-            errors.invalid(&path.child("requests").key(&name), &Value::String(shown(own)), &text);
+            errors.invalid(&path.child("requests").key(&name), &Value::String(shown(pod_request)), &text);
         }
     }
     for (i, container) in items(spec, "containers").enumerate() {
         for (name, limit) in container["resources"]["limits"].as_object().into_iter().flatten() {
-            let Some(own) = pod_resources["limits"].get(name).filter(|own| amount(limit) > amount(own)) else {
+            let Some(pod_limit) =
+                pod_resources["limits"].get(name).filter(|pod_limit| amount(limit) > amount(pod_limit))
+            else {
                 continue;
             };
             // Upstream's path, with the resource before `limits`.
             let at = path.child("containers").index(i).key(name).child("limits");
-            let text = format!("must be less than or equal to pod limits of {}", own.as_str().unwrap_or(""));
+            let text = format!("must be less than or equal to pod limits of {}", pod_limit.as_str().unwrap_or(""));
             errors.invalid(&at, limit, &text);
         }
     }

@@ -61,9 +61,9 @@ pub(in crate::pod) fn validate_gated_values(
 /// Whether containers of the Pod use restart policies or rules of the gate `ContainerRestartRules`.
 pub(in crate::pod) fn uses_restart_rules(object: &Value) -> bool {
     let spec = &object["spec"];
-    let own = |c: &Value| !c["restartPolicy"].is_null();
-    items(spec, "containers").any(own)
-        || items(spec, "initContainers").any(|c| own(c) && c["restartPolicy"] != "Always")
+    let has_policy = |c: &Value| !c["restartPolicy"].is_null();
+    items(spec, "containers").any(has_policy)
+        || items(spec, "initContainers").any(|c| has_policy(c) && c["restartPolicy"] != "Always")
         || items(spec, "initContainers").any(|c| items(c, "restartPolicyRules").next().is_some())
 }
 

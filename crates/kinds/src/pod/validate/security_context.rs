@@ -19,8 +19,8 @@ pub(super) fn validate_pod_security(spec: &Value, path: &FieldPath, errors: &mut
     }
     let on = |field: &str| spec[field] == json!(true);
     if on("shareProcessNamespace") && on("hostPID") {
-        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-        errors.invalid(&at.child("shareProcessNamespace"), &json!(true), why);
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&at.child("shareProcessNamespace"), &json!(true), detail);
     }
     validate_sysctls(context, &at.child("sysctls"), errors);
     validate_optional(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
@@ -47,18 +47,18 @@ pub(super) fn validate_container_security(c: &Value, spec: &Value, path: &FieldP
     }
     validate_optional(context, "procMount", &["Default", "Unmasked"], &path, errors);
     if context["procMount"] == "Unmasked" && spec["hostUsers"] != json!(false) {
-        let why = "`hostUsers` must be false to use `Unmasked`";
-        errors.invalid(&path.child("procMount"), &context["procMount"], why);
+        let detail = "`hostUsers` must be false to use `Unmasked`";
+        errors.invalid(&path.child("procMount"), &context["procMount"], detail);
     }
     validate_seccomp(context, &path.child("seccompProfile"), errors);
     apparmor::validate_profile(context, &path, errors);
     if context["allowPrivilegeEscalation"] == json!(false) {
-        let why = "cannot set `allowPrivilegeEscalation` to false and ";
+        let detail = "cannot set `allowPrivilegeEscalation` to false and ";
         if context["privileged"] == json!(true) {
-            errors.invalid(&path, context, &format!("{why}`privileged` to true"));
+            errors.invalid(&path, context, &format!("{detail}`privileged` to true"));
         }
         if items(&context["capabilities"], "add").any(|c| c == "CAP_SYS_ADMIN") {
-            errors.invalid(&path, context, &format!("{why}`capabilities.Add` CAP_SYS_ADMIN"));
+            errors.invalid(&path, context, &format!("{detail}`capabilities.Add` CAP_SYS_ADMIN"));
         }
     }
 }
@@ -84,10 +84,10 @@ fn validate_sysctls(context: &Value, path: &FieldPath, errors: &mut FieldErrors)
         if name.is_empty() {
             errors.required(&path, "");
         } else if !is_valid_sysctl_name(name) {
-            let why = format!(
+            let detail = format!(
                 "must have at most {MAX_SYSCTL_LENGTH} characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
             );
-            errors.invalid(&path, &sysctl["name"], &why);
+            errors.invalid(&path, &sysctl["name"], &detail);
         } else if !seen.insert(name) {
             errors.duplicate(&path, &sysctl["name"]);
         }
@@ -102,8 +102,8 @@ pub(super) fn validate_host_sysctls(spec: &Value, path: &FieldPath, errors: &mut
             ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|p| name.starts_with(p)) || name == "kernel.sem";
         for (field, shared) in [("hostNetwork", name.starts_with("net.")), ("hostIPC", is_ipc_sysctl)] {
             if shared && spec[field] == json!(true) {
-                let why = format!("may not be specified when '{field}' is true");
-                errors.invalid(&path.index(i).child("name"), &sysctl["name"], &why);
+                let detail = format!("may not be specified when '{field}' is true");
+                errors.invalid(&path.index(i).child("name"), &sysctl["name"], &detail);
             }
         }
     }

@@ -39,17 +39,17 @@ fn validate_container_state_transitions(new: &Value, old: &Value, path: &FieldPa
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", "ephemeralContainers"),
     ] {
-        let mut own: HashMap<&Value, &Value> = HashMap::new();
+        let mut old_by_name: HashMap<&Value, &Value> = HashMap::new();
         for c in items(&old["spec"], specs) {
-            own.entry(&c["name"]).or_insert(c);
+            old_by_name.entry(&c["name"]).or_insert(c);
         }
         let runs = |s: &&Value| s["state"].get("terminated").is_none();
         let running: HashSet<&Value> = items(new, list).filter(runs).map(|s| &s["name"]).collect();
         for (i, last) in items(&old["status"], list).enumerate() {
             let Some(exit) = last["state"].get("terminated") else { continue };
-            let own = own.get(&last["name"]);
+            let old_by_name = old_by_name.get(&last["name"]);
             // A container with its own restart policy may restart: the kubelet evaluates its rules.
-            let has_restart_policy = own.is_some_and(|c| c.get("restartPolicy").is_some());
+            let has_restart_policy = old_by_name.is_some_and(|c| c.get("restartPolicy").is_some());
             let retried = policy == "OnFailure" && exit["exitCode"] != 0;
             if specs != "ephemeralContainers" && (has_restart_policy || policy == "Always" || retried || all) {
                 continue;
@@ -67,8 +67,8 @@ fn validate_claim_statuses(new: &Value, spec: &Value, path: &FieldPath, errors: 
     let known: HashSet<&Value> = items(spec, "resourceClaims").map(|claim| &claim["name"]).collect();
     let is_known = |status: &Value| known.contains(&status["name"]);
     for (i, status) in items(new, "resourceClaimStatuses").enumerate().filter(|(_, status)| !is_known(status)) {
-        let why = "must match the name of an entry in `spec.resourceClaims`";
-        errors.invalid(&path.index(i).child("name"), &status["name"], why);
+        let detail = "must match the name of an entry in `spec.resourceClaims`";
+        errors.invalid(&path.index(i).child("name"), &status["name"], detail);
     }
 }
 

@@ -49,8 +49,8 @@ fn validate_min_domains(c: &Value, action: &str, path: &FieldPath, errors: &mut 
         errors.invalid(path, &json!(domains), "must be greater than zero");
     }
     if action != "DoNotSchedule" {
-        let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-        errors.invalid(path, &json!(domains), &why);
+        let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+        errors.invalid(path, &json!(domains), &detail);
     }
 }
 

@@ -70,9 +70,9 @@ fn changed_fields(new: &Value, old: &Value) -> Vec<String> {
 }
 
 /// Validates that the deadline is only set or shortened. Returns whether validation continues.
-fn validate_deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+fn validate_deadline(spec: &Value, old_spec: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let (path, field) = (path.child("activeDeadlineSeconds"), "activeDeadlineSeconds");
-    match (spec[field].as_i64(), before[field].as_i64()) {
+    match (spec[field].as_i64(), old_spec[field].as_i64()) {
         (Some(new), _) if !(0..=2_147_483_647).contains(&new) => {
             errors.invalid(&path, &json!(new), "must be between 0 and 2147483647, inclusive");
             false
@@ -89,31 +89,31 @@ fn validate_deadline(spec: &Value, before: &Value, path: &FieldPath, errors: &mu
     }
 }
 
-fn validate_toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_toleration_update(spec: &Value, old_spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let without_seconds = |t: &Value| {
         let mut t = t.clone();
         t.as_object_mut().map(|m| m.remove("tolerationSeconds"));
         t
     };
-    let now: HashSet<Value> = items(spec, "tolerations").map(without_seconds).collect();
-    if items(before, "tolerations").all(|t| now.contains(&without_seconds(t))) {
+    let new_tolerations: HashSet<Value> = items(spec, "tolerations").map(without_seconds).collect();
+    if items(old_spec, "tolerations").all(|t| new_tolerations.contains(&without_seconds(t))) {
         scheduling::validate_tolerations(spec, path, errors);
     } else {
         errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
     }
 }
 
-fn validate_scheduling_gates(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let old: HashSet<&str> = items(before, "schedulingGates").map(|g| text(g, "name")).collect();
+fn validate_scheduling_gates(spec: &Value, old_spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let old: HashSet<&str> = items(old_spec, "schedulingGates").map(|g| text(g, "name")).collect();
     for (i, gate) in items(spec, "schedulingGates").enumerate().filter(|(_, g)| !old.contains(&text(g, "name"))) {
-        let why = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
-        errors.forbidden(&path.index(i).child("name"), &why);
+        let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
+        errors.forbidden(&path.index(i).child("name"), &detail);
     }
 }
 
-fn validate_node_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let kept = |(key, value): (&String, &Value)| spec["nodeSelector"].get(key) == Some(value);
-    if !before["nodeSelector"].as_object().into_iter().flatten().all(kept) {
+fn validate_node_selector(spec: &Value, old_spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let is_unchanged = |(key, value): (&String, &Value)| spec["nodeSelector"].get(key) == Some(value);
+    if !old_spec["nodeSelector"].as_object().into_iter().flatten().all(is_unchanged) {
         errors.invalid(
             path,
             &spec["nodeSelector"],

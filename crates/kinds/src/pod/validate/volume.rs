@@ -52,15 +52,15 @@ pub(super) fn validate_ephemeral_claim_names(pod: &str, spec: &Value, path: &Fie
     for (i, v) in items(spec, "volumes").enumerate() {
         let path = path.index(i);
         if let Some(claim) = claim_name(v) {
-            for why in api::names::dns1123_subdomain(&claim) {
-                errors.invalid(&path.child("name"), &v["name"], &format!("PVC name {claim:?}: {why}"));
+            for detail in api::names::dns1123_subdomain(&claim) {
+                errors.invalid(&path.child("name"), &v["name"], &format!("PVC name {claim:?}: {detail}"));
             }
         }
         let source = &v["persistentVolumeClaim"];
         if source["claimName"].as_str().is_some_and(|name| ephemeral_claims.contains(name)) {
             let path = path.child("persistentVolumeClaim").child("claimName");
-            let why = "must not reference a PVC that gets created for an ephemeral volume";
-            errors.invalid(&path, &source["claimName"], why);
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            errors.invalid(&path, &source["claimName"], detail);
         }
     }
 }

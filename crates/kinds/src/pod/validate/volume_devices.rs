@@ -23,8 +23,8 @@ pub(super) fn validate_volume_devices(c: &Value, path: &FieldPath, volumes: &Vol
             None => errors.not_found(&at_name, &shown_name),
             Some("persistentVolumeClaim" | "ephemeral") => {}
             Some(_) => {
-                let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.invalid(&at_name, &shown_name, why);
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                errors.invalid(&at_name, &shown_name, detail);
             }
         }
         if target.is_empty() {

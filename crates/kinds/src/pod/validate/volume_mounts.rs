@@ -45,8 +45,8 @@ pub(super) fn validate_volume_mounts(c: &Value, path: &FieldPath, volumes: &Volu
             errors.invalid(&path.child("name"), &m["name"], "must not already exist in volumeDevices");
         }
         if device_paths.contains(text(m, "mountPath")) {
-            let why = "must not already exist as a path in volumeDevices";
-            errors.invalid(&path.child("mountPath"), &m["mountPath"], why);
+            let detail = "must not already exist as a path in volumeDevices";
+            errors.invalid(&path.child("mountPath"), &m["mountPath"], detail);
         }
         for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(m, f).is_empty()) {
             if volume.is_some_and(|kind| kind == "image") {

@@ -13,7 +13,7 @@ const NULL_SELECTOR_WARNING: &str = "a null labelSelector results in matching no
 
 pub(super) fn warn_deprecated_node_labels(spec: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
     let labels = node_labels::map_warnings(&spec["nodeSelector"]);
-    warnings.extend(labels.map(|(label, why)| format!("{}: {why}", path.child("nodeSelector").key(label))));
+    warnings.extend(labels.map(|(label, detail)| format!("{}: {detail}", path.child("nodeSelector").key(label))));
     let (affinity, at) = (&spec["affinity"]["nodeAffinity"], path.child("affinity").child("nodeAffinity"));
     for (i, term) in items(&affinity[REQUIRED], "nodeSelectorTerms").enumerate() {
         node_labels::warn_node_selector_term(
@@ -30,8 +30,8 @@ pub(super) fn warn_deprecated_node_labels(spec: &Value, path: &FieldPath, warnin
     for (i, constraint) in items(spec, "topologySpreadConstraints").enumerate() {
         let at = || path.child("topologySpreadConstraints").index(i);
         let label = text(constraint, "topologyKey");
-        if let Some(why) = node_labels::deprecation_warning(label) {
-            warnings.push(format!("{}: {label} is {why}", at().child("topologyKey")));
+        if let Some(detail) = node_labels::deprecation_warning(label) {
+            warnings.push(format!("{}: {label} is {detail}", at().child("topologyKey")));
         }
         if constraint["labelSelector"].is_null() {
             warnings.push(format!("{}: {NULL_SELECTOR_WARNING}", at().child("labelSelector")));

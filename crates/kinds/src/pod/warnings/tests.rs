@@ -12,9 +12,9 @@ fn check(spec: Value, expected: &[&str]) {
 
 #[test]
 fn pod_name_that_is_no_dns_label_is_warned_of() {
-    let why = pod_warnings(&json!({"metadata": {"name": "a.b"}, "spec": {}}));
+    let detail = pod_warnings(&json!({"metadata": {"name": "a.b"}, "spec": {}}));
     let expected = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [";
-    assert!(matches!(why.as_slice(), [one] if one.starts_with(expected)), "{why:?}");
+    assert!(matches!(detail.as_slice(), [one] if one.starts_with(expected)), "{detail:?}");
 }
 
 #[test]

@@ -21,10 +21,10 @@ const REMOVED_PLUGINS: [(&str, &str); 9] = [
 
 /// Warns of deprecated and removed plugins in a Pod's volume or a PersistentVolume's spec.
 pub(crate) fn warn_removed_plugins(volume: &Value, path: &FieldPath, warnings: &mut Vec<String>) {
-    for (plugin, why) in REMOVED_PLUGINS.into_iter().filter(|(plugin, _)| !volume[plugin].is_null()) {
+    for (plugin, detail) in REMOVED_PLUGINS.into_iter().filter(|(plugin, _)| !volume[plugin].is_null()) {
         // Upstream spells this field like its type.
         let shown = if plugin == "storageos" { "storageOS" } else { plugin };
-        warnings.push(format!("{}: {why}", path.child(shown)));
+        warnings.push(format!("{}: {detail}", path.child(shown)));
     }
 }
 
@@ -55,9 +55,9 @@ struct File {
 fn warn_overlapping_paths(volume: &Value, warnings: &mut Vec<String>) {
     let name = text(volume, "name");
     for (field, kind, named) in [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")] {
-        let (source, of) = (&volume[field], text(&volume[field], named));
+        let (source, name) = (&volume[field], text(&volume[field], named));
         let files = item_paths(source).map(|path| File { path, source: String::new() });
-        warn_file_conflicts(files, &format!("volume {name:?} ({kind} {of:?})"), warnings);
+        warn_file_conflicts(files, &format!("volume {name:?} ({kind} {name:?})"), warnings);
     }
     let files = item_paths(&volume["downwardAPI"]).map(|path| File { path, source: String::new() });
     warn_file_conflicts(files, &format!("volume {name:?} (DownwardAPI)"), warnings);
@@ -70,25 +70,25 @@ fn warn_overlapping_paths(volume: &Value, warnings: &mut Vec<String>) {
 
 /// Returns the files of a source of a projected volume.
 fn projected_files(source: &Value) -> Vec<File> {
-    let of =
+    let described =
         |kind: &str, name: &str| if name.is_empty() { format!(" ({kind})") } else { format!(" ({kind} {name:?})") };
     let file = |path: String, source: String| File { path, source };
     let mut files = Vec::new();
     for (field, kind) in [("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")] {
-        let shown = of(kind, text(&source[field], "name"));
+        let shown = described(kind, text(&source[field], "name"));
         files.extend(item_paths(&source[field]).map(|path| file(path, shown.clone())));
     }
     let (token, bundle) = (&source["serviceAccountToken"], &source["clusterTrustBundle"]);
-    files.extend(trimmed_path(token).map(|path| file(path, of("ServiceAccountToken", ""))));
+    files.extend(trimmed_path(token).map(|path| file(path, described("ServiceAccountToken", ""))));
     let named = if text(bundle, "name").is_empty() { "signerName" } else { "name" };
-    files.extend(trimmed_path(bundle).map(|path| file(path, of("ClusterTrustBundle", text(bundle, named)))));
-    for (field, what) in [
+    files.extend(trimmed_path(bundle).map(|path| file(path, described("ClusterTrustBundle", text(bundle, named)))));
+    for (field, description) in [
         ("certificateChainPath", "PodCertificate chain"),
         ("keyPath", "PodCertificate key"),
         ("credentialBundlePath", "PodCertificate credential bundle"),
     ] {
         let path = text(&source["podCertificate"], field).trim_end_matches('/');
-        files.extend((!path.is_empty()).then(|| file(path.to_owned(), of(what, ""))));
+        files.extend((!path.is_empty()).then(|| file(path.to_owned(), described(description, ""))));
     }
     files
 }
@@ -97,12 +97,12 @@ fn item_paths(source: &Value) -> impl Iterator<Item = String> {
     items(source, "items").filter_map(trimmed_path)
 }
 
-fn trimmed_path(of: &Value) -> Option<String> {
-    Some(text(of, "path").trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
+fn trimmed_path(object: &Value) -> Option<String> {
+    Some(text(object, "path").trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
 }
 
 /// Warns of each file whose path equals, contains or is contained in that of an earlier one.
-fn warn_file_conflicts(files: impl Iterator<Item = File>, what: &str, warnings: &mut Vec<String>) {
+fn warn_file_conflicts(files: impl Iterator<Item = File>, volume_type: &str, warnings: &mut Vec<String>) {
     let is_inside =
         |path: &str, directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
     let (mut before, mut comparisons): (Vec<File>, usize) = (Vec::new(), 0);
@@ -117,7 +117,8 @@ fn warn_file_conflicts(files: impl Iterator<Item = File>, what: &str, warnings: 
         };
         for earlier in before.iter().filter(conflicts) {
             let (one, other) = ((&file.path, &file.source), (&earlier.path, &earlier.source));
-            warnings.push(format!("{what}: overlapping paths: {:?}{} with {:?}{}", one.0, one.1, other.0, other.1));
+            warnings
+                .push(format!("{volume_type}: overlapping paths: {:?}{} with {:?}{}", one.0, one.1, other.0, other.1));
         }
         before.push(file);
     }

@@ -103,7 +103,7 @@ async fn failing_plugin_gives_no_credentials_and_is_run_again() {
 fn invalid_provider_config_is_rejected_with_upstreams_message() {
     let setup = Setup::new("");
     let without = |line: &str| PROVIDER.replace(line, "");
-    for (providers, why) in [
+    for (providers, message) in [
         (vec![], "providers: Required value: at least 1 item in plugins is required".to_owned()),
         (vec![PROVIDER.replace("plugin", "a/b")], "provider name cannot contain '/'".to_owned()),
         (vec![PROVIDER.replace("plugin", "a b")], "provider name cannot contain spaces".to_owned()),
@@ -125,7 +125,7 @@ fn invalid_provider_config_is_rejected_with_upstreams_message() {
     ] {
         let list: Vec<&str> = providers.iter().map(String::as_str).collect();
         let error = setup.load(&list).unwrap_err().to_string();
-        assert!(error.contains(&why), "{error}\nexpected: {why}");
+        assert!(error.contains(&message), "{error}\nexpected: {message}");
     }
     let error = CredentialProviders::load(&setup.dir.path().join("absent"), setup.dir.path()).unwrap_err().to_string();
     assert!(error.starts_with("unable to read"), "{error}");

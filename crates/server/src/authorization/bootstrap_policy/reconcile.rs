@@ -1,5 +1,5 @@
 //! Reconciliation of an existing role or binding with the default one (`component-helpers/auth/rbac/reconciliation`):
-//! missing rules and subjects are added, and none are removed. Pure.
+//! missing rules and subjects are added, and none are removed. Does no I/O.
 
 use super::AUTOUPDATE;
 use crate::authorization::{policy_comparator, policy_rule::PolicyRule};
@@ -61,11 +61,11 @@ fn missing_items(existing: Option<&Value>, desired: Option<&Value>) -> Vec<Value
     items(desired).into_iter().filter(|item| !existing.contains(item)).collect()
 }
 
-fn add(list: &mut Value, more: Vec<Value>) {
+fn add(list: &mut Value, added: Vec<Value>) {
     match list.as_array_mut() {
-        Some(all) => all.extend(more),
-        None if more.is_empty() => {}
-        None => *list = json!(more),
+        Some(all) => all.extend(added),
+        None if added.is_empty() => {}
+        None => *list = json!(added),
     }
 }
 
@@ -92,15 +92,15 @@ mod tests {
     fn missing_rules_are_added_and_none_are_removed() {
         check(role(&["get"]), role(&["get"]), None);
         check(role(&["get", "list"]), role(&["get"]), None);
-        let mut more = role(&["get"]);
-        more["rules"]
+        let mut extended = role(&["get"]);
+        extended["rules"]
             .as_array_mut()
             .unwrap()
             .push(json!({"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}));
-        check(role(&["get"]), role(&["get", "list"]), Some(more));
-        let mut own = role(&["get"]);
-        own["metadata"]["annotations"][AUTOUPDATE] = json!("false");
-        check(own, role(&["list"]), None);
+        check(role(&["get"]), role(&["get", "list"]), Some(extended));
+        let mut customized = role(&["get"]);
+        customized["metadata"]["annotations"][AUTOUPDATE] = json!("false");
+        check(customized, role(&["list"]), None);
         let mut unlabeled = role(&["get"]);
         unlabeled["metadata"]["labels"] = json!({"x": "y"});
         let mut labeled = unlabeled.clone();

@@ -98,13 +98,13 @@ struct NodeWrite<'a> {
 }
 
 impl NodeWrite<'_> {
-    fn forbidden(&self, why: impl AsRef<str>) -> ApiError {
-        ApiError::forbidden(self.info, self.name, why.as_ref())
+    fn forbidden(&self, message: impl AsRef<str>) -> ApiError {
+        ApiError::forbidden(self.info, self.name, message.as_ref())
     }
 
     /// Denies the write.
-    fn forbid(&self, why: impl AsRef<str>) -> Result<(), ApiError> {
-        Err(self.forbidden(why))
+    fn forbid(&self, message: impl AsRef<str>) -> Result<(), ApiError> {
+        Err(self.forbidden(message))
     }
 
     /// Checks a write of a Pod, its status, or its eviction.
@@ -153,7 +153,7 @@ impl NodeWrite<'_> {
                 "pod does not have {annotation:?} annotation, node {node:?} can only create mirror pods"
             ));
         }
-        let can_only = |what: &str| self.forbid(format!("node {node:?} can only create pods with {what}"));
+        let can_only = |kind: &str| self.forbid(format!("node {node:?} can only create pods with {kind}"));
         if pod["spec"]["nodeName"] != node {
             return can_only("spec.nodeName set to itself");
         }
@@ -186,7 +186,7 @@ impl NodeWrite<'_> {
         };
         let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| check_failed(&e))?;
         match api::static_pod::api_reference(&spec).map_err(|e| check_failed(&e))? {
-            Some(what) => self.forbid(format!("node {node:?} can not create pods that reference {what}")),
+            Some(kind) => self.forbid(format!("node {node:?} can not create pods that reference {kind}")),
             None => Ok(()),
         }
     }
@@ -205,8 +205,8 @@ impl NodeWrite<'_> {
         };
         let source = |node: &Value| node["spec"]["configSource"].clone();
         if !source(new).is_null() && source(new) != source(old) {
-            let what = if old.is_null() { "create pods with a non-nil configSource" } else { UPDATE_CONFIG_SOURCE };
-            return self.forbid(format!("node {node:?} is not allowed to {what}"));
+            let action = if old.is_null() { "create pods with a non-nil configSource" } else { UPDATE_CONFIG_SOURCE };
+            return self.forbid(format!("node {node:?} is not allowed to {action}"));
         }
         let changed = |[parent, field]: [&str; 2]| !old.is_null() && new[parent][field] != old[parent][field];
         if changed(["spec", "taints"]) {

@@ -22,7 +22,7 @@ pub(crate) fn restrict_token(
     let Some(node) = node_identity(user) else { return Ok(()) };
     let (account, bound) = (resource.name.as_deref().unwrap_or(""), &request["boundObjectRef"]);
     let text = |field: &str| bound[field].as_str().unwrap_or("");
-    let forbidden = |why: &str| Err(ApiError::forbidden(resource.kind.info(), account, why));
+    let forbidden = |message: &str| Err(ApiError::forbidden(resource.kind.info(), account, message));
     if bound["apiVersion"] != "v1" || bound["kind"] != "Pod" || text("name").is_empty() {
         return forbidden("node requested token not bound to a pod");
     }

@@ -27,7 +27,7 @@ const PROXY: [&str; 1] = ["path"];
 const PROXY_VERBS: [&str; 2] = ["head", "options"];
 
 /// Returns the paths of such a subresource; none for others.
-pub(super) fn of(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
+pub(super) fn connect_paths(info: &KindInfo, sub: &Subresource, base: &str, scope: &str) -> Vec<(String, Value)> {
     let at = |rest: &str| format!("{base}/{{name}}/{}{rest}", sub.name);
     match sub.name {
         "log" => vec![(at(""), item(info, sub, scope, &LOG, ""))],
@@ -51,8 +51,8 @@ fn item(info: &KindInfo, sub: &Subresource, scope: &str, names: &[&str], rest: &
         all.push(parameters::path("path", "path to the resource"));
     }
     let mut value = json!({"parameters": in_path});
-    let more = PROXY_VERBS.iter().filter(|_| sub.name == "proxy");
-    for verb in sub.verbs.iter().chain(more) {
+    let verbs = PROXY_VERBS.iter().filter(|_| sub.name == "proxy");
+    for verb in sub.verbs.iter().chain(verbs) {
         let method = match *verb {
             "create" => "post",
             "update" => "put",

@@ -115,17 +115,17 @@ impl Operation<'_> {
     /// Returns the description (`installer.go`, and `descriptionFor` for custom kinds).
     fn description(&self) -> String {
         let kind = self.info.kind;
-        let of = |tail: &str| {
+        let media_types = |tail: &str| {
             if self.subresource.is_empty() { tail.to_owned() } else { format!(" {} of{tail}", self.subresource) }
         };
         let article = article(kind);
         let watched = self.built_in && discovery::verbs(self.info).contains(&"watch");
         match self.action {
-            "create" => format!("create{} {kind}", of(article)),
-            "delete" => format!("delete{} {kind}", of(article)),
-            "read" => format!("read{} {kind}", of(" the specified")),
-            "replace" => format!("replace{} {kind}", of(" the specified")),
-            "patch" => format!("partially update{} {kind}", of(" the specified")),
+            "create" => format!("create{} {kind}", media_types(article)),
+            "delete" => format!("delete{} {kind}", media_types(article)),
+            "read" => format!("read{} {kind}", media_types(" the specified")),
+            "replace" => format!("replace{} {kind}", media_types(" the specified")),
+            "patch" => format!("partially update{} {kind}", media_types(" the specified")),
             "list" if watched => format!("list or watch objects of kind {kind}"),
             "list" => format!("list objects of kind {kind}"),
             "deletecollection" => format!("delete collection of {kind}"),
@@ -133,7 +133,7 @@ impl Operation<'_> {
             "watchlist" => format!("watch individual changes to a list of {kind}. {WATCH_PARAMETER}."),
             other => {
                 let method = other.split(' ').nth(1).unwrap_or_default().to_uppercase();
-                format!("connect {method} requests to{} {kind}", of(""))
+                format!("connect {method} requests to{} {kind}", media_types(""))
             }
         }
     }
@@ -149,12 +149,12 @@ impl Operation<'_> {
 
     /// Returns the media types of the response.
     fn response_media_types(&self) -> Vec<&'static str> {
-        let own = MEDIA_TYPES.into_iter().chain(WATCH_MEDIA_TYPES.into_iter().filter(|_| self.is_streamed()));
+        let media_types = MEDIA_TYPES.into_iter().chain(WATCH_MEDIA_TYPES.into_iter().filter(|_| self.is_streamed()));
         let is_supported = |media_type: &&str| self.built_in || !media_type.contains("protobuf");
         match self.action {
             action if action.starts_with("connect") => vec!["*/*"],
             "read" if self.subresource == "log" => ["text/plain"].into_iter().chain(MEDIA_TYPES).collect(),
-            _ => own.filter(is_supported).collect(),
+            _ => media_types.filter(is_supported).collect(),
         }
     }
 

@@ -9,7 +9,7 @@ use kinds::KindInfo;
 use serde_json::{Value, json};
 
 /// Returns the watch paths of a built-in kind: of an object, a collection, and all namespaces.
-pub(super) fn of(info: &KindInfo, root: &str, scope: &str) -> Vec<(String, Value)> {
+pub(super) fn watch_paths(info: &KindInfo, root: &str, scope: &str) -> Vec<(String, Value)> {
     let (kind, plural) = (info.kind, info.plural);
     let base =
         if info.namespaced { format!("/{root}/watch/namespaces/{{namespace}}") } else { format!("/{root}/watch") };

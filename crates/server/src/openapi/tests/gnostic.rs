@@ -277,8 +277,8 @@ impl Any {
 }
 
 fn with(mut value: Value, extensions: &BTreeMap<String, Any>) -> Value {
-    let more: Map<String, Value> = extensions.iter().map(|(key, any)| (key.clone(), any.json())).collect();
-    value.as_object_mut().expect("an object").extend(more);
+    let extension_map: Map<String, Value> = extensions.iter().map(|(key, any)| (key.clone(), any.json())).collect();
+    value.as_object_mut().expect("an object").extend(extension_map);
     value
 }
 

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 /// `PUT /api/v1/...` for each operation of a document.
 fn operations(paths: &Map<String, Value>) -> BTreeSet<String> {
-    let of = |(path, item): (&String, &Value)| {
+    let operations = |(path, item): (&String, &Value)| {
         let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
         methods.map(|method| format!("{} {path}", method.to_uppercase())).collect::<Vec<_>>()
     };
-    paths.iter().flat_map(of).collect()
+    paths.iter().flat_map(operations).collect()
 }
 
 /// Non-resource paths without a group.
@@ -82,8 +82,11 @@ async fn both_versions_contain_exactly_the_served_operations() {
     let v2 = operations(get("/openapi/v2", &[]).await.json()["paths"].as_object().unwrap());
     for (version, documented) in [("v3", v3), ("v2", v2)] {
         let missing: Vec<_> = served.difference(&documented).collect();
-        let more: Vec<_> = documented.difference(&served).collect();
-        assert!(missing.is_empty() && more.is_empty(), "{version}: not documented {missing:#?}, not served {more:#?}");
+        let only_documented: Vec<_> = documented.difference(&served).collect();
+        assert!(
+            missing.is_empty() && only_documented.is_empty(),
+            "{version}: not documented {missing:#?}, not served {only_documented:#?}"
+        );
     }
 }
 

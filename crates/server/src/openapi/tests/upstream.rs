@@ -104,17 +104,17 @@ async fn declared_defaults_are_published() {
 #[tokio::test]
 async fn schemas_have_upstreams_extensions() {
     let all = get("/openapi/v2", &[]).await.json();
-    let of = |name: &str| &all["definitions"][format!("io.k8s.{name}")];
+    let definition = |name: &str| &all["definitions"][format!("io.k8s.{name}")];
     assert_eq!(
-        of("api.flowcontrol.v1.Subject")["x-kubernetes-unions"],
+        definition("api.flowcontrol.v1.Subject")["x-kubernetes-unions"],
         json!([{"discriminator": "kind",
             "fields-to-discriminateBy": {"group": "Group", "serviceAccount": "ServiceAccount", "user": "User"}}])
     );
-    let claim = &of("api.core.v1.PersistentVolumeSpec")["properties"]["claimRef"];
+    let claim = &definition("api.core.v1.PersistentVolumeSpec")["properties"]["claimRef"];
     assert_eq!(claim["x-kubernetes-map-type"], "granular");
-    let service = of("kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec");
+    let service = definition("kube-aggregator.pkg.apis.apiregistration.v1.APIServiceSpec");
     assert_eq!(service["properties"]["caBundle"]["x-kubernetes-list-type"], "atomic");
-    let rule = of("apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule");
+    let rule = definition("apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule");
     let reasons = json!(["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"]);
     assert_eq!(rule["properties"]["reason"]["enum"], reasons);
 }
@@ -122,20 +122,20 @@ async fn schemas_have_upstreams_extensions() {
 #[tokio::test]
 async fn shared_types_have_the_kinds_of_all_groups() {
     let apps = get("/openapi/v3/apis/apps/v1", &[]).await.json();
-    let of = |name: &str| &apps["components"]["schemas"][format!("io.k8s.{name}")];
+    let schema = |name: &str| &apps["components"]["schemas"][format!("io.k8s.{name}")];
     const KINDS: &str = "x-kubernetes-group-version-kind";
     for name in ["DeleteOptions", "WatchEvent"] {
-        let kinds = of(&format!("apimachinery.pkg.apis.meta.v1.{name}"))[KINDS].as_array().unwrap();
+        let kinds = schema(&format!("apimachinery.pkg.apis.meta.v1.{name}"))[KINDS].as_array().unwrap();
         assert_eq!(kinds.len(), 62);
         assert_eq!(kinds[0], json!({"group": "", "kind": name, "version": "v1"}));
         assert!(kinds.contains(&json!({"group": "apps", "kind": name, "version": "v1beta2"})));
     }
-    let status = of("apimachinery.pkg.apis.meta.v1.Status");
+    let status = schema("apimachinery.pkg.apis.meta.v1.Status");
     assert_eq!(status[KINDS], json!([{"group": "", "kind": "Status", "version": "v1"}]));
     assert_eq!(status.get("required"), None);
-    let claim = of("api.core.v1.PersistentVolumeClaim");
+    let claim = schema("api.core.v1.PersistentVolumeClaim");
     assert_eq!(claim[KINDS], json!([{"group": "", "kind": "PersistentVolumeClaim", "version": "v1"}]));
-    let event = of("apimachinery.pkg.apis.meta.v1.WatchEvent");
+    let event = schema("apimachinery.pkg.apis.meta.v1.WatchEvent");
     assert_eq!(event["required"], json!(["type", "object"]));
 }
 
@@ -188,9 +188,9 @@ async fn non_resource_paths_have_documents() {
 }
 
 /// Returns the names of the parameters; path parameters have the prefix `@`.
-fn parameters(of: &Value) -> Vec<String> {
+fn parameters(operation: &Value) -> Vec<String> {
     let name = |p: &Value| format!("{}{}", if p["in"] == "path" { "@" } else { "" }, p["name"].as_str().unwrap());
-    of["parameters"].as_array().into_iter().flatten().map(name).collect()
+    operation["parameters"].as_array().into_iter().flatten().map(name).collect()
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ pub(super) fn schema(value: &Value) -> Value {
 /// Whether a required field is also required in version 2: not if it is nullable, and not the type of an embedded resource with
 /// unknown fields (`ToStructuralOpenAPIV2`, `addEmbeddedProperties`).
 fn is_required(schema: &Map<String, Value>, field: &Value) -> bool {
-    let is_set = |of: Option<&Value>, key: &str| of.and_then(|of| of.get(key)) == Some(&json!(true));
+    let is_set = |schema: Option<&Value>, key: &str| schema.and_then(|schema| schema.get(key)) == Some(&json!(true));
     let property = schema.get("properties").and_then(|all| all.get(field.as_str().unwrap_or_default()));
     let is_given = |key: &str| schema.get(key) == Some(&json!(true));
     let is_type = matches!(field.as_str(), Some("kind" | "apiVersion"))

@@ -23,16 +23,16 @@ fn definition(config: &Value) -> Value {
 /// Renames the field, and records the target version in an annotation.
 fn convert(_path: &str, review: &Value) -> (u16, Value) {
     let request = &review["request"];
-    let wanted = request["desiredAPIVersion"].clone();
+    let desired = request["desiredAPIVersion"].clone();
     let objects = request["objects"].as_array().unwrap().iter().map(|object| {
         let mut object = object.clone();
-        let (from, to) = if wanted == "stable.example.com/v1" { ("cron", "schedule") } else { ("schedule", "cron") };
+        let (from, to) = if desired == "stable.example.com/v1" { ("cron", "schedule") } else { ("schedule", "cron") };
         if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
             object["spec"][to] = value;
         }
         object["spec"]["unknown"] = json!(true);
-        object["apiVersion"] = wanted.clone();
-        object["metadata"]["annotations"]["to"] = wanted.clone();
+        object["apiVersion"] = desired.clone();
+        object["metadata"]["annotations"]["to"] = desired.clone();
         object
     });
     let objects: Vec<Value> = objects.collect();
@@ -115,7 +115,7 @@ fn assert_contains(expected: &Value, got: &Value) {
 async fn apply_in_alternating_versions_keeps_fields() {
     let hook = WebhookServer::new(convert).await;
     let api = api_with_versions(&hook).await;
-    let path = |of: &str| format!("{of}/a?force=true");
+    let path = |base: &str| format!("{base}/a?force=true");
     let new = crontab("a", &json!({"schedule": "1 * * * *", "replicas": 2}));
     let mut old = crontab("a", &json!({"cron": "1 * * * *", "replicas": 2}));
     old["apiVersion"] = json!("stable.example.com/v1beta1");

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn workload(kind: &str, more: Value) -> Value {
+fn workload(kind: &str, fields: Value) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": pod_template("web")},
     });
-    merge_into(&mut object, &more);
+    merge_into(&mut object, &fields);
     object
 }
 
@@ -212,6 +212,6 @@ async fn workload_selectors_are_immutable() {
     let message = "StatefulSet.apps \"web\" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
     let other = merge_patch(format!("{path}/web"), &json!({"spec": {"serviceName": "other"}}));
     api.check(other, 422, json!({"message": message})).await;
-    let more = merge_patch(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
-    api.check(more, 200, json!({"spec": {"replicas": 3}, "metadata": {"generation": 2}})).await;
+    let scaled_up = merge_patch(format!("{path}/web"), &json!({"spec": {"replicas": 3}}));
+    api.check(scaled_up, 200, json!({"spec": {"replicas": 3}, "metadata": {"generation": 2}})).await;
 }

@@ -5,10 +5,10 @@ use super::*;
 const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
 const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-fn autoscaler(version: &str, more: Value) -> Value {
+fn autoscaler(version: &str, fields: Value) -> Value {
     let mut object = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
         "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
-    merge_into(&mut object, &more);
+    merge_into(&mut object, &fields);
     object
 }
 

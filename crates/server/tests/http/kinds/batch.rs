@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn job(more: Value) -> Value {
+fn job(fields: Value) -> Value {
     let mut object = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox:1"}]}}},
     });
-    merge_into(&mut object, &more);
+    merge_into(&mut object, &fields);
     object
 }
 
@@ -55,17 +55,18 @@ async fn jobs() {
 async fn elastic_indexed_job_is_limited_by_host_name_length() {
     let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
     let name = "a".repeat(61);
-    let of = |count: u32| json!({"spec": {"completionMode": "Indexed", "completions": count, "parallelism": count}});
-    let mut small = job(of(10));
+    let with_completions =
+        |count: u32| json!({"spec": {"completionMode": "Indexed", "completions": count, "parallelism": count}});
+    let mut small = job(with_completions(10));
     small["metadata"]["name"] = json!(name);
     api.check(post(path, &small), 201, json!({})).await;
-    api.check(merge_patch(format!("{path}/{name}"), &of(11)), 200, of(11)).await;
+    api.check(merge_patch(format!("{path}/{name}"), &with_completions(11)), 200, with_completions(11)).await;
 }
 
 /// Returns a Job with these policies.
-fn indexed_job(more: &str) -> Value {
+fn indexed_job(fields: &str) -> Value {
     let mut object = job(json!({"spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 1}}));
-    merge_into(&mut object, &serde_json::from_str(more).unwrap());
+    merge_into(&mut object, &serde_json::from_str(fields).unwrap());
     object
 }
 
@@ -262,7 +263,7 @@ async fn job_selector_is_generated_from_its_uid() {
 #[tokio::test]
 async fn labels_of_another_job_are_rejected() {
     let (api, path) = (TestApi::new().await, "/apis/batch/v1/namespaces/default/jobs");
-    for (more, expected) in [
+    for (fields, expected) in [
         (json!({"template": {"metadata": {"labels": {"controller-uid": "x"}}}}), "[controller-uid]: Invalid value"),
         (json!({"template": {"metadata": {"labels": {"job-name": "x"}}}}), "[job-name]: Invalid value"),
         (
@@ -271,9 +272,9 @@ async fn labels_of_another_job_are_rejected() {
         ),
         (json!({"selector": {"matchLabels": {"a": "b"}}}), "`selector` not auto-generated"),
     ] {
-        let response = api.check(post(path, &job(json!({"spec": more}))), 422, json!({})).await;
+        let response = api.check(post(path, &job(json!({"spec": fields}))), 422, json!({})).await;
         let message = response.body["message"].as_str().unwrap();
-        assert!(message.contains(expected), "{more}: {message}");
+        assert!(message.contains(expected), "{fields}: {message}");
     }
     let own = json!({"template": {"metadata": {"labels": {"job-name": "once"}}}});
     let response = api.check(post(path, &job(json!({"spec": own}))), 422, json!({})).await;

@@ -32,7 +32,7 @@ async fn priority_classes() {
 async fn pods_get_the_priority_of_their_class() {
     let api = TestApi::new().await;
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
-    let of = |name: &str, class: &str| {
+    let claim = |name: &str, class: &str| {
         let mut pod = pod(name);
         if !class.is_empty() {
             pod["spec"]["priorityClassName"] = json!(class);
@@ -42,12 +42,12 @@ async fn pods_get_the_priority_of_their_class() {
     let polite = json!({"metadata": {"name": "polite"}, "value": -7, "preemptionPolicy": "Never"});
     api.check(post(path, &polite), 201, json!({})).await;
     let spec = json!({"priority": -7, "preemptionPolicy": "Never", "priorityClassName": "polite"});
-    api.check(post(PODS, &of("a", "polite")), 201, json!({"spec": spec})).await;
-    api.check(post(PODS, &of("b", "")), 201, json!({"spec": {"priority": 0, "priorityClassName": null}})).await;
-    api.check(post(PODS, &of("c", "system-node-critical")), 201, json!({"spec": {"priority": 2_000_001_000}})).await;
+    api.check(post(PODS, &claim("a", "polite")), 201, json!({"spec": spec})).await;
+    api.check(post(PODS, &claim("b", "")), 201, json!({"spec": {"priority": 0, "priorityClassName": null}})).await;
+    api.check(post(PODS, &claim("c", "system-node-critical")), 201, json!({"spec": {"priority": 2_000_001_000}})).await;
     let message = "pods \"d\" is forbidden: no PriorityClass with name none was found";
-    api.check(post(PODS, &of("d", "none")), 403, json!({"reason": "Forbidden", "message": message})).await;
-    let mut own = of("d", "polite");
+    api.check(post(PODS, &claim("d", "none")), 403, json!({"reason": "Forbidden", "message": message})).await;
+    let mut own = claim("d", "polite");
     own["spec"]["priority"] = json!(3);
     let message = "pods \"d\" is forbidden: the integer value of priority (3) must not be provided in pod spec; priority admission controller computed -7 from the given PriorityClass name";
     api.check(post(PODS, &own), 403, json!({"message": message})).await;
@@ -56,7 +56,7 @@ async fn pods_get_the_priority_of_their_class() {
     api.check(post(path, &usual("usual")), 201, json!({})).await;
     let message = "priorityclasses.scheduling.k8s.io \"also\" is forbidden: PriorityClass \"usual\" is already marked as default. Only one default can exist";
     api.check(post(path, &usual("also")), 403, json!({"message": message})).await;
-    api.check(post(PODS, &of("e", "")), 201, json!({"spec": {"priority": 10, "priorityClassName": "usual"}})).await;
+    api.check(post(PODS, &claim("e", "")), 201, json!({"spec": {"priority": 10, "priorityClassName": "usual"}})).await;
 }
 
 #[tokio::test]

@@ -19,12 +19,12 @@ async fn scale_is_read_and_written() {
     let shape = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "app,app=web"}});
     let read = api.check(get(&scale), 200, shape).await.body;
-    let mut more = read.clone();
-    more["spec"]["replicas"] = json!(5);
-    api.check(put(&scale, &more), 200, json!({"kind": "Scale", "spec": {"replicas": 5}})).await;
+    let mut scaled_up = read.clone();
+    scaled_up["spec"]["replicas"] = json!(5);
+    api.check(put(&scale, &scaled_up), 200, json!({"kind": "Scale", "spec": {"replicas": 5}})).await;
     api.check(get(format!("{PATH}/web")), 200, json!({"metadata": {"generation": 2}, "spec": {"replicas": 5}})).await;
     // The Scale has a stale resource version.
-    api.check(put(&scale, &more), 409, json!({"reason": "Conflict"})).await;
+    api.check(put(&scale, &scaled_up), 409, json!({"reason": "Conflict"})).await;
     api.check(merge_patch(&scale, &json!({"spec": {"replicas": 0}})), 200, json!({"spec": {"replicas": null}})).await;
     let dry = merge_patch(format!("{scale}?dryRun=All"), &json!({"spec": {"replicas": 9}}));
     api.check(dry, 200, json!({"spec": {"replicas": 9}})).await;
@@ -51,7 +51,8 @@ async fn missing_scale_error_names_upstreams_resource() {
         ),
     ] {
         let scale = format!("{path}/none/scale");
-        let missing = |what: &str| json!({"reason": "NotFound", "message": format!("{what} \"none\" not found")});
+        let missing =
+            |resource: &str| json!({"reason": "NotFound", "message": format!("{resource} \"none\" not found")});
         api.check(get(&scale), 404, missing(read)).await;
         let object = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "none"}, "spec": {"replicas": 1}});
         api.check(put(&scale, &object), 404, missing(written)).await;

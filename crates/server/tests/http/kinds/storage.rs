@@ -156,10 +156,10 @@ async fn csi_driver_fields_are_immutable() {
     let change = merge_patch(format!("{path}/csidrivers/d"), &json!({"spec": {"attachRequired": false}}));
     let message = "spec.attachedRequired: Invalid value: false: field is immutable";
     api.check(change, 422, rejected("CSIDriver", "d", message)).await;
-    let of = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
-    api.check(post(format!("{path}/csinodes"), &of("x", 1)), 201, json!({})).await;
+    let csi_node = |id: &str, count: u32| json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
+    api.check(post(format!("{path}/csinodes"), &csi_node("x", 1)), 201, json!({})).await;
     let one = format!("{path}/csinodes/n");
-    api.check(merge_patch(&one, &of("x", 2)), 200, json!({})).await;
+    api.check(merge_patch(&one, &csi_node("x", 2)), 200, json!({})).await;
     let message = "spec.drivers: Invalid value: {\"name\":\"d\",\"nodeID\":\"y\"}: field is immutable";
-    api.check(merge_patch(&one, &of("y", 2)), 422, rejected("CSINode", "n", message)).await;
+    api.check(merge_patch(&one, &csi_node("y", 2)), 422, rejected("CSINode", "n", message)).await;
 }

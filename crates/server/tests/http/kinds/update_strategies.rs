@@ -32,27 +32,33 @@ async fn check(path: &str, manifest: Value, update: UpdateStrategy, makes: bool)
 #[tokio::test]
 async fn unconditional_update_and_create_on_update_by_kind() {
     let storage = |plural: &str| format!("/apis/storage.k8s.io/v1/{plural}");
-    let of = |kind: &str, more: Value| {
+    let object_of = |kind: &str, fields: Value| {
         let mut object = json!({"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}});
-        merge_into(&mut object, &more);
+        merge_into(&mut object, &fields);
         object
     };
-    check(&storage("csidrivers"), of("CSIDriver", json!({"spec": {}})), UpdateStrategy::Versioned, false).await;
-    check(&storage("csinodes"), of("CSINode", json!({"spec": {"drivers": []}})), UpdateStrategy::Versioned, false)
-        .await;
+    check(&storage("csidrivers"), object_of("CSIDriver", json!({"spec": {}})), UpdateStrategy::Versioned, false).await;
+    check(
+        &storage("csinodes"),
+        object_of("CSINode", json!({"spec": {"drivers": []}})),
+        UpdateStrategy::Versioned,
+        false,
+    )
+    .await;
     let attachment =
         json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
-    check(&storage("volumeattachments"), of("VolumeAttachment", attachment), UpdateStrategy::Versioned, false).await;
+    check(&storage("volumeattachments"), object_of("VolumeAttachment", attachment), UpdateStrategy::Versioned, false)
+        .await;
     check(
         &storage("namespaces/default/csistoragecapacities"),
-        of("CSIStorageCapacity", json!({"storageClassName": "c"})),
+        object_of("CSIStorageCapacity", json!({"storageClassName": "c"})),
         UpdateStrategy::Versioned,
         false,
     )
     .await;
     check(
         &storage("storageclasses"),
-        of("StorageClass", json!({"provisioner": "p"})),
+        object_of("StorageClass", json!({"provisioner": "p"})),
         UpdateStrategy::Unconditional,
         false,
     )
@@ -66,10 +72,10 @@ async fn unconditional_update_and_create_on_update_by_kind() {
         "metadata": {"name": "v1.g.example.com"}, "spec": spec});
     check("/apis/apiregistration.k8s.io/v1/apiservices", service, UpdateStrategy::Versioned, false).await;
     let flow = "/apis/flowcontrol.apiserver.k8s.io/v1";
-    let of = |kind: &str, spec: Value| json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec});
-    let schema = of("FlowSchema", json!({"priorityLevelConfiguration": {"name": "exempt"}}));
+    let object_of = |kind: &str, spec: Value| json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+    let schema = object_of("FlowSchema", json!({"priorityLevelConfiguration": {"name": "exempt"}}));
     check(&format!("{flow}/flowschemas"), schema, UpdateStrategy::Unconditional, false).await;
     let level = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
-    let level = of("PriorityLevelConfiguration", level);
+    let level = object_of("PriorityLevelConfiguration", level);
     check(&format!("{flow}/prioritylevelconfigurations"), level, UpdateStrategy::Unconditional, false).await;
 }

@@ -86,8 +86,8 @@ fn validate_cluster_trust_bundle(source: &Value, path: &FieldPath, errors: &mut 
                 errors.required(&path.child("name"), "must be a valid object name");
             }
             if source.get("labelSelector").is_some() {
-                let why = "labelSelector must be unset if name is specified";
-                errors.invalid(&path.child("labelSelector"), &source["labelSelector"], why);
+                let detail = "labelSelector must be unset if name is specified";
+                errors.invalid(&path.child("labelSelector"), &source["labelSelector"], detail);
             }
         }
         (None, Some(signer)) => {
