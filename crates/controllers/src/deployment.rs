@@ -58,12 +58,10 @@ impl Controller for DeploymentController {
     type Event = Event;
     const NAME: &'static str = "Deployments";
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Deployment(CacheEvent::Changed { after: Some(deployment), .. }) => vec![key(deployment.as_ref())],
-            Event::Deployment(CacheEvent::Changed { before, .. }) => {
-                before.iter().for_each(|deployment| self.expectations.delete(&key(deployment.as_ref())));
-                vec![]
+            Event::Deployment(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().last().map(|deployment| key(deployment.as_ref())).into_iter().collect()
             }
             Event::ReplicaSet(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().flat_map(|set| self.deployments_of(set)).collect()
@@ -79,9 +77,14 @@ impl Controller for DeploymentController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let ready = self.sets.has_synced() && self.pods.has_synced();
-        let Some(deployment) = self.known.get_by_key(key).filter(|_| ready) else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(deployment) = self.known.get_by_key(key) else {
+            self.expectations.delete(key);
+            return Ok(None);
+        };
+        if !(self.sets.has_synced() && self.pods.has_synced()) {
+            return Ok(None);
+        }
         if let Some(left) = self.expectations.remaining_wait(key, self.sets.resource_version(), now) {
             return Ok(Some(left));
         }

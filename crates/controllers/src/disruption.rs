@@ -74,7 +74,7 @@ impl Controller for DisruptionController {
     type Event = Event;
     const NAME: &'static str = "disruption";
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Budget(CacheEvent::Changed { after, .. }) => {
                 after.iter().map(|budget| key(budget.as_ref())).collect()
@@ -98,7 +98,7 @@ impl Controller for DisruptionController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.budgets.has_synced() && self.pods.has_synced() && self.sets.has_synced()) {
             return Ok(None);
         }

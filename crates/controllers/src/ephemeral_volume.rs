@@ -100,7 +100,7 @@ impl Controller for EphemeralVolumeController {
 
     const NAME: &'static str = "ephemeral-volume";
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Pod(CacheEvent::Changed { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
             Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.pods_of_claim(&claim),
@@ -112,7 +112,7 @@ impl Controller for EphemeralVolumeController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.pods.has_synced() && self.claims.has_synced()) {
             return Ok(None);
         }

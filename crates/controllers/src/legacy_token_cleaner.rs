@@ -120,11 +120,11 @@ impl Controller for LegacyTokenCleaner {
 
     const NAME: &'static str = "legacy-serviceaccount-token-cleaner";
 
-    fn observe(&mut self, (): (), _: Instant) -> Vec<String> {
+    fn observe(&self, (): (), _: Instant) -> Vec<String> {
         vec![String::new()]
     }
 
-    async fn reconcile(&mut self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let (again, now) = (Some(CLEAN_UP_INTERVAL), self.clock.now());
         let tracking =
             Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING_CONFIG_MAP).await?;

@@ -53,6 +53,7 @@ mod token_controller;
 mod ttl_after_finished;
 mod watch;
 mod worker;
+mod workqueue;
 
 pub use certificates::{CertificateOrder, Signer, SignerError};
 pub use clients::Clients;

@@ -116,7 +116,7 @@ impl Controller for PersistentVolumeController {
 
     const NAME: &'static str = "persistentvolume-binder";
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         if !self.has_synced() {
             return vec![];
         }
@@ -137,7 +137,7 @@ impl Controller for PersistentVolumeController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if key.contains('/') {
             let Some(claim) = self.claims.get_by_key(key) else { return Ok(None) };
             return self.sync_claim(&claim).await;

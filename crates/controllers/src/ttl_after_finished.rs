@@ -37,7 +37,7 @@ impl Controller for TtlAfterFinished {
     type Event = CacheEvent<Job>;
     const NAME: &'static str = "ttl-after-finished";
 
-    fn observe(&mut self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
         match event {
             CacheEvent::Changed { after, .. } => {
                 after.iter().filter(|job| left(job, Timestamp::now()).is_some()).map(|job| key(job.as_ref())).collect()
@@ -46,7 +46,7 @@ impl Controller for TtlAfterFinished {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(job) = self.jobs.get_by_key(key) else { return Ok(None) };
         match left(&job, Timestamp::now()) {
             None => Ok(None),

@@ -228,6 +228,9 @@ impl State {
             return self.read(&target, query);
         }
         self.writes.push(line);
+        if self.is_stale(&target, &body) {
+            return status(409, "Conflict");
+        }
         match method.as_str() {
             "POST" if target.subresource == "binding" => self.bind(&target, &body),
             "POST" if target.subresource == "token" => self.token(body),
@@ -257,6 +260,12 @@ impl State {
             }
             _ => status(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Returns whether a written object has another resourceVersion than the stored one.
+    fn is_stale(&self, target: &Target, body: &Value) -> bool {
+        let (written, stored) = (revision_of(body), self.objects.get(&target.key()).map(revision_of));
+        !target.name.is_empty() && written > 0 && stored.is_some_and(|stored| stored != written)
     }
 
     fn read(&mut self, target: &Target, query: &str) -> Response<Reply> {

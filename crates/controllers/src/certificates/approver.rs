@@ -83,11 +83,11 @@ impl Controller for CsrApprover {
 
     const NAME: &'static str = "certificatesigningrequest-approving";
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_approvable)
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_approvable(request)) else {
             return Ok(None);
         };

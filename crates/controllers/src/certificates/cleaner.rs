@@ -55,11 +55,11 @@ impl Controller for CsrCleaner {
 
     const NAME: &'static str = "certificatesigningrequest-cleaner";
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, |request| expires_at(request).is_some())
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key) else { return Ok(None) };
         let Some(due) = expires_at(&request) else { return Ok(None) };
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();

@@ -76,11 +76,11 @@ impl Controller for CsrSigner {
 
     const NAME: &'static str = "certificatesigningrequest-signing";
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_due)
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
         let signed = self.signed(&request).map_err(kube::Error::Service)?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
