@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -58,7 +59,7 @@ fn aggregated_rules(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option
 impl Controller for ClusterRoleAggregation {
     type Event = WatchEvent<ClusterRole>;
 
-    const NAME: &'static str = "cluster-role-aggregation";
+    const NAME: &'static str = names::CLUSTER_ROLE_AGGREGATION;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {

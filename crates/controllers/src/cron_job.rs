@@ -15,6 +15,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{affected_owners, error_message, is_namespace_terminating},
     pod_summary::controller_of,
     worker::{self, Controller, is_code},
@@ -59,7 +60,7 @@ struct CronJobController {
 
 impl Controller for CronJobController {
     type Event = Event;
-    const NAME: &'static str = "CronJobs";
+    const NAME: &'static str = names::CRON_JOB;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

@@ -15,6 +15,7 @@ use crate::{
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{PodControl, affected_owners, pod_from_template, selects},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -59,7 +60,7 @@ struct DaemonSetController {
 
 impl Controller for DaemonSetController {
     type Event = Event;
-    const NAME: &'static str = "DaemonSets";
+    const NAME: &'static str = names::DAEMON_SET;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

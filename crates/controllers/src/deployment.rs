@@ -18,6 +18,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects},
     pod_summary::{PodSummary, controller_of},
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
@@ -56,7 +57,7 @@ struct DeploymentController {
 
 impl Controller for DeploymentController {
     type Event = Event;
-    const NAME: &'static str = "Deployments";
+    const NAME: &'static str = names::DEPLOYMENT;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

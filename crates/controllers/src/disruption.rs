@@ -7,6 +7,7 @@ use crate::{
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
     int_or_string::saturating_sum,
+    names,
     pod_control::matches,
     pod_summary::{PodSummary, controller_of},
     selector_format::format_selector,
@@ -72,7 +73,7 @@ impl From<kube::Error> for ExpectedScaleError {
 
 impl Controller for DisruptionController {
     type Event = Event;
-    const NAME: &'static str = "disruption";
+    const NAME: &'static str = names::DISRUPTION;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

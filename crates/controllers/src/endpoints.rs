@@ -13,6 +13,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{error_message, is_namespace_terminating},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
@@ -58,7 +59,7 @@ struct EndpointsController {
 
 impl Controller for EndpointsController {
     type Event = Event;
-    const NAME: &'static str = "endpoints";
+    const NAME: &'static str = names::ENDPOINT_SLICE;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

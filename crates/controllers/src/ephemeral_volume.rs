@@ -5,6 +5,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     pod_summary::PodSummary,
     worker::{self, Controller, is_code},
@@ -98,7 +99,7 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
 impl Controller for EphemeralVolumeController {
     type Event = Event;
 
-    const NAME: &'static str = "ephemeral-volume";
+    const NAME: &'static str = names::EPHEMERAL_VOLUME;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

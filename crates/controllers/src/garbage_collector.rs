@@ -10,6 +10,7 @@ mod monitors;
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
+    names,
     watch::WatchEvent,
     worker::{self, Controller, is_code},
 };
@@ -69,7 +70,7 @@ enum OwnerState {
 impl Controller for GarbageCollector {
     type Event = Event;
 
-    const NAME: &'static str = "garbage-collector";
+    const NAME: &'static str = names::GARBAGE_COLLECTOR;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         let mut state = self.state.lock();

@@ -24,6 +24,7 @@ use crate::{
     clock::{Clock, truncate_to_seconds},
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     pod_summary::PodSummary,
     worker::{self, Controller, is_code},
@@ -119,7 +120,7 @@ struct Sync<'a> {
 
 impl Controller for HorizontalController {
     type Event = Event;
-    const NAME: &'static str = "HorizontalPodAutoscalers";
+    const NAME: &'static str = names::HORIZONTAL_POD_AUTOSCALER;
     const WORKERS: usize = 5;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {

@@ -17,6 +17,7 @@ use crate::{
     clients::Clients,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{Failure, PodControl, affected_owners, matches},
     pod_summary::{JOB_TRACKING_FINALIZER, PodSummary},
     worker::{self, Controller, is_code},
@@ -63,7 +64,7 @@ struct JobController {
 
 impl Controller for JobController {
     type Event = Event;
-    const NAME: &'static str = "Jobs";
+    const NAME: &'static str = names::JOB;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

@@ -4,6 +4,7 @@
 use crate::{
     clients::Clients,
     clock::Clock,
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::{self, StreamExt};
@@ -118,7 +119,7 @@ impl LegacyTokenCleaner {
 impl Controller for LegacyTokenCleaner {
     type Event = ();
 
-    const NAME: &'static str = "legacy-serviceaccount-token-cleaner";
+    const NAME: &'static str = names::LEGACY_SERVICE_ACCOUNT_TOKEN_CLEANER;
 
     fn observe(&self, (): (), _: Instant) -> Vec<String> {
         vec![String::new()]

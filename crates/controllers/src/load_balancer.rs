@@ -8,6 +8,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -137,7 +138,7 @@ impl LoadBalancerController {
 impl Controller for LoadBalancerController {
     type Event = CacheEvent<Service>;
 
-    const NAME: &'static str = "service-lb-controller";
+    const NAME: &'static str = names::SERVICE_LB;
 
     fn observe(&self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
         let CacheEvent::Changed { before, after } = event else { return self.pending() };

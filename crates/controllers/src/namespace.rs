@@ -5,6 +5,7 @@ mod discovery_cache;
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
 };
@@ -53,7 +54,7 @@ struct Terminating {
 impl Controller for NamespaceController {
     type Event = WatchEvent<Namespace>;
 
-    const NAME: &'static str = "namespace";
+    const NAME: &'static str = names::NAMESPACE;
     const WORKERS: usize = 10;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {

@@ -7,6 +7,7 @@
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
+    names,
     node_condition_taints::{condition, desired_taints},
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
@@ -232,7 +233,7 @@ impl NodeLifecycle {
 impl Controller for NodeLifecycle {
     type Event = Event;
 
-    const NAME: &'static str = "node-lifecycle";
+    const NAME: &'static str = names::NODE_LIFECYCLE;
 
     fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         let mut state = self.state.lock();

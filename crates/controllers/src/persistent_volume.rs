@@ -20,6 +20,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_summary::PodSummary,
     worker::{self, Controller},
 };
@@ -114,7 +115,7 @@ impl PersistentVolumeController {
 impl Controller for PersistentVolumeController {
     type Event = Event;
 
-    const NAME: &'static str = "persistentvolume-binder";
+    const NAME: &'static str = names::PERSISTENT_VOLUME_BINDER;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         if !self.has_synced() {

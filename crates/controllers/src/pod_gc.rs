@@ -6,6 +6,7 @@
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     pod_summary::PodSummary,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -192,7 +193,7 @@ impl State {
 impl Controller for PodGc {
     type Event = Event;
 
-    const NAME: &'static str = "pod-garbage-collector";
+    const NAME: &'static str = names::POD_GARBAGE_COLLECTOR;
 
     fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         match event {

@@ -5,6 +5,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, watch, watch_while_served},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -71,7 +72,7 @@ struct ResourceQuotaController {
 impl Controller for ResourceQuotaController {
     type Event = Event;
 
-    const NAME: &'static str = "resourcequota";
+    const NAME: &'static str = names::RESOURCE_QUOTA;
 
     fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         let namespaced_name =

@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch, watch_lean},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -120,7 +121,7 @@ impl ServiceCidrController {
 impl Controller for ServiceCidrController {
     type Event = Event;
 
-    const NAME: &'static str = "service-cidr-controller";
+    const NAME: &'static str = names::SERVICE_CIDR;
 
     fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         let mut deleting = self.deleting.lock();

@@ -19,6 +19,7 @@ use crate::{
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::Expectations,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pending_deletions::PendingDeletions,
     pod_control::{PodControl, affected_owners, new_controller_ref, selects},
     pod_summary::PodSummary,
@@ -72,7 +73,7 @@ struct StatefulSetController {
 
 impl Controller for StatefulSetController {
     type Event = Event;
-    const NAME: &'static str = "StatefulSets";
+    const NAME: &'static str = names::STATEFUL_SET;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

@@ -7,6 +7,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{self, CacheEvent, SharedInformer},
+    names,
     pod_summary::PodSummary,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -179,7 +180,7 @@ impl State {
 impl Controller for TaintEviction {
     type Event = Event;
 
-    const NAME: &'static str = COMPONENT;
+    const NAME: &'static str = names::TAINT_EVICTION;
 
     fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         match event {

@@ -5,6 +5,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -213,7 +214,7 @@ impl TokenController {
 impl Controller for TokenController {
     type Event = Event;
 
-    const NAME: &'static str = "serviceaccount-token";
+    const NAME: &'static str = names::SERVICE_ACCOUNT_TOKEN;
 
     fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         match event {

@@ -3,6 +3,7 @@
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::StreamExt;
@@ -35,7 +36,7 @@ fn left(job: &Job, now: Timestamp) -> Option<Duration> {
 
 impl Controller for TtlAfterFinished {
     type Event = CacheEvent<Job>;
-    const NAME: &'static str = "ttl-after-finished";
+    const NAME: &'static str = names::TTL_AFTER_FINISHED;
 
     fn observe(&self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
         match event {

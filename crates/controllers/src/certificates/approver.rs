@@ -9,6 +9,7 @@ use super::{
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use k8s_openapi::api::{
@@ -81,7 +82,7 @@ impl CsrApprover {
 impl Controller for CsrApprover {
     type Event = CacheEvent<CertificateSigningRequest>;
 
-    const NAME: &'static str = "certificatesigningrequest-approving";
+    const NAME: &'static str = names::CERTIFICATE_SIGNING_REQUEST_APPROVING;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_approvable)

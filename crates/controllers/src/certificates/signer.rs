@@ -8,6 +8,7 @@ use super::{
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -74,7 +75,7 @@ impl CsrSigner {
 impl Controller for CsrSigner {
     type Event = CacheEvent<CertificateSigningRequest>;
 
-    const NAME: &'static str = "certificatesigningrequest-signing";
+    const NAME: &'static str = names::CERTIFICATE_SIGNING_REQUEST_SIGNING;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_due)
