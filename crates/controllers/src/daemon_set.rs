@@ -61,6 +61,7 @@ struct DaemonSetController {
 impl Controller for DaemonSetController {
     type Event = Event;
     const NAME: &'static str = names::DAEMON_SET;
+    const WORKERS: usize = 2;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

@@ -71,6 +71,7 @@ impl Controller for GarbageCollector {
     type Event = Event;
 
     const NAME: &'static str = names::GARBAGE_COLLECTOR;
+    const WORKERS: usize = 20;
 
     fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         let mut state = self.state.lock();

@@ -121,7 +121,6 @@ struct Sync<'a> {
 impl Controller for HorizontalController {
     type Event = Event;
     const NAME: &'static str = names::HORIZONTAL_POD_AUTOSCALER;
-    const WORKERS: usize = 5;
 
     fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {

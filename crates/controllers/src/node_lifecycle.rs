@@ -234,6 +234,7 @@ impl Controller for NodeLifecycle {
     type Event = Event;
 
     const NAME: &'static str = names::NODE_LIFECYCLE;
+    const WORKERS: usize = 8;
 
     fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         let mut state = self.state.lock();

@@ -122,6 +122,8 @@ impl Controller for ServiceCidrController {
     type Event = Event;
 
     const NAME: &'static str = names::SERVICE_CIDR;
+    /// Of two ranges that cover each other, only one may be deleted.
+    const WORKERS: usize = 1;
 
     fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         let mut deleting = self.deleting.lock();

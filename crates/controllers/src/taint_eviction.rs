@@ -181,6 +181,7 @@ impl Controller for TaintEviction {
     type Event = Event;
 
     const NAME: &'static str = names::TAINT_EVICTION;
+    const WORKERS: usize = 8;
 
     fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         match event {

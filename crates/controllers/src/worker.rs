@@ -29,8 +29,9 @@ pub(crate) trait Controller: Send + Sync + 'static {
     /// Name in logs.
     const NAME: &'static str;
 
-    /// Number of keys that are reconciled concurrently, as upstream's `--concurrent-*-syncs`.
-    const WORKERS: usize = 1;
+    /// Number of keys that are reconciled concurrently, as upstream's `--concurrent-*-syncs`. A few of upstream's
+    /// controllers have one worker; here they have several, too, so that no object delays its kind.
+    const WORKERS: usize = 5;
 
     /// Applies an event to the controller's state. Returns the keys to reconcile.
     fn observe(&self, event: Self::Event, now: Instant) -> Vec<String>;
