@@ -58,7 +58,7 @@ fn json_log_lines_have_ids_of_request_pod_and_reconcile() {
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
     kubectl.apply(&set.to_string());
     let key = format!("{}/set", kubectl.namespace());
-    let span = json!({"name": "reconcile", "controller": "ReplicaSets", "key": key});
+    let span = json!({"name": "reconcile", "controller": "replicaset-controller", "key": key});
     wait_line(&cluster, "reconcile failed, requeueing", &span);
 
     let hook = json!({"postStart": {"exec": {"command": ["false"]}}});

@@ -2,6 +2,7 @@
 //! resets after a period without one.
 
 use crate::clock::saturating_add;
+use parking_lot::Mutex;
 use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
@@ -11,30 +12,31 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Backoff {
     max: Duration,
-    entries: HashMap<(String, String), (Instant, Duration)>,
+    entries: Mutex<HashMap<(String, String), (Instant, Duration)>>,
 }
 
 impl Backoff {
     pub(crate) fn with_max(max: Duration) -> Self {
-        Self { max, entries: HashMap::new() }
+        Self { max, entries: Mutex::default() }
     }
 
     /// Returns the remaining delay of an item. If there is none, the next delay starts, twice as long as the last.
-    pub(crate) fn next(&mut self, owner: &str, operation: String, now: Instant) -> Option<Duration> {
+    pub(crate) fn next(&self, owner: &str, operation: String, now: Instant) -> Option<Duration> {
         let (at, max) = ((owner.to_owned(), operation), self.max);
+        let mut entries = self.entries.lock();
         // An entry that ended more than the maximum delay ago is reset.
-        self.entries.retain(|_, (until, _)| now.saturating_duration_since(*until) < max);
-        let delay = match self.entries.get(&at) {
+        entries.retain(|_, (until, _)| now.saturating_duration_since(*until) < max);
+        let delay = match entries.get(&at) {
             Some((until, _)) if now < *until => return Some(until.saturating_duration_since(now)),
             Some((_, delay)) => delay.saturating_mul(2).min(max),
             None => INITIAL_BACKOFF,
         };
-        self.entries.insert(at, (saturating_add(now, delay), delay));
+        entries.insert(at, (saturating_add(now, delay), delay));
         None
     }
 
-    pub(crate) fn delete_owner(&mut self, owner: &str) {
-        self.entries.retain(|(key, _), _| key != owner);
+    pub(crate) fn delete_owner(&self, owner: &str) {
+        self.entries.lock().retain(|(key, _), _| key != owner);
     }
 }
 
@@ -44,8 +46,8 @@ mod tests {
 
     #[test]
     fn backoff_doubles_and_resets_after_the_maximum() {
-        let (mut backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
-        let mut ask = |at, operation: &str| {
+        let (backoff, start) = (Backoff::with_max(Duration::from_secs(5)), Instant::now());
+        let ask = |at, operation: &str| {
             let left = backoff.next("a", operation.to_owned(), start + Duration::from_secs(at));
             left.map(|left| left.as_secs())
         };
@@ -58,8 +60,8 @@ mod tests {
         assert_eq!((ask(9, "x"), ask(9, "x")), (None, Some(5)));
         // The delay is reset after a period without failures.
         assert_eq!((ask(20, "x"), ask(20, "x")), (None, Some(1)));
-        assert_eq!(backoff.entries.len(), 1, "what is long ago is forgotten");
+        assert_eq!(backoff.entries.lock().len(), 1, "what is long ago is forgotten");
         backoff.delete_owner("a");
-        assert!(backoff.entries.is_empty());
+        assert!(backoff.entries.lock().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -13,6 +14,7 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
@@ -23,12 +25,13 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 struct ClusterRoleAggregation {
     api: Api<ClusterRole>,
     /// By name, which is the order of the aggregated rules.
-    roles: BTreeMap<String, ClusterRole>,
+    roles: Mutex<BTreeMap<String, ClusterRole>>,
 }
 
 impl ClusterRoleAggregation {
     fn aggregated_roles(&self) -> Vec<String> {
-        let made_of_others = self.roles.iter().filter(|(_, role)| role.aggregation_rule.is_some());
+        let roles = self.roles.lock();
+        let made_of_others = roles.iter().filter(|(_, role)| role.aggregation_rule.is_some());
         made_of_others.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -56,20 +59,23 @@ fn aggregated_rules(roles: &BTreeMap<String, ClusterRole>, name: &str) -> Option
 impl Controller for ClusterRoleAggregation {
     type Event = WatchEvent<ClusterRole>;
 
-    const NAME: &'static str = "cluster-role-aggregation";
+    const NAME: &'static str = names::CLUSTER_ROLE_AGGREGATION;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
-            WatchEvent::Applied(role) => drop(self.roles.insert(object_key(&role.metadata), *role)),
-            WatchEvent::Deleted(role) => drop(self.roles.remove(&object_key(&role.metadata))),
-            WatchEvent::Listed(names) => self.roles.retain(|name, _| names.contains(name)),
+            WatchEvent::Applied(role) => drop(self.roles.lock().insert(object_key(&role.metadata), *role)),
+            WatchEvent::Deleted(role) => drop(self.roles.lock().remove(&object_key(&role.metadata))),
+            WatchEvent::Listed(names) => self.roles.lock().retain(|name, _| names.contains(name)),
         }
         self.aggregated_roles()
     }
 
-    async fn reconcile(&mut self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(rules) = aggregated_rules(&self.roles, name) else { return Ok(None) };
-        let has = self.roles.get(name).and_then(|role| role.rules.clone()).unwrap_or_default();
+    async fn reconcile(&self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let (rules, has) = {
+            let roles = self.roles.lock();
+            (aggregated_rules(&roles, name), roles.get(name).and_then(|role| role.rules.clone()).unwrap_or_default())
+        };
+        let Some(rules) = rules else { return Ok(None) };
         if has != rules {
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             let patched = self.api.patch(name, &params, &Patch::Merge(json!({"rules": rules}))).await;
@@ -82,7 +88,7 @@ impl Controller for ClusterRoleAggregation {
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let api: Api<ClusterRole> = Api::all(clients.for_service_account("clusterrole-aggregation-controller"));
     let events = watch(Api::all(clients.shared()), Config::default());
-    worker::run(ClusterRoleAggregation { api, roles: BTreeMap::new() }, events, stop).await;
+    worker::run(ClusterRoleAggregation { api, roles: Mutex::default() }, events, stop).await;
 }
 
 #[cfg(test)]

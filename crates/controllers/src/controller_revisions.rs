@@ -58,11 +58,11 @@ impl Revisions {
     }
 
     /// Returns the time until the expectation of a key expires.
-    pub(crate) fn remaining_wait(&mut self, key: &str, now: Instant) -> Option<Duration> {
+    pub(crate) fn remaining_wait(&self, key: &str, now: Instant) -> Option<Duration> {
         self.expectations.remaining_wait(key, self.informer.resource_version(), now)
     }
 
-    pub(crate) fn delete(&mut self, key: &str) {
+    pub(crate) fn delete(&self, key: &str) {
         self.expectations.delete(key);
     }
 
@@ -78,7 +78,7 @@ impl Revisions {
 
     /// Creates the revision of the current template, or updates its revision number.
     pub(crate) async fn sync_current<K: ControllerObject>(
-        &mut self,
+        &self,
         key: &str,
         owner: &K,
         history: &RevisionHistory,

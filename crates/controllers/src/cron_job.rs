@@ -15,6 +15,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{affected_owners, error_message, is_namespace_terminating},
     pod_summary::controller_of,
     worker::{self, Controller, is_code},
@@ -31,6 +32,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
 };
+use parking_lot::Mutex;
 use plan::{CronJobSnapshot, JobStart, delete_from_active_list, jobs_beyond_history_limits};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -53,29 +55,24 @@ struct CronJobController {
     job_expectations: Expectations,
     status_expectations: Expectations,
     /// CronJobs whose schedule has changed since their last sync.
-    changed: HashSet<String>,
+    changed: Mutex<HashSet<String>>,
 }
 
 impl Controller for CronJobController {
     type Event = Event;
-    const NAME: &'static str = "CronJobs";
+    const NAME: &'static str = names::CRON_JOB;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::CronJob(CacheEvent::Changed { before, after: Some(cron) }) => {
                 let when = |cron: &CronJob| cron.spec.as_ref().map(|s| (s.schedule.clone(), s.time_zone.clone()));
                 if before.is_some_and(|before| when(&before) != when(&cron)) {
-                    self.changed.insert(key(cron.as_ref()));
+                    self.changed.lock().insert(key(cron.as_ref()));
                 }
                 vec![key(cron.as_ref())]
             }
             Event::CronJob(CacheEvent::Changed { before, .. }) => {
-                for gone in before.iter().map(|cron| key(cron.as_ref())) {
-                    self.job_expectations.delete(&gone);
-                    self.status_expectations.delete(&gone);
-                    self.changed.remove(&gone);
-                }
-                vec![]
+                before.iter().map(|cron| key(cron.as_ref())).collect()
             }
             Event::Job(seen @ CacheEvent::Changed { .. }) => {
                 let owned = seen.objects().filter_map(|job| Some((job, owner(job)?)));
@@ -94,9 +91,14 @@ impl Controller for CronJobController {
     }
 
     /// Syncs a CronJob (`syncCronJob`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(cron) = self.known.get_by_key(key).filter(|_| self.jobs.has_synced()) else { return Ok(None) };
-        let Some(spec) = cron.spec.as_ref() else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(cron) = self.known.get_by_key(key) else {
+            self.job_expectations.delete(key);
+            self.status_expectations.delete(key);
+            self.changed.lock().remove(key);
+            return Ok(None);
+        };
+        let Some(spec) = cron.spec.as_ref().filter(|_| self.jobs.has_synced()) else { return Ok(None) };
         let remaining_wait = self.job_expectations.remaining_wait(key, self.jobs.resource_version(), now);
         let remaining_wait =
             remaining_wait.or_else(|| self.status_expectations.remaining_wait(key, self.known.resource_version(), now));
@@ -114,7 +116,7 @@ impl Controller for CronJobController {
             }
         }
         let missing = self.missing_active_jobs(&status, &jobs).await?;
-        let (zone, changed) = (self.clock.zone(), self.changed.remove(key));
+        let (zone, changed) = (self.clock.zone(), self.changed.lock().remove(key));
         let snapshot =
             CronJobSnapshot { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
         let mut plan = snapshot.plan(status);
@@ -239,7 +241,7 @@ impl CronJobController {
 
     /// Writes the status if it has changed.
     async fn update_status(
-        &mut self,
+        &self,
         key: &str,
         cron: &CronJob,
         status: CronJobStatus,
@@ -285,7 +287,7 @@ pub(crate) fn run(
         jobs,
         job_expectations: Expectations::default(),
         status_expectations: Expectations::default(),
-        changed: HashSet::new(),
+        changed: Mutex::default(),
     };
     let works = worker::run(controller, events, stop);
     // The future is large, so it is boxed.

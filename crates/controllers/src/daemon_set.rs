@@ -15,6 +15,7 @@ use crate::{
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{PodControl, affected_owners, pod_from_template, selects},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -53,24 +54,19 @@ struct DaemonSetController {
     nodes: SharedInformer<NodeSummary>,
     revisions: Revisions,
     pod_expectations: Expectations,
-    /// Back-off by DaemonSet, and by generation and node (`failedPodsBackoffKey`).
+    /// Back-off by DaemonSet, and by UID, generation and node (`failedPodsBackoffKey`).
     backoff: Backoff,
 }
 
 impl Controller for DaemonSetController {
     type Event = Event;
-    const NAME: &'static str = "DaemonSets";
+    const NAME: &'static str = names::DAEMON_SET;
+    const WORKERS: usize = 2;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::DaemonSet(CacheEvent::Changed { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::DaemonSet(CacheEvent::Changed { before, .. }) => {
-                for gone in before.iter().map(|set| key(set.as_ref())) {
-                    self.pod_expectations.delete(&gone);
-                    self.revisions.delete(&gone);
-                    self.backoff.delete_owner(&gone);
-                }
-                vec![]
+            Event::DaemonSet(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().last().map(|set| key(set.as_ref())).into_iter().collect()
             }
             Event::Pod(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().flat_map(|pod| self.daemon_sets_of(pod)).collect()
@@ -86,10 +82,15 @@ impl Controller for DaemonSetController {
     }
 
     /// Syncs a DaemonSet (`syncDaemonSet`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let listed = self.pods.has_synced() && self.nodes.has_synced() && self.revisions.informer.has_synced();
-        let Some(set) = self.known.get_by_key(key).filter(|_| listed) else { return Ok(None) };
-        let Some(spec) = set.spec.as_ref().filter(|_| set.metadata.deletion_timestamp.is_none()) else {
+        let Some(set) = self.known.get_by_key(key) else {
+            self.pod_expectations.delete(key);
+            self.revisions.delete(key);
+            self.backoff.delete_owner(key);
+            return Ok(None);
+        };
+        let Some(spec) = set.spec.as_ref().filter(|_| listed && set.metadata.deletion_timestamp.is_none()) else {
             return Ok(None);
         };
         let remaining_wait = self.pod_expectations.remaining_wait(key, self.pods.resource_version(), now);
@@ -118,9 +119,10 @@ impl Controller for DaemonSetController {
         let all = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
         let mine = self.control.claim_pods(set.as_ref(), &spec.selector, all).await?;
         let nodes = self.nodes.all();
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
         let generation = set.metadata.generation.unwrap_or_default();
         let snapshot = DaemonSetSnapshot::new(spec, &nodes, &mine, revision_hash(&history.current), Timestamp::now());
-        let plan = snapshot.plan(|node| self.backoff.next(key, format!("{generation}/{node}"), now));
+        let plan = snapshot.plan(|node| self.backoff.next(key, format!("{uid}/{generation}/{node}"), now));
         let mut expected = ExpectedVersion::default();
         let failure = self.apply_plan(&set, spec, &plan, &history, &mut expected).await;
         self.pod_expectations.set(key, expected, now);

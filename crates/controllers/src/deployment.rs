@@ -21,6 +21,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects},
     pod_summary::{PodSummary, controller_of},
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
@@ -59,14 +60,12 @@ struct DeploymentController {
 
 impl Controller for DeploymentController {
     type Event = Event;
-    const NAME: &'static str = "Deployments";
+    const NAME: &'static str = names::DEPLOYMENT;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::Deployment(CacheEvent::Changed { after: Some(deployment), .. }) => vec![key(deployment.as_ref())],
-            Event::Deployment(CacheEvent::Changed { before, .. }) => {
-                before.iter().for_each(|deployment| self.expectations.delete(&key(deployment.as_ref())));
-                vec![]
+            Event::Deployment(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().last().map(|deployment| key(deployment.as_ref())).into_iter().collect()
             }
             Event::ReplicaSet(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().flat_map(|set| self.deployments_of(set)).collect()
@@ -83,9 +82,14 @@ impl Controller for DeploymentController {
     }
 
     /// Syncs a Deployment (`syncDeployment`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let ready = self.sets.has_synced() && self.pods.has_synced();
-        let Some(deployment) = self.known.get_by_key(key).filter(|_| ready) else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(deployment) = self.known.get_by_key(key) else {
+            self.expectations.delete(key);
+            return Ok(None);
+        };
+        if !(self.sets.has_synced() && self.pods.has_synced()) {
+            return Ok(None);
+        }
         if let Some(left) = self.expectations.remaining_wait(key, self.sets.resource_version(), now) {
             return Ok(Some(left));
         }

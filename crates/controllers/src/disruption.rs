@@ -7,6 +7,7 @@ use crate::{
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
     int_or_string::saturating_sum,
+    names,
     pod_control::matches,
     pod_summary::{PodSummary, controller_of},
     selector_format::format_selector,
@@ -72,9 +73,9 @@ impl From<kube::Error> for ExpectedScaleError {
 
 impl Controller for DisruptionController {
     type Event = Event;
-    const NAME: &'static str = "disruption";
+    const NAME: &'static str = names::DISRUPTION;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Budget(CacheEvent::Changed { after, .. }) => {
                 after.iter().map(|budget| key(budget.as_ref())).collect()
@@ -98,7 +99,7 @@ impl Controller for DisruptionController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.budgets.has_synced() && self.pods.has_synced() && self.sets.has_synced()) {
             return Ok(None);
         }

@@ -13,6 +13,7 @@ use crate::{
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{error_message, is_namespace_terminating},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
@@ -58,9 +59,9 @@ struct EndpointsController {
 
 impl Controller for EndpointsController {
     type Event = Event;
-    const NAME: &'static str = "endpoints";
+    const NAME: &'static str = names::ENDPOINT_SLICE;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Service(seen @ CacheEvent::Changed { .. }) => {
                 seen.objects().last().map(|s| key(s.as_ref())).into_iter().collect()
@@ -92,7 +93,7 @@ impl Controller for EndpointsController {
     }
 
     /// Syncs the Endpoints and EndpointSlices of a Service (`syncService`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let listed =
             [self.services.has_synced(), self.pods.has_synced(), self.slices.has_synced(), self.endpoints.has_synced()];
         if !listed.into_iter().all(|listed| listed) {
@@ -173,7 +174,7 @@ impl EndpointsController {
     }
 
     /// Mirrors a user's Endpoints to EndpointSlices, for a Service without a selector.
-    async fn mirror_endpoints(&mut self, key: &str, service: &Service, now: Instant) -> Result<(), kube::Error> {
+    async fn mirror_endpoints(&self, key: &str, service: &Service, now: Instant) -> Result<(), kube::Error> {
         // A Service with an empty selector has no endpoints of its own, and none to mirror.
         let has_own = service.spec.as_ref().is_some_and(|spec| spec.selector.is_none());
         let endpoints = self.endpoints.get_by_key(key).filter(|_| has_own);

@@ -5,6 +5,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     pod_summary::PodSummary,
     worker::{self, Controller, is_code},
@@ -98,9 +99,9 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
 impl Controller for EphemeralVolumeController {
     type Event = Event;
 
-    const NAME: &'static str = "ephemeral-volume";
+    const NAME: &'static str = names::EPHEMERAL_VOLUME;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Pod(CacheEvent::Changed { after: Some(pod), .. }) if needs_claims(&pod) => vec![key(pod.as_ref())],
             Event::Claim(CacheEvent::Changed { before: Some(claim), after: None }) => self.pods_of_claim(&claim),
@@ -112,7 +113,7 @@ impl Controller for EphemeralVolumeController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.pods.has_synced() && self.claims.has_synced()) {
             return Ok(None);
         }

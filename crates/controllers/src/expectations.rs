@@ -5,6 +5,7 @@
 
 use crate::clock::saturating_add;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
@@ -13,7 +14,7 @@ const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The `resourceVersion` of the last write for each key, and when the expectation expires.
 #[derive(Debug, Default)]
-pub(crate) struct Expectations(HashMap<String, (u64, Instant)>);
+pub(crate) struct Expectations(Mutex<HashMap<String, (u64, Instant)>>);
 
 /// The highest `resourceVersion` of the writes of one reconcile.
 #[derive(Debug, Default, Clone, Copy)]
@@ -29,23 +30,24 @@ impl ExpectedVersion {
 
 impl Expectations {
     /// Returns the time until the expectation of a key expires, or `None` if `observed` has reached it.
-    pub(crate) fn remaining_wait(&mut self, key: &str, observed: u64, now: Instant) -> Option<Duration> {
-        let (revision, until) = *self.0.get(key)?;
+    pub(crate) fn remaining_wait(&self, key: &str, observed: u64, now: Instant) -> Option<Duration> {
+        let mut expected = self.0.lock();
+        let (revision, until) = *expected.get(key)?;
         if observed < revision && now < until {
             return Some(until.saturating_duration_since(now));
         }
-        self.0.remove(key);
+        expected.remove(key);
         None
     }
 
-    pub(crate) fn set(&mut self, key: &str, expected: ExpectedVersion, now: Instant) {
+    pub(crate) fn set(&self, key: &str, expected: ExpectedVersion, now: Instant) {
         if expected.0 > 0 {
-            self.0.insert(key.to_owned(), (expected.0, saturating_add(now, EXPECTATIONS_TIMEOUT)));
+            self.0.lock().insert(key.to_owned(), (expected.0, saturating_add(now, EXPECTATIONS_TIMEOUT)));
         }
     }
 
-    pub(crate) fn delete(&mut self, key: &str) {
-        self.0.remove(key);
+    pub(crate) fn delete(&self, key: &str) {
+        self.0.lock().remove(key);
     }
 }
 
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn expectation_ends_when_observed_or_expired() {
-        let (mut expectations, now) = (Expectations::default(), Instant::now());
+        let (expectations, now) = (Expectations::default(), Instant::now());
         let mut expected = ExpectedVersion::default();
         expectations.set("a", expected, now);
         assert_eq!(expectations.remaining_wait("a", 0, now), None);

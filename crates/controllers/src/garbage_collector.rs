@@ -10,6 +10,7 @@ mod monitors;
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
+    names,
     watch::WatchEvent,
     worker::{self, Controller, is_code},
 };
@@ -26,6 +27,7 @@ use kube::{
 };
 use metadata::ObjectMetadata;
 use monitors::{Event, INITIAL_SYNC_TIMEOUT};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
@@ -40,6 +42,11 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 struct GarbageCollector {
     client: Client,
     recorder: EventRecorder,
+    state: Mutex<State>,
+}
+
+/// The known kinds and objects.
+struct State {
     /// Resource and whether it is namespaced, by API version and kind.
     kinds: HashMap<(String, String), (Arc<ApiResource>, bool)>,
     graph: Graph,
@@ -63,27 +70,29 @@ enum OwnerState {
 impl Controller for GarbageCollector {
     type Event = Event;
 
-    const NAME: &'static str = "garbage-collector";
+    const NAME: &'static str = names::GARBAGE_COLLECTOR;
+    const WORKERS: usize = 20;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
+        let mut state = self.state.lock();
         let affected = match event {
-            Event::Object(resource, change) => self.process_watch_event(&resource, change),
+            Event::Object(resource, change) => state.process_watch_event(&resource, change),
             Event::KindAdded(served) => {
-                self.unsynced.insert(kind_key(&served.resource));
+                state.unsynced.insert(kind_key(&served.resource));
                 served
                     .owner_reference_kinds()
-                    .for_each(|name| drop(self.kinds.insert(name, served.resource_and_scope())));
+                    .for_each(|name| drop(state.kinds.insert(name, served.resource_and_scope())));
                 Vec::new()
             }
             Event::VersionsAdded(served) => {
                 served
                     .owner_reference_kinds()
-                    .for_each(|name| drop(self.kinds.insert(name, served.resource_and_scope())));
+                    .for_each(|name| drop(state.kinds.insert(name, served.resource_and_scope())));
                 Vec::new()
             }
             Event::SyncTimedOut(resource) => {
                 let kind = kind_key(&resource);
-                if !self.unsynced.remove(&kind) {
+                if !state.unsynced.remove(&kind) {
                     return Vec::new();
                 }
                 tracing::warn!(
@@ -91,40 +100,44 @@ impl Controller for GarbageCollector {
                     kind = kind.1,
                     "failed to list kind within {INITIAL_SYNC_TIMEOUT:?}, continuing garbage collection without it"
                 );
-                self.timed_out.insert(kind);
-                self.graph.candidates()
+                state.timed_out.insert(kind);
+                state.graph.candidates()
             }
             Event::AggregatedKindAdded(served) => {
                 served
                     .owner_reference_kinds()
-                    .for_each(|name| drop(self.kinds.insert(name, served.resource_and_scope())));
+                    .for_each(|name| drop(state.kinds.insert(name, served.resource_and_scope())));
                 // Owners of this kind could not be looked up before.
-                self.graph.candidates()
+                state.graph.candidates()
             }
             Event::KindRemoved(served) => {
-                served.owner_reference_kinds().for_each(|name| drop(self.kinds.remove(&name)));
-                let gone = self.graph.missing(&served.resource, &HashSet::new());
-                let affected: Vec<String> = gone.iter().flat_map(|uid| self.graph.remove(uid)).collect();
-                if self.mark_synced(&served.resource) { self.graph.candidates() } else { affected }
+                served.owner_reference_kinds().for_each(|name| drop(state.kinds.remove(&name)));
+                let gone = state.graph.missing(&served.resource, &HashSet::new());
+                let affected: Vec<String> = gone.iter().flat_map(|uid| state.graph.remove(uid)).collect();
+                if state.mark_synced(&served.resource) { state.graph.candidates() } else { affected }
             }
         };
-        if self.unsynced.is_empty() { affected } else { Vec::new() }
+        if state.unsynced.is_empty() { affected } else { Vec::new() }
     }
 
-    async fn reconcile(&mut self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(node) = self.graph.get(uid) else { return Ok(None) };
+    async fn reconcile(&self, uid: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let (node, all_synced) = {
+            let state = self.state.lock();
+            (state.graph.get(uid).cloned(), state.unsynced.is_empty() && state.timed_out.is_empty())
+        };
+        let Some(node) = node else { return Ok(None) };
         let done = if node.is_deleted() && node.orphans() {
             // Unknown dependents would be deleted later, because of the owner's absence.
-            if !(self.unsynced.is_empty() && self.timed_out.is_empty()) {
+            if !all_synced {
                 return Ok(None);
             }
-            self.orphan_dependents(uid, node).await
+            self.orphan_dependents(uid, &node).await
         } else if node.waits_for_dependents() {
-            self.process_deleting_dependents(uid, node).await
+            self.process_deleting_dependents(uid, &node).await
         } else if node.is_deleted() || node.owners().is_empty() {
             Ok(())
         } else {
-            self.attempt_to_delete(uid, node).await
+            self.attempt_to_delete(uid, &node).await
         };
         match done {
             // The object is gone or replaced: the watch enqueues it if needed.
@@ -134,7 +147,7 @@ impl Controller for GarbageCollector {
     }
 }
 
-impl GarbageCollector {
+impl State {
     fn process_watch_event(&mut self, resource: &Arc<ApiResource>, change: WatchEvent<ObjectMetadata>) -> Vec<String> {
         match change {
             WatchEvent::Applied(object) => {
@@ -160,6 +173,26 @@ impl GarbageCollector {
         was_unsynced || was_timed_out
     }
 
+    /// Returns whether a cluster-scoped object names a namespaced owner (`namespacedOwnerOfClusterScopedObjectErr`).
+    fn is_namespaced_owner_of_cluster_scoped(&self, node: &Node, reference: &OwnerReference) -> bool {
+        let kind = (reference.api_version.clone(), reference.kind.clone());
+        node.namespace().is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
+    }
+
+    /// Returns whether a reference names this owner, in any version of its kind.
+    fn matches_reference(&self, owner: &Node, reference: &OwnerReference) -> bool {
+        let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
+        let of = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
+        *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(owner.resource()))
+    }
+
+    /// Returns the owner that a reference names, if its UID does not belong to an object of another name or kind.
+    fn owner(&self, reference: &OwnerReference) -> Option<Node> {
+        self.graph.get(&reference.uid).filter(|owner| self.matches_reference(owner, reference)).cloned()
+    }
+}
+
+impl GarbageCollector {
     fn api(&self, node: &Node) -> Api<Metadata> {
         match node.namespace() {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, node.resource()),
@@ -170,9 +203,11 @@ impl GarbageCollector {
     /// Deletes an object whose owners are all gone. If some exist, removes the references to the others
     /// (`attemptToDeleteItem`).
     async fn attempt_to_delete(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
-        if let Some(reference) =
-            node.owners().iter().find(|owner| self.is_namespaced_owner_of_cluster_scoped(node, owner))
-        {
+        let invalid = {
+            let state = self.state.lock();
+            node.owners().iter().find(|owner| state.is_namespaced_owner_of_cluster_scoped(node, owner))
+        };
+        if let Some(reference) = invalid {
             // The owner cannot be resolved: the object is kept, whatever the state of its other owners.
             self.report_invalid_namespace_owner_ref(uid, node, reference).await;
             return Ok(());
@@ -191,9 +226,13 @@ impl GarbageCollector {
             }
             return self.patch_metadata(uid, node, |meta| meta.retain_owners(|o| !lost(o))).await;
         }
-        let has_dependents = self.graph.dependents(uid).next().is_some();
+        let (has_dependents, blocks_itself) = {
+            let state = self.state.lock();
+            let mut dependents = state.graph.dependents(uid).peekable();
+            (dependents.peek().is_some(), dependents.any(|(_, dependent)| dependent.waits_for_dependents()))
+        };
         let is_waited_for = kinds.contains(&OwnerState::WaitingForDependentsDeletion) && has_dependents;
-        if is_waited_for && self.graph.dependents(uid).any(|(_, dependent)| dependent.waits_for_dependents()) {
+        if is_waited_for && blocks_itself {
             // Break a cycle of objects that block each other's foreground deletion.
             self.patch_metadata(uid, node, OwnersAndFinalizers::unblock_owner_references).await?;
         }
@@ -218,12 +257,6 @@ impl GarbageCollector {
         }
     }
 
-    /// Returns whether a cluster-scoped object names a namespaced owner (`namespacedOwnerOfClusterScopedObjectErr`).
-    fn is_namespaced_owner_of_cluster_scoped(&self, node: &Node, reference: &OwnerReference) -> bool {
-        let kind = (reference.api_version.clone(), reference.kind.clone());
-        node.namespace().is_none() && self.kinds.get(&kind).is_some_and(|(_, namespaced)| *namespaced)
-    }
-
     async fn classify_owner(
         &self,
         uid: &str,
@@ -231,7 +264,8 @@ impl GarbageCollector {
         reference: &OwnerReference,
     ) -> Result<OwnerState, kube::Error> {
         // If the UID belongs to an object of another name or kind, look up the object that the reference names.
-        if let Some(owner) = self.graph.get(&reference.uid).filter(|owner| self.matches_reference(owner, reference)) {
+        let known = self.state.lock().owner(reference);
+        if let Some(owner) = known {
             // A namespaced owner must be in the dependent's namespace.
             if owner.namespace().is_some() && owner.namespace() != node.namespace() {
                 self.report_invalid_namespace_owner_ref(uid, node, reference).await;
@@ -245,7 +279,9 @@ impl GarbageCollector {
         }
         let kind = (reference.api_version.clone(), reference.kind.clone());
         // An owner of a kind that is not served cannot be known to be gone.
-        let Some((resource, namespaced)) = self.kinds.get(&kind) else { return Ok(OwnerState::Solid) };
+        let Some((resource, namespaced)) = self.state.lock().kinds.get(&kind).cloned() else {
+            return Ok(OwnerState::Solid);
+        };
         let api: Api<Metadata> = match (node.namespace(), namespaced) {
             (Some(namespace), true) => Api::namespaced_with(self.client.clone(), namespace, resource.as_ref()),
             (None, true) => return Ok(OwnerState::Solid),
@@ -254,14 +290,6 @@ impl GarbageCollector {
         let found = api.get_opt(&reference.name).await?;
         let same = found.is_some_and(|o| o.metadata.uid.as_deref() == Some(reference.uid.as_str()));
         Ok(if same { OwnerState::Solid } else { OwnerState::Dangling })
-    }
-
-    /// Returns whether a reference names this owner, in any version of its kind.
-    fn matches_reference(&self, owner: &Node, reference: &OwnerReference) -> bool {
-        let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
-        let group_kind = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
-        *owner.name == *reference.name
-            && kind.is_none_or(|(resource, _)| group_kind(resource) == group_kind(owner.resource()))
     }
 
     /// Records the Event of `reportInvalidNamespaceOwnerRef`.
@@ -283,7 +311,11 @@ impl GarbageCollector {
 
     /// Removes the owner from its dependents, then its finalizer (`orphanDependents`).
     async fn orphan_dependents(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
-        for (dependent, known) in self.graph.dependents(uid) {
+        let dependents: Vec<(String, Node)> = {
+            let state = self.state.lock();
+            state.graph.dependents(uid).map(|(uid, node)| (uid.clone(), node.clone())).collect()
+        };
+        for (dependent, known) in &dependents {
             match self.patch_metadata(dependent, known, |meta| meta.retain_owners(|o| o.uid != uid)).await {
                 Err(e) if !is_code(&e, 404) => return Err(e),
                 _ => {}
@@ -294,7 +326,7 @@ impl GarbageCollector {
 
     /// Removes the finalizer when no dependent blocks the deletion (`processDeletingDependentsItem`).
     async fn process_deleting_dependents(&self, uid: &str, node: &Node) -> Result<(), kube::Error> {
-        if self.graph.dependents(uid).any(|(_, dependent)| dependent.blocks(uid)) {
+        if self.state.lock().graph.dependents(uid).any(|(_, dependent)| dependent.blocks(uid)) {
             return Ok(());
         }
         self.patch_metadata(uid, node, |meta| meta.remove_finalizer(FOREGROUND)).await
@@ -385,10 +417,6 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let unsynced = known.iter().map(|served| kind_key(&served.resource)).collect();
     let events = monitors::events(&clients.shared(), known);
     let recorder = EventRecorder::new(client.clone(), "garbage-collector-controller");
-    worker::run(
-        GarbageCollector { client, recorder, kinds, graph: Graph::default(), unsynced, timed_out: HashSet::new() },
-        events,
-        stop,
-    )
-    .await;
+    let state = State { kinds, graph: Graph::default(), unsynced, timed_out: HashSet::new() };
+    worker::run(GarbageCollector { client, recorder, state: Mutex::new(state) }, events, stop).await;
 }

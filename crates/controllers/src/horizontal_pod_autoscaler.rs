@@ -24,6 +24,7 @@ use crate::{
     clock::{Clock, truncate_to_seconds},
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     pod_summary::PodSummary,
     worker::{self, Controller, is_code},
@@ -55,8 +56,10 @@ use scale_target::ScaleClient;
 use status::{ScaleObservation, ScalingMode, status};
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::time::Instant;
@@ -65,9 +68,6 @@ use tokio_util::sync::CancellationToken;
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Sync interval (`--horizontal-pod-autoscaler-sync-period`).
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
-/// Number of autoscalers that are synced concurrently (`--concurrent-horizontal-pod-autoscaler-syncs`). Each worker
-/// has its own autoscalers.
-const WORKERS: u64 = 5;
 /// Time after the start in which missing resource metrics are retried without a warning: kubelets may have just
 /// started, too.
 const WARM_UP: Duration = SYNC_PERIOD;
@@ -88,11 +88,12 @@ struct HorizontalController {
     known: SharedInformer<HorizontalPodAutoscaler>,
     pods: SharedInformer<PodSummary>,
     targets: ScaleClient,
-    /// Selectors of the scales by autoscaler, shared by all workers.
-    selectors: Arc<Mutex<HashMap<String, LabelRequirements>>>,
-    histories: HashMap<String, History>,
-    worker: u64,
+    /// Selectors of the scales by autoscaler.
+    selectors: Mutex<HashMap<String, LabelRequirements>>,
+    histories: Mutex<HashMap<String, History>>,
     started: Instant,
+    /// Whether [`Event::Pods`] was observed, which enqueues all autoscalers.
+    pods_listed: AtomicBool,
 }
 
 /// Why the Pods of a scale are unknown, with upstream's message.
@@ -119,31 +120,37 @@ struct Sync<'a> {
 
 impl Controller for HorizontalController {
     type Event = Event;
-    const NAME: &'static str = "HorizontalPodAutoscalers";
+    const NAME: &'static str = names::HORIZONTAL_POD_AUTOSCALER;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
-        let mut keys = match event {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
+        match event {
             Event::Autoscaler(CacheEvent::Changed { before, after: Some(after) }) => {
                 // Status updates are this controller's own writes.
                 let same = before.is_some_and(|b| b.spec == after.spec && b.metadata.uid == after.metadata.uid);
                 if same { vec![] } else { vec![key(after.as_ref())] }
             }
             Event::Autoscaler(CacheEvent::Changed { before, after: None }) => {
-                for gone in before.iter().map(|hpa| key(hpa.as_ref())) {
-                    self.selectors.lock().remove(&gone);
-                    self.histories.remove(&gone);
-                }
-                vec![]
+                // A recreated autoscaler has no history, even if it is reconciled only then.
+                let gone: Vec<String> = before.iter().map(|hpa| key(hpa.as_ref())).collect();
+                gone.iter().for_each(|key| self.forget(key));
+                gone
             }
-            Event::Autoscaler(CacheEvent::Resync) | Event::Pods => self.known.keys(),
-        };
-        keys.retain(|key| worker_of(key) == self.worker);
-        keys
+            Event::Autoscaler(CacheEvent::Resync) => self.known.keys(),
+            Event::Pods => {
+                self.pods_listed.store(true, Ordering::Relaxed);
+                self.known.keys()
+            }
+        }
     }
 
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(hpa) = self.known.get_by_key(key).filter(|_| self.pods.has_synced()) else { return Ok(None) };
-        let Some(spec) = hpa.spec.as_ref() else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(hpa) = self.known.get_by_key(key) else {
+            self.forget(key);
+            return Ok(None);
+        };
+        let Some(spec) = hpa.spec.as_ref().filter(|_| self.pods_listed.load(Ordering::Relaxed)) else {
+            return Ok(None);
+        };
         let old_conditions = hpa.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::new(old_conditions, self.clock.now());
         let mut sync = Sync { key, hpa: &hpa, spec, conditions, now, warming_up: false };
@@ -159,14 +166,19 @@ impl Controller for HorizontalController {
 }
 
 impl HorizontalController {
-    async fn warn(&mut self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
-        if self.histories.entry(key(hpa)).or_default().allow_warning(Instant::now()) {
+    fn forget(&self, key: &str) {
+        self.selectors.lock().remove(key);
+        self.histories.lock().remove(key);
+    }
+
+    async fn warn(&self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
+        if self.histories.lock().entry(key(hpa)).or_default().allow_warning(Instant::now()) {
             self.recorder.record(&hpa.object_ref(&()), true, reason, message).await;
         }
     }
 
     /// Syncs the scale (`reconcileAutoscaler`). Returns `None` if the scale cannot be read.
-    async fn reconcile_autoscaler(&mut self, sync: &mut Sync<'_>) -> Option<ScaleObservation> {
+    async fn reconcile_autoscaler(&self, sync: &mut Sync<'_>) -> Option<ScaleObservation> {
         let (resource, scale) = match self.targets.scale(namespace(sync.hpa), &sync.spec.scale_target_ref).await {
             Ok(found) => found,
             Err(error) => {
@@ -179,7 +191,7 @@ impl HorizontalController {
         let got = "the HPA controller was able to get the target's current scale";
         sync.conditions.set_able_to_scale(true, ("SucceededGetScale", got));
         let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
-        self.histories.entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
+        self.histories.lock().entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
         let bounds = Bounds::of(sync.spec, replicas);
         let mut found = ScaleObservation { current: replicas, desired: Some(replicas), ..ScaleObservation::default() };
         let (desired, message) = match bounds.mode() {
@@ -196,7 +208,8 @@ impl HorizontalController {
                     return Some(ScaleObservation { desired: None, ..found });
                 };
                 let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
-                let history = self.histories.entry(sync.key.to_owned()).or_default();
+                let mut histories = self.histories.lock();
+                let history = histories.entry(sync.key.to_owned()).or_default();
                 let conditions = &mut sync.conditions;
                 (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), message)
             }
@@ -209,7 +222,7 @@ impl HorizontalController {
 
     /// Computes the desired replicas and the reason from metrics; failures are reported.
     async fn compute_replicas(
-        &mut self,
+        &self,
         sync: &mut Sync<'_>,
         scale: &Scale,
         bounds: Bounds,
@@ -266,7 +279,7 @@ impl HorizontalController {
         Ok(pods)
     }
 
-    async fn report_selector_error(&mut self, sync: &mut Sync<'_>, error: &PodSelectorError) {
+    async fn report_selector_error(&self, sync: &mut Sync<'_>, error: &PodSelectorError) {
         let message = error.to_string();
         let (event, condition) = match error {
             PodSelectorError::Missing => {
@@ -292,7 +305,7 @@ impl HorizontalController {
     }
 
     async fn update_scale(
-        &mut self,
+        &self,
         sync: &mut Sync<'_>,
         (resource, mut scale): (&ApiResource, Scale),
         (replicas, desired): (i32, i32),
@@ -313,7 +326,8 @@ impl HorizontalController {
         self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &message).await;
         if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
-            let history = self.histories.entry(sync.key.to_owned()).or_default();
+            let mut histories = self.histories.lock();
+            let history = histories.entry(sync.key.to_owned()).or_default();
             history.record_scale_event(replicas, desired, rules.longest_policy_period(), sync.now);
         }
         let scaled = Time(truncate_to_seconds(self.clock.now()));
@@ -321,7 +335,7 @@ impl HorizontalController {
     }
 
     /// Writes the status if it has changed.
-    async fn update_status(&mut self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
+    async fn update_status(&self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) {
         if hpa.status.clone().unwrap_or_default() == status {
             return;
         }
@@ -341,13 +355,6 @@ fn selects(selector: &LabelRequirements, pod: &PodSummary) -> bool {
     selector.matches(|key| pod.labels.get(key).map(String::as_str))
 }
 
-/// Returns the worker of an autoscaler.
-fn worker_of(key: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    hasher.finish() % WORKERS
-}
-
 fn namespace(hpa: &HorizontalPodAutoscaler) -> &str {
     hpa.metadata.namespace.as_deref().unwrap_or_default()
 }
@@ -362,34 +369,29 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send + use<> {
     let known = SharedInformer::<HorizontalPodAutoscaler>::new();
     let client = clients.for_service_account("horizontal-pod-autoscaler");
-    let (recorder, selectors) = (EventRecorder::new(client.clone(), COMPONENT), Arc::default());
-    let configurable = gates.enabled(Gate::HPAConfigurableTolerance);
-    let works: Vec<_> = (0..WORKERS)
-        .map(|worker| {
-            let controller = HorizontalController {
-                recorder: recorder.clone(),
-                targets: ScaleClient::new(client.clone()),
-                client: client.clone(),
-                clock: clock.clone(),
-                configurable,
-                known: known.clone(),
-                pods: pods.clone(),
-                selectors: Arc::clone(&selectors),
-                histories: HashMap::new(),
-                worker,
-                started: Instant::now(),
-            };
-            worker::run(controller, events(&known, &pods), stop.clone())
-        })
-        .collect();
+    let events = events(&known, &pods);
+    let controller = HorizontalController {
+        recorder: EventRecorder::new(client.clone(), COMPONENT),
+        targets: ScaleClient::new(client.clone()),
+        client,
+        clock,
+        configurable: gates.enabled(Gate::HPAConfigurableTolerance),
+        known: known.clone(),
+        pods,
+        selectors: Mutex::default(),
+        histories: Mutex::default(),
+        started: Instant::now(),
+        pods_listed: AtomicBool::new(false),
+    };
+    let works = worker::run(controller, events, stop.clone());
     let watched = known.run(Api::all(clients.shared()), |hpa| hpa, stop);
     // The future is large, so it is boxed.
     Box::pin(async move {
-        futures::join!(watched, join_all(works));
+        futures::join!(watched, works);
     })
 }
 
-/// Returns the events of a worker. Pods only cause the event that they are synced.
+/// Returns the events. Pods only cause the event that they are synced.
 fn events(
     known: &SharedInformer<HorizontalPodAutoscaler>,
     pods: &SharedInformer<PodSummary>,

@@ -17,6 +17,7 @@ use crate::{
     clients::Clients,
     expectations::{Expectations, ExpectedVersion},
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::{Failure, PodControl, affected_owners, matches},
     pod_summary::{JOB_TRACKING_FINALIZER, PodSummary},
     worker::{self, Controller, is_code},
@@ -26,6 +27,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use kube::{Api, Client, Resource, api::PostParams};
+use parking_lot::Mutex;
 use plan::{Plan, PodAction, plan};
 use snapshot::{JobSnapshot, is_finished, job_summary};
 use std::{
@@ -56,23 +58,21 @@ struct JobController {
     /// Expectations of Pod writes, and of Job status writes.
     pod_expectations: Expectations,
     status_expectations: Expectations,
-    backoffs: HashMap<String, BackoffRecord>,
+    /// Back-off by Job, with the Job's UID.
+    backoffs: Mutex<HashMap<String, (Option<String>, BackoffRecord)>>,
 }
 
 impl Controller for JobController {
     type Event = Event;
-    const NAME: &'static str = "Jobs";
+    const NAME: &'static str = names::JOB;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
             Event::Job(CacheEvent::Changed { after: Some(job), .. }) => vec![key(job.as_ref())],
             Event::Job(CacheEvent::Changed { before: Some(job), .. }) => {
-                let key = key(job.as_ref());
-                self.pod_expectations.delete(&key);
-                self.status_expectations.delete(&key);
-                self.backoffs.remove(&key);
                 let pods = self.pods.in_namespace(job.metadata.namespace.as_deref().unwrap_or_default());
-                pods.iter().flat_map(|pod| self.orphan_key(pod)).collect()
+                let orphans = pods.iter().flat_map(|pod| self.orphan_key(pod));
+                orphans.chain([key(job.as_ref())]).collect()
             }
             Event::Job(CacheEvent::Changed { .. }) => vec![],
             Event::Pod(seen @ CacheEvent::Changed { .. }) => {
@@ -87,14 +87,19 @@ impl Controller for JobController {
     }
 
     /// Syncs a Job (`syncJob`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         if !(self.known.has_synced() && self.pods.has_synced()) {
             return Ok(None);
         }
         if let Some(pod) = key.strip_prefix(ORPHAN_KEY_PREFIX) {
             return self.remove_orphan_finalizer(pod).await;
         }
-        let Some(job) = self.known.get_by_key(key) else { return Ok(None) };
+        let Some(job) = self.known.get_by_key(key) else {
+            self.pod_expectations.delete(key);
+            self.status_expectations.delete(key);
+            self.backoffs.lock().remove(key);
+            return Ok(None);
+        };
         let Some(spec) = job.spec.as_ref().filter(|s| s.managed_by.as_deref().is_none_or(|m| m == JOB_CONTROLLER_NAME))
         else {
             return Ok(None);
@@ -108,7 +113,7 @@ impl Controller for JobController {
         let all = self.pods.in_namespace(job.metadata.namespace.as_deref().unwrap_or_default());
         let mine = self.control.claim_pods(job.as_ref(), &spec.selector.clone().unwrap_or_default(), all).await?;
         if job.status.as_ref().is_some_and(is_finished) {
-            self.backoffs.remove(key);
+            self.backoffs.lock().remove(key);
             let mut expected = ExpectedVersion::default();
             for pod in mine.iter().filter(|pod| job_summary(pod).tracked) {
                 self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, &mut expected).await?;
@@ -139,22 +144,28 @@ impl JobController {
     }
 
     /// Removes the finalizer of an orphan Pod, which no Job will count (`syncOrphanPod`).
-    async fn remove_orphan_finalizer(&mut self, pod: &str) -> Result<Option<Duration>, kube::Error> {
+    async fn remove_orphan_finalizer(&self, pod: &str) -> Result<Option<Duration>, kube::Error> {
         if let Some(pod) = self.pods.get_by_key(pod).filter(|pod| self.orphan_key(pod).is_some()) {
             self.control.remove_finalizer(&pod, JOB_TRACKING_FINALIZER, &mut ExpectedVersion::default()).await?;
         }
         Ok(None)
     }
 
+    fn backoff_record(&self, key: &str, job: &Job) -> BackoffRecord {
+        let backoffs = self.backoffs.lock();
+        let known = backoffs.get(key).filter(|(uid, _)| *uid == job.metadata.uid);
+        known.map(|(_, record)| *record).unwrap_or_default()
+    }
+
     async fn sync_job(
-        &mut self,
+        &self,
         key: &str,
         job: &Job,
         spec: &JobSpec,
         mine: &[Arc<PodSummary>],
         now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
-        let backoff = self.backoffs.get(key).copied().unwrap_or_default();
+        let backoff = self.backoff_record(key, job);
         let snapshot = JobSnapshot::new(job, spec, mine, backoff, Timestamp::now());
         let plan = plan(&snapshot);
         let mut expected = ExpectedVersion::default();
@@ -171,7 +182,8 @@ impl JobController {
         if !self.update_status(key, &mut job, tracked.status, now).await? {
             return Ok(None);
         }
-        self.backoffs.insert(key.to_owned(), backoff.after(&snapshot.newly_succeeded(), &snapshot.newly_failed()));
+        let backoff = backoff.after(&snapshot.newly_succeeded(), &snapshot.newly_failed());
+        self.backoffs.lock().insert(key.to_owned(), (job.metadata.uid.clone(), backoff));
         let about = job.object_ref(&());
         for (reason, message) in tracked.events {
             self.control.recorder.record(&about, false, reason, message).await;
@@ -248,7 +260,7 @@ impl JobController {
     /// Writes the status if it has changed. Returns whether the API has it: finalizers are only removed after a
     /// successful write.
     async fn update_status(
-        &mut self,
+        &self,
         key: &str,
         job: &mut Job,
         status: JobStatus,
@@ -290,7 +302,7 @@ pub(crate) fn run(
         pods,
         pod_expectations: Expectations::default(),
         status_expectations: Expectations::default(),
-        backoffs: HashMap::new(),
+        backoffs: Mutex::default(),
     };
     // The future is large, so it is boxed.
     Box::pin(worker::run(controller, events, stop))

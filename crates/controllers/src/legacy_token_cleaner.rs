@@ -4,6 +4,7 @@
 use crate::{
     clients::Clients,
     clock::Clock,
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::{self, StreamExt};
@@ -118,13 +119,13 @@ impl LegacyTokenCleaner {
 impl Controller for LegacyTokenCleaner {
     type Event = ();
 
-    const NAME: &'static str = "legacy-serviceaccount-token-cleaner";
+    const NAME: &'static str = names::LEGACY_SERVICE_ACCOUNT_TOKEN_CLEANER;
 
-    fn observe(&mut self, (): (), _: Instant) -> Vec<String> {
+    fn observe(&self, (): (), _: Instant) -> Vec<String> {
         vec![String::new()]
     }
 
-    async fn reconcile(&mut self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, _: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let (again, now) = (Some(CLEAN_UP_INTERVAL), self.clock.now());
         let tracking =
             Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system").get_opt(TRACKING_CONFIG_MAP).await?;

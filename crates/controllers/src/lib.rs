@@ -1,7 +1,8 @@
 //! Controllers: one file for each, a small reconciler over the API.
 //!
-//! A controller maps watch events to the keys that they affect. A key carries no payload: however many events affect
-//! it, it is reconciled once, against the newest state ([`worker`]). A failed reconcile is requeued with a back-off.
+//! [`controller_descriptor`] lists them. A controller maps watch events to the keys that they affect. A key carries no
+//! payload: however many events affect it, it is reconciled once, against the newest state ([`worker`]). Different keys
+//! are reconciled concurrently. A failed reconcile is requeued with a back-off ([`workqueue`]).
 //! Watches relist periodically ([`watch`]), which repairs missed events.
 //!
 //! **Invariant:** an idle controller does nothing: a timer exists only for a key that is requeued for a later time.
@@ -14,6 +15,7 @@ mod certificates;
 mod clients;
 mod clock;
 mod cluster_role_aggregation;
+mod controller_descriptor;
 mod controller_history;
 mod controller_revisions;
 mod cron_job;
@@ -31,6 +33,7 @@ mod int_or_string;
 mod job;
 mod legacy_token_cleaner;
 mod load_balancer;
+mod names;
 mod namespace;
 mod node_condition_taints;
 mod node_lifecycle;
@@ -53,6 +56,7 @@ mod token_controller;
 mod ttl_after_finished;
 mod watch;
 mod worker;
+mod workqueue;
 
 pub use certificates::{CertificateOrder, Signer, SignerError};
 pub use clients::Clients;
@@ -60,18 +64,11 @@ pub use clock::Clock;
 pub use persistent_volume::{Provisioner, VolumeDirectories};
 pub use token_controller::{TokenIssuer, TokenSubject};
 
-use api::feature_gates::{FeatureGates, Gate};
+use api::feature_gates::FeatureGates;
+use controller_descriptor::{CONTROLLERS, ControllerContext};
 use futures::{FutureExt, future::BoxFuture};
-use informer::SharedInformer;
 use ipnet::Ipv4Net;
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, ReplicaSet},
-    batch::v1::Job,
-    certificates::v1::CertificateSigningRequest,
-    core::v1::{PersistentVolumeClaim, ReplicationController, Service},
-};
-use kube::Api;
-use pod_summary::PodSummary;
+use std::collections::HashMap;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -124,70 +121,19 @@ fn boxed(clients: Clients, options: Options, stop: CancellationToken) -> BoxFutu
 }
 
 async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
-    let mut controllers = JoinSet::new();
-    controllers.spawn(service_account::run(clients.clone(), stop.clone()));
-    if let Some(maker) = options.token_issuer {
-        controllers.spawn(token_controller::run(clients.clone(), maker, options.root_ca_pem.clone(), stop.clone()));
+    let (context, mut tasks) = (ControllerContext::new(clients, options, stop), JoinSet::new());
+    let mut names = HashMap::new();
+    for controller in CONTROLLERS {
+        if let Some(task) = (controller.start)(&context) {
+            names.insert(tasks.spawn(task).id(), controller.name);
+        }
     }
-    if let Some(pem) = options.root_ca_pem {
-        controllers.spawn(root_ca_cert_publisher::run(clients.clone(), pem, stop.clone()));
+    for informer in context.informers() {
+        tasks.spawn(informer);
     }
-    let requests = SharedInformer::<CertificateSigningRequest>::new();
-    if let Some(signer) = options.signer {
-        controllers.spawn(certificates::signer(clients.clone(), signer, requests.clone(), stop.clone()));
-    }
-    controllers.spawn(certificates::approver(clients.clone(), requests.clone(), stop.clone()));
-    controllers.spawn(certificates::cleaner(clients.clone(), requests.clone(), stop.clone()));
-    controllers.spawn(namespace::run(clients.clone(), stop.clone()));
-    controllers.spawn(garbage_collector::run(clients.clone(), stop.clone()));
-    controllers.spawn(resource_quota::run(clients.clone(), stop.clone()));
-    controllers.spawn(cluster_role_aggregation::run(clients.clone(), stop.clone()));
-    let (sets, pods) = (SharedInformer::<ReplicaSet>::new(), SharedInformer::<PodSummary>::new());
-    controllers.spawn(replica_set::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let replicated = SharedInformer::<ReplicationController>::new();
-    controllers.spawn(replica_set::run(clients.clone(), replicated.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(deployment::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let revisions = SharedInformer::<ControllerRevision>::new();
-    controllers.spawn(daemon_set::run(clients.clone(), revisions.clone(), pods.clone(), stop.clone()));
-    let several = options.gates.enabled(Gate::MaxUnavailableStatefulSet);
-    controllers.spawn(stateful_set::run(clients.clone(), revisions.clone(), pods.clone(), several, stop.clone()));
-    let jobs = SharedInformer::<Job>::new();
-    controllers.spawn(job::run(clients.clone(), jobs.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(ttl_after_finished::run(clients.clone(), jobs.clone(), stop.clone()));
-    controllers.spawn(cron_job::run(clients.clone(), jobs.clone(), options.clock.clone(), stop.clone()));
-    let services = SharedInformer::<Service>::new();
-    controllers.spawn(endpoints::run(clients.clone(), services.clone(), pods.clone(), stop.clone()));
-    if let Some(pool) = options.load_balancer_pool {
-        controllers.spawn(load_balancer::run(clients.clone(), services.clone(), pool, stop.clone()));
-    }
-    controllers.spawn(disruption::run(clients.clone(), sets.clone(), pods.clone(), stop.clone()));
-    let (gates, clock) = (&options.gates, options.clock.clone());
-    controllers.spawn(horizontal_pod_autoscaler::run(clients.clone(), pods.clone(), gates, clock, stop.clone()));
-    let threshold = options.terminated_pod_gc_threshold;
-    controllers.spawn(pod_gc::run(clients.clone(), pods.clone(), threshold, stop.clone()));
-    controllers.spawn(protection::pvc_protection(clients.clone(), pods.clone(), stop.clone()));
-    controllers.spawn(protection::pv_protection(clients.clone(), stop.clone()));
-    controllers.spawn(protection::vac_protection(clients.clone(), stop.clone()));
-    let claimed = SharedInformer::<PersistentVolumeClaim>::new();
-    let (made, all) = (options.provisioner, claimed.clone());
-    controllers.spawn(persistent_volume::run(clients.clone(), pods.clone(), all, made, stop.clone()));
-    controllers.spawn(ephemeral_volume::run(clients.clone(), pods.clone(), claimed.clone(), stop.clone()));
-    controllers.spawn(service_cidr::run(clients.clone(), stop.clone()));
-    controllers.spawn(legacy_token_cleaner::run(clients.clone(), options.clock, stop.clone()));
-    controllers.spawn(taint_eviction::run(clients.clone(), pods.clone(), stop.clone()));
-    // Start the informers after all controllers have subscribed.
-    controllers.spawn(requests.run(Api::all(clients.shared()), |request| request, stop.clone()));
-    controllers.spawn(revisions.run(Api::all(clients.shared()), |revision| revision, stop.clone()));
-    controllers.spawn(jobs.run(Api::all(clients.shared()), |job| job, stop.clone()));
-    controllers.spawn(replicated.run(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(claimed.run(Api::all(clients.shared()), |claim| claim, stop.clone()));
-    controllers.spawn(services.run(Api::all(clients.shared()), |service| service, stop.clone()));
-    controllers.spawn(sets.run(Api::all(clients.shared()), |set| set, stop.clone()));
-    controllers.spawn(pods.run(Api::all(clients.shared()), PodSummary::from_pod, stop.clone()));
-    controllers.spawn(node_lifecycle::run(clients, stop));
-    while let Some(ended) = controllers.join_next().await {
-        if let Err(e) = ended {
-            tracing::error!(error = %e, "controller task failed");
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(controller = names.get(&error.id()), %error, "controller task failed");
         }
     }
 }

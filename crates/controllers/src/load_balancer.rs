@@ -8,6 +8,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_control::error_message,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -15,6 +16,7 @@ use futures::stream::StreamExt;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeSet, HashMap},
     net::Ipv4Addr,
@@ -29,7 +31,7 @@ struct LoadBalancerController {
     pool: Ipv4Net,
     services: SharedInformer<Service>,
     /// Assigned addresses, whether or not the informer has observed them.
-    assigned: HashMap<String, Ipv4Addr>,
+    assigned: Mutex<HashMap<String, Ipv4Addr>>,
 }
 
 /// Returns whether the Service needs an address of this controller.
@@ -90,11 +92,23 @@ fn allocate(service: &Service, pool: Ipv4Net, taken: &BTreeSet<Ipv4Addr>) -> Res
 
 impl LoadBalancerController {
     /// Returns the addresses of other Services.
-    fn allocated(&self, but: &str) -> BTreeSet<Ipv4Addr> {
-        let assigned = self.assigned.iter().filter(|(key, _)| *key != but).map(|(_, ip)| *ip);
+    fn allocated(&self, assigned: &HashMap<String, Ipv4Addr>, but: &str) -> BTreeSet<Ipv4Addr> {
+        let assigned = assigned.iter().filter(|(key, _)| *key != but).map(|(_, ip)| *ip);
         let all = self.services.all();
         let shown = all.iter().filter(|service| key(service.as_ref()) != but).flat_map(|s| addresses(s));
         assigned.chain(shown).collect()
+    }
+
+    /// Allocates an address, if the Service has none.
+    fn allocate(&self, key: &str, service: &Service) -> Result<Option<Ipv4Addr>, AllocationError> {
+        let mut assigned = self.assigned.lock();
+        let allocated = allocate(service, self.pool, &self.allocated(&assigned, key))?;
+        // Record before the write, which may succeed although its answer is lost. The address in the status wins.
+        match allocated.or_else(|| addresses(service).find(|ip| self.pool.contains(ip))) {
+            Some(ip) => assigned.insert(key.to_owned(), ip),
+            None => assigned.remove(key),
+        };
+        Ok(allocated)
     }
 
     /// Returns the keys of Services without an address.
@@ -124,9 +138,9 @@ impl LoadBalancerController {
 impl Controller for LoadBalancerController {
     type Event = CacheEvent<Service>;
 
-    const NAME: &'static str = "service-lb-controller";
+    const NAME: &'static str = names::SERVICE_LB;
 
-    fn observe(&mut self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
         let CacheEvent::Changed { before, after } = event else { return self.pending() };
         let had = before.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let has = after.as_ref().is_some_and(|service| addresses(service).next().is_some());
@@ -135,32 +149,29 @@ impl Controller for LoadBalancerController {
         if let Some(service_key) =
             service_key.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service)))
         {
-            self.assigned.remove(service_key);
+            self.assigned.lock().remove(service_key);
         }
         // A released address can be assigned to a pending Service.
         let others = if had && !has { self.pending() } else { vec![] };
         service_key.into_iter().chain(others).collect()
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(service) = self.services.get_by_key(key).filter(|s| self.services.has_synced() && needs_address(s))
-        else {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+        if !self.services.has_synced() {
+            return Ok(None);
+        }
+        let Some(service) = self.services.get_by_key(key).filter(|s| needs_address(s)) else {
+            self.assigned.lock().remove(key);
             return Ok(None);
         };
-        match allocate(&service, self.pool, &self.allocated(key)) {
+        match self.allocate(key, &service) {
             Ok(Some(ip)) => {
-                // Record before the write, which may succeed although its answer is lost.
-                self.assigned.insert(key.to_owned(), ip);
                 if let Err(e) = ignore_not_found_or_conflict(self.assign(&service, ip).await) {
                     self.record_failure(&service, &error_message(&e)).await;
                     return Err(e);
                 }
             }
-            // The address in the status wins.
-            Ok(None) => match addresses(&service).find(|ip| self.pool.contains(ip)) {
-                Some(ip) => drop(self.assigned.insert(key.to_owned(), ip)),
-                None => drop(self.assigned.remove(key)),
-            },
+            Ok(None) => {}
             Err(error) => self.record_failure(&service, &error.to_string()).await,
         }
         Ok(None)
@@ -177,7 +188,7 @@ pub(crate) fn run(
     let events = services.subscribe().boxed();
     let client = clients.for_service_account("service-controller");
     let recorder = EventRecorder::new(client.clone(), "service-controller");
-    worker::run(LoadBalancerController { client, recorder, pool, services, assigned: HashMap::new() }, events, stop)
+    worker::run(LoadBalancerController { client, recorder, pool, services, assigned: Mutex::default() }, events, stop)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ mod discovery_cache;
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
 };
 use discovery_cache::DiscoveryCache;
-use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Namespace, NamespaceCondition},
@@ -21,9 +21,9 @@ use kube::{
     discovery::ApiResource,
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
@@ -40,71 +40,63 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Number of polls before remaining content is reported.
 const UNREPORTED_POLLS: u32 = 3;
 
-/// Number of namespaces that are synced concurrently (upstream's `--concurrent-namespace-syncs`, 10 by default). A
-/// namespace with much content, or content that cannot be deleted, must not block all others. Each worker has its own
-/// watch.
-const WORKERS: u64 = 4;
-
 struct NamespaceController {
     client: Client,
-    discovery_cache: Arc<DiscoveryCache>,
-    /// Number of this worker, below [`WORKERS`].
-    worker: u64,
-    terminating: HashMap<String, Terminating>,
+    discovery_cache: DiscoveryCache,
+    terminating: Mutex<HashMap<String, Terminating>>,
 }
 
 struct Terminating {
-    namespace: Namespace,
+    namespace: Arc<Namespace>,
     polls: u32,
 }
 
 impl Controller for NamespaceController {
     type Event = WatchEvent<Namespace>;
 
-    const NAME: &'static str = "namespace";
+    const NAME: &'static str = names::NAMESPACE;
+    const WORKERS: usize = 10;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
+        let mut terminating = self.terminating.lock();
         match event {
             WatchEvent::Applied(namespace) => {
                 let name = object_key(&namespace.metadata);
-                if worker_of(&name) != self.worker {
-                    return vec![];
-                }
                 if namespace.metadata.deletion_timestamp.is_none() || !has_finalizer(&namespace) {
-                    self.terminating.remove(&name);
+                    terminating.remove(&name);
                     return vec![];
                 }
-                let polls = self.terminating.get(&name).map_or(0, |t| t.polls);
-                self.terminating.insert(name.clone(), Terminating { namespace: *namespace, polls });
+                let polls = terminating.get(&name).map_or(0, |t| t.polls);
+                terminating.insert(name.clone(), Terminating { namespace: Arc::new(*namespace), polls });
                 vec![name]
             }
             WatchEvent::Deleted(namespace) => {
-                self.terminating.remove(&object_key(&namespace.metadata));
+                terminating.remove(&object_key(&namespace.metadata));
                 vec![]
             }
             WatchEvent::Listed(names) => {
-                self.terminating.retain(|name, _| names.contains(name));
+                terminating.retain(|name, _| names.contains(name));
                 vec![]
             }
         }
     }
 
-    async fn reconcile(&mut self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(terminating) = self.terminating.get_mut(name) else {
+    async fn reconcile(&self, name: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        if !self.terminating.lock().contains_key(name) {
             return Ok(None);
-        };
+        }
         let content = self.discovery_cache.kinds().await?;
         let mut remaining = delete_content(&self.client, name, &content.kinds).await?;
         remaining.unknown.extend(content.unknown.iter().cloned());
+        let Some((namespace, polls)) = self.count_poll(name) else { return Ok(None) };
         if !remaining.is_empty() {
-            let delay = (BASE_POLL_INTERVAL * 2_u32.pow(terminating.polls.min(6))).min(MAX_POLL_INTERVAL);
-            terminating.polls += 1;
-            if terminating.polls > UNREPORTED_POLLS || remaining.is_blocked() {
-                update_conditions(&self.client, &terminating.namespace, &remaining).await?;
+            let delay = (BASE_POLL_INTERVAL * 2_u32.pow(polls.min(6))).min(MAX_POLL_INTERVAL);
+            if polls >= UNREPORTED_POLLS || remaining.is_blocked() {
+                update_conditions(&self.client, &namespace, &remaining).await?;
             }
             return Ok(Some(delay));
         }
-        let mut namespace = terminating.namespace.clone();
+        let mut namespace = Namespace::clone(&namespace);
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|s| s.finalizers.as_mut()) {
             finalizers.retain(|f| f != FINALIZER);
         }
@@ -118,10 +110,15 @@ impl Controller for NamespaceController {
     }
 }
 
-fn worker_of(namespace: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    namespace.hash(&mut hasher);
-    hasher.finish() % WORKERS
+impl NamespaceController {
+    /// Counts a poll. Returns the newest state of the namespace, and the number of polls before.
+    fn count_poll(&self, name: &str) -> Option<(Arc<Namespace>, u32)> {
+        let mut terminating = self.terminating.lock();
+        let Terminating { namespace, polls } = terminating.get_mut(name)?;
+        let before = *polls;
+        *polls = before.saturating_add(1);
+        Some((Arc::clone(namespace), before))
+    }
 }
 
 fn has_finalizer(namespace: &Namespace) -> bool {
@@ -298,12 +295,7 @@ async fn delete_all(
 
 pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let client = clients.for_service_account("namespace-controller");
-    let discovery_cache = Arc::new(DiscoveryCache::new(client.clone()));
-    let workers = (0..WORKERS).map(|worker| {
-        let events = watch(Api::all(clients.shared()), Config::default());
-        let (client, discovery_cache) = (client.clone(), Arc::clone(&discovery_cache));
-        let namespaces = NamespaceController { client, discovery_cache, worker, terminating: HashMap::new() };
-        worker::run(namespaces, events, stop.clone())
-    });
-    join_all(workers).await;
+    let discovery_cache = DiscoveryCache::new(client.clone());
+    let events = watch(Api::all(clients.shared()), Config::default());
+    worker::run(NamespaceController { client, discovery_cache, terminating: Mutex::default() }, events, stop).await;
 }

@@ -7,6 +7,7 @@
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
+    names,
     node_condition_taints::{condition, desired_taints},
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
@@ -25,9 +26,11 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::Duration,
 };
 use tokio::time::Instant;
@@ -51,7 +54,12 @@ const DEPRECATED_LABELS: [(&str, &str); 2] =
 struct NodeLifecycle {
     client: Client,
     recorder: EventRecorder,
-    nodes: HashMap<String, Node>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: HashMap<String, Arc<Node>>,
     /// UIDs of the nodes for which `RegisteredNode` was recorded.
     registered: HashMap<String, String>,
     heartbeats: HashMap<String, Heartbeat>,
@@ -70,7 +78,7 @@ enum Event {
     Lease(WatchEvent<Lease>),
 }
 
-impl NodeLifecycle {
+impl State {
     fn on_node(&mut self, change: WatchEvent<Node>, now: Instant) -> Vec<String> {
         match change {
             WatchEvent::Applied(mut node) => {
@@ -89,7 +97,7 @@ impl NodeLifecycle {
                     status.images = None;
                 }
                 node.metadata.managed_fields = None;
-                self.nodes.insert(name.clone(), *node);
+                self.nodes.insert(name.clone(), Arc::new(*node));
                 vec![name]
             }
             WatchEvent::Deleted(node) => {
@@ -129,7 +137,9 @@ impl NodeLifecycle {
             heartbeat.at = Some(now);
         }
     }
+}
 
+impl NodeLifecycle {
     async fn mark_node_unknown(&self, node: &Node) -> Result<(), kube::Error> {
         let name = object_key(&node.metadata);
         tracing::warn!(node = name, grace = ?NODE_MONITOR_GRACE_PERIOD, "no heartbeat within the grace period, marking node unknown");
@@ -145,21 +155,24 @@ impl NodeLifecycle {
     }
 
     /// Records `RegisteredNode` and `RemovingNode` once for each node.
-    async fn record_registration_events(&mut self, name: &str) {
-        let uid = self.nodes.get(name).map(|node| node.metadata.uid.clone().unwrap_or_default());
-        let known = self.registered.get(name).cloned();
+    async fn record_registration_events(&self, name: &str) {
+        let (uid, known) = {
+            let state = self.state.lock();
+            let uid = state.nodes.get(name).map(|node| node.metadata.uid.clone().unwrap_or_default());
+            (uid, state.registered.get(name).cloned())
+        };
         if known == uid {
             return;
         }
         if let Some(old) = known {
-            self.registered.remove(name);
+            self.state.lock().registered.remove(name);
             let message = format!("Removing Node {name} from Controller");
             self.recorder.record(&node_reference(name, &old), false, "RemovingNode", &message).await;
         }
         if let Some(uid) = uid {
             let message = format!("Registered Node {name} in Controller");
             self.recorder.record(&node_reference(name, &uid), false, "RegisteredNode", &message).await;
-            self.registered.insert(name.to_owned(), uid);
+            self.state.lock().registered.insert(name.to_owned(), uid);
         }
     }
 
@@ -197,7 +210,8 @@ impl NodeLifecycle {
     }
 
     async fn reconcile_taints(&self, node: &Node) -> Result<(), kube::Error> {
-        let Some(taints) = desired_taints(node, self.any_is_ready(), Timestamp::now()) else {
+        let any_is_ready = self.state.lock().any_is_ready();
+        let Some(taints) = desired_taints(node, any_is_ready, Timestamp::now()) else {
             return Ok(());
         };
         let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
@@ -219,41 +233,43 @@ impl NodeLifecycle {
 impl Controller for NodeLifecycle {
     type Event = Event;
 
-    const NAME: &'static str = "node-lifecycle";
+    const NAME: &'static str = names::NODE_LIFECYCLE;
+    const WORKERS: usize = 8;
 
-    fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, now: Instant) -> Vec<String> {
+        let mut state = self.state.lock();
         match event {
             Event::Node(change) => {
-                let before = self.any_is_ready();
-                let keys = self.on_node(change, now);
+                let before = state.any_is_ready();
+                let keys = state.on_node(change, now);
                 // The first ready node, or the loss of the last one, affects the taints of all.
-                if before == self.any_is_ready() { keys } else { self.nodes.keys().cloned().collect() }
+                if before == state.any_is_ready() { keys } else { state.nodes.keys().cloned().collect() }
             }
             Event::Lease(change) => {
-                self.on_lease(change, now);
+                state.on_lease(change, now);
                 vec![]
             }
         }
     }
 
     /// Syncs a node: its taints, labels and conditions (`monitorNodeHealth`, `doNodeProcessingPassWorker`).
-    async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         self.record_registration_events(name).await;
-        let Some(node) = self.nodes.get(name) else {
+        let Some(node) = self.state.lock().nodes.get(name).cloned() else {
             return Ok(None);
         };
-        self.reconcile_taints(node).await?;
-        self.reconcile_node_labels(node).await?;
-        let status = condition(node, "Ready");
+        self.reconcile_taints(&node).await?;
+        self.reconcile_node_labels(&node).await?;
+        let status = condition(&node, "Ready");
         if status == Some("Unknown") {
             // The kubelet's next status ends this state.
             return Ok(None);
         }
         let grace = if status.is_none() { NODE_STARTUP_GRACE_PERIOD } else { NODE_MONITOR_GRACE_PERIOD };
-        let heartbeat = self.heartbeats.get(name).and_then(|b| b.at).unwrap_or(now);
+        let heartbeat = self.state.lock().heartbeats.get(name).and_then(|b| b.at).unwrap_or(now);
         let left = grace.saturating_sub(now.saturating_duration_since(heartbeat));
         if left.is_zero() {
-            self.mark_node_unknown(node).await?;
+            self.mark_node_unknown(&node).await?;
             return Ok(None);
         }
         Ok(Some(left))
@@ -311,7 +327,6 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let leases = watch(Api::namespaced(clients.shared(), NODE_LEASE_NAMESPACE), Config::default()).map(Event::Lease);
     let client = clients.for_service_account("node-controller");
     let recorder = EventRecorder::new(client.clone(), "node-controller");
-    let registered = HashMap::new();
-    let controller = NodeLifecycle { client, recorder, nodes: HashMap::new(), registered, heartbeats: HashMap::new() };
+    let controller = NodeLifecycle { client, recorder, state: Mutex::default() };
     worker::run(controller, stream::select(nodes, leases).boxed(), stop).await;
 }

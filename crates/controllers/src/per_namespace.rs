@@ -8,6 +8,7 @@ use crate::{
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{Api, Client, Resource, api::PostParams, runtime::watcher::Config};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::{HashMap, HashSet},
@@ -17,7 +18,7 @@ use std::{
 use tokio::time::Instant;
 
 /// The object to keep in each namespace.
-pub(crate) trait NamespacedObject: Send + Sync {
+pub(crate) trait NamespacedObject: Send + Sync + 'static {
     /// The object's kind.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -48,9 +49,13 @@ pub(crate) trait NamespacedObject: Send + Sync {
 pub(crate) struct PerNamespace<T: NamespacedObject> {
     client: Client,
     object: T,
+    state: Mutex<State<T::Object>>,
+}
+
+struct State<K> {
     namespaces: HashSet<String>,
     /// Namespaces that have the object; with the object if it must be updated.
-    existing: HashMap<String, Option<Box<T::Object>>>,
+    existing: HashMap<String, Option<Box<K>>>,
     /// Whether the initial list of the objects is complete.
     listed: bool,
 }
@@ -62,7 +67,8 @@ pub(crate) enum Event<K> {
 
 impl<T: NamespacedObject> PerNamespace<T> {
     pub(crate) fn new(client: Client, object: T) -> Self {
-        Self { client, object, namespaces: HashSet::new(), existing: HashMap::new(), listed: false }
+        let state = State { namespaces: HashSet::new(), existing: HashMap::new(), listed: false };
+        Self { client, object, state: Mutex::new(state) }
     }
 
     pub(crate) fn events(&self, clients: &Clients) -> BoxStream<'static, Event<T::Object>> {
@@ -72,7 +78,8 @@ impl<T: NamespacedObject> PerNamespace<T> {
         stream::select(namespaces, objects).boxed()
     }
 
-    fn on_object(&mut self, change: WatchEvent<T::Object>) -> Vec<String> {
+    fn on_object(&self, change: WatchEvent<T::Object>) -> Vec<String> {
+        let mut state = self.state.lock();
         match change {
             WatchEvent::Applied(object) | WatchEvent::Deleted(object)
                 if object.meta().name.as_deref() != Some(T::NAME) =>
@@ -82,18 +89,18 @@ impl<T: NamespacedObject> PerNamespace<T> {
             WatchEvent::Applied(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
                 let right = self.object.is_up_to_date(&object);
-                self.existing.insert(namespace.clone(), (!right).then_some(object));
+                state.existing.insert(namespace.clone(), (!right).then_some(object));
                 if right { vec![] } else { vec![namespace] }
             }
             WatchEvent::Deleted(object) => {
                 let namespace = object.meta().namespace.clone().unwrap_or_default();
-                self.existing.remove(&namespace);
+                state.existing.remove(&namespace);
                 vec![namespace]
             }
             WatchEvent::Listed(keys) => {
-                self.listed = true;
-                self.existing.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
-                self.namespaces.iter().filter(|n| !self.existing.contains_key(*n)).cloned().collect()
+                state.listed = true;
+                state.existing.retain(|namespace, _| keys.contains(&format!("{namespace}/{}", T::NAME)));
+                state.namespaces.iter().filter(|n| !state.existing.contains_key(*n)).cloned().collect()
             }
         }
     }
@@ -104,45 +111,47 @@ impl<T: NamespacedObject> Controller for PerNamespace<T> {
 
     const NAME: &'static str = T::CONTROLLER;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             Event::Namespace(WatchEvent::Applied(namespace)) => {
                 let name = object_key(&namespace.metadata);
                 if namespace.metadata.deletion_timestamp.is_some() {
-                    self.namespaces.remove(&name);
+                    self.state.lock().namespaces.remove(&name);
                     return vec![];
                 }
-                if self.namespaces.insert(name.clone()) { vec![name] } else { vec![] }
+                if self.state.lock().namespaces.insert(name.clone()) { vec![name] } else { vec![] }
             }
             Event::Namespace(WatchEvent::Deleted(namespace)) => {
-                self.namespaces.remove(&object_key(&namespace.metadata));
+                self.state.lock().namespaces.remove(&object_key(&namespace.metadata));
                 vec![]
             }
             Event::Namespace(WatchEvent::Listed(names)) => {
-                self.namespaces.retain(|name| names.contains(name));
+                self.state.lock().namespaces.retain(|name| names.contains(name));
                 vec![]
             }
             Event::Object(change) => self.on_object(change),
         }
     }
 
-    async fn reconcile(&mut self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let existing = self.existing.get(namespace);
-        // Before the initial list is complete, most creations would fail with 409. The list enqueues the rest.
-        if !self.listed || !self.namespaces.contains(namespace) || matches!(existing, Some(None)) {
-            return Ok(None);
-        }
+    async fn reconcile(&self, namespace: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let existing = {
+            let state = self.state.lock();
+            // Before the initial list is complete, most creations would fail with 409. The list enqueues the rest.
+            if !state.listed || !state.namespaces.contains(namespace) {
+                return Ok(None);
+            }
+            state.existing.get(namespace).cloned()
+        };
         let api: Api<T::Object> = Api::namespaced(self.client.clone(), namespace);
         let params = PostParams::default();
-        let written = match existing.cloned().flatten() {
-            Some(outdated) => api.replace(T::NAME, &params, &self.object.merge_desired(*outdated)).await,
+        let written = match existing {
+            Some(None) => return Ok(None),
+            Some(Some(outdated)) => api.replace(T::NAME, &params, &self.object.merge_desired(*outdated)).await,
             None => api.create(&params, &self.object.desired()).await,
         };
         match written {
-            Ok(_) => {
-                self.existing.insert(namespace.to_owned(), None);
-                Ok(None)
-            }
+            // The watch shows what was written.
+            Ok(_) => Ok(None),
             // The namespace is terminating or deleted, or another client was faster: the watches enqueue the key
             // again.
             Err(e) if [403, 404, 409].iter().any(|code| is_code(&e, *code)) => Ok(None),

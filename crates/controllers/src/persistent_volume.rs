@@ -20,6 +20,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pod_summary::PodSummary,
     worker::{self, Controller},
 };
@@ -115,9 +116,9 @@ impl PersistentVolumeController {
 impl Controller for PersistentVolumeController {
     type Event = Event;
 
-    const NAME: &'static str = "persistentvolume-binder";
+    const NAME: &'static str = names::PERSISTENT_VOLUME_BINDER;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         if !self.has_synced() {
             return vec![];
         }
@@ -138,7 +139,7 @@ impl Controller for PersistentVolumeController {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         if key.contains('/') {
             let Some(claim) = self.claims.get_by_key(key) else { return Ok(None) };
             return self.sync_claim(&claim).await;

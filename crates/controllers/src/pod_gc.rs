@@ -6,6 +6,7 @@
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     pod_summary::PodSummary,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -17,6 +18,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -37,6 +39,11 @@ struct PodGc {
     client: Client,
     threshold: usize,
     pods: SharedInformer<PodSummary>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// The nodes, and whether each has the out-of-service taint.
     nodes: HashMap<String, bool>,
     nodes_listed: bool,
@@ -55,7 +62,7 @@ impl PodGc {
             return [UNSCHEDULED, TERMINATED, ORPHANS].map(str::to_owned).to_vec();
         };
         let Some(pod) = after else { return vec![] };
-        let orphaned = pod.node.as_ref().is_some_and(|node| match self.nodes.get(node) {
+        let orphaned = pod.node.as_ref().is_some_and(|node| match self.state.lock().nodes.get(node) {
             Some(out_of_service) => *out_of_service && pod.terminating,
             None => true,
         });
@@ -67,22 +74,23 @@ impl PodGc {
         rules.into_iter().filter(|(_, holds)| *holds).map(|(rule, _)| rule.to_owned()).collect()
     }
 
-    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
+    fn on_node(&self, change: WatchEvent<Node>) -> Vec<String> {
+        let mut state = self.state.lock();
         match change {
             WatchEvent::Applied(node) => {
                 let name = object_key(&node.metadata);
-                self.missing.remove(&name);
+                state.missing.remove(&name);
                 let out_of_service = is_out_of_service(&node);
-                self.nodes.insert(name, out_of_service);
+                state.nodes.insert(name, out_of_service);
                 if out_of_service { vec![ORPHANS.to_owned()] } else { vec![] }
             }
             WatchEvent::Deleted(node) => {
-                self.nodes.remove(&object_key(&node.metadata));
+                state.nodes.remove(&object_key(&node.metadata));
                 vec![ORPHANS.to_owned()]
             }
             WatchEvent::Listed(names) => {
-                self.nodes.retain(|name, _| names.contains(name));
-                self.nodes_listed = true;
+                state.nodes.retain(|name, _| names.contains(name));
+                state.nodes_listed = true;
                 vec![ORPHANS.to_owned()]
             }
         }
@@ -117,23 +125,23 @@ impl PodGc {
     }
 
     /// Deletes orphaned Pods. Returns the time until the quarantine of the next node ends.
-    async fn gc_orphaned(&mut self, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        if !self.nodes_listed {
-            return Ok(None);
-        }
+    async fn gc_orphaned(&self, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let pods = self.pods.all();
-        for pod in pods.iter().filter(|p| p.terminating) {
-            if pod.node.as_ref().is_some_and(|node| self.nodes.get(node) == Some(&true)) {
-                self.fail_and_delete(pod, false).await?;
+        let (out_of_service, unknown) = {
+            let mut state = self.state.lock();
+            if !state.nodes_listed {
+                return Ok(None);
             }
+            let terminating = pods.iter().filter(|p| p.terminating);
+            let is_out = |node: &String| state.nodes.get(node) == Some(&true);
+            let out: Vec<_> = terminating.filter(|pod| pod.node.as_ref().is_some_and(is_out)).collect();
+            (out, state.quarantine(&pods, now))
+        };
+        for pod in out_of_service {
+            self.fail_and_delete(pod, false).await?;
         }
-        let named: BTreeSet<String> = pods.iter().filter_map(|p| p.node.clone()).collect();
-        let unknown: Vec<String> = named.into_iter().filter(|n| !self.nodes.contains_key(n)).collect();
-        self.missing.retain(|node, _| unknown.contains(node));
         let mut next = None;
-        for node in unknown {
-            let since = *self.missing.entry(node.clone()).or_insert(now);
-            let left = QUARANTINE.saturating_sub(now.saturating_duration_since(since));
+        for (node, left) in unknown {
             if !left.is_zero() {
                 next = Some(next.map_or(left, |n: Duration| n.min(left)));
             } else if Api::<Node>::all(self.client.clone()).get_opt(&node).await?.is_none() {
@@ -168,19 +176,33 @@ impl PodGc {
     }
 }
 
+impl State {
+    /// Returns the unknown nodes that Pods are bound to, and for how long their Pods are kept.
+    fn quarantine(&mut self, pods: &[Arc<PodSummary>], now: Instant) -> Vec<(String, Duration)> {
+        let named: BTreeSet<String> = pods.iter().filter_map(|p| p.node.clone()).collect();
+        let unknown: Vec<String> = named.into_iter().filter(|n| !self.nodes.contains_key(n)).collect();
+        self.missing.retain(|node, _| unknown.contains(node));
+        let left = unknown.into_iter().map(|node| {
+            let since = *self.missing.entry(node.clone()).or_insert(now);
+            (node, QUARANTINE.saturating_sub(now.saturating_duration_since(since)))
+        });
+        left.collect()
+    }
+}
+
 impl Controller for PodGc {
     type Event = Event;
 
-    const NAME: &'static str = "pod-garbage-collector";
+    const NAME: &'static str = names::POD_GARBAGE_COLLECTOR;
 
-    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         match event {
             Event::Pod(seen) => self.on_pod(&seen),
             Event::Node(change) => self.on_node(change),
         }
     }
 
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         match key {
             UNSCHEDULED => self.gc_unscheduled_terminating().await.map(|()| None),
             TERMINATED => self.gc_terminated().await.map(|()| None),
@@ -206,7 +228,5 @@ pub(crate) fn run(
     let nodes = watch(Api::all(clients.shared()), Config::default()).map(Event::Node);
     let events = stream::select(pods.subscribe().map(Event::Pod), nodes).boxed();
     let client = clients.for_service_account("pod-garbage-collector");
-    let controller =
-        PodGc { client, threshold, pods, nodes: HashMap::new(), nodes_listed: false, missing: HashMap::new() };
-    worker::run(controller, events, stop)
+    worker::run(PodGc { client, threshold, pods, state: Mutex::default() }, events, stop)
 }

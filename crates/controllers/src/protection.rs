@@ -17,12 +17,13 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource, api::PostParams};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::HashSet, fmt::Debug, time::Duration};
 use tokio::time::Instant;
 
 /// A protected kind.
-pub(crate) trait Protected: Send + Sync {
+pub(crate) trait Protected: Send + Sync + 'static {
     /// The kind's type.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
@@ -54,37 +55,37 @@ pub(crate) struct ProtectionController<G> {
     client: Client,
     protected: G,
     /// Keys of objects that are being deleted and have the finalizer.
-    pending_deletion: HashSet<String>,
+    pending_deletion: Mutex<HashSet<String>>,
 }
 
 impl<G: Protected> ProtectionController<G> {
     fn new(client: Client, protected: G) -> Self {
-        Self { client, protected, pending_deletion: HashSet::new() }
+        Self { client, protected, pending_deletion: Mutex::default() }
     }
 
-    fn on_object(&mut self, change: WatchEvent<G::Object>) -> Vec<String> {
+    fn on_object(&self, change: WatchEvent<G::Object>) -> Vec<String> {
         match change {
             WatchEvent::Applied(object) => {
                 let key = object_key(object.meta());
                 match (is_deleting(object.meta()), has_finalizer::<G>(object.meta())) {
                     (true, true) => {
-                        self.pending_deletion.insert(key.clone());
+                        self.pending_deletion.lock().insert(key.clone());
                         vec![key]
                     }
                     // The object was created before the API server added the finalizer.
                     (false, false) => vec![key],
                     _ => {
-                        self.pending_deletion.remove(&key);
+                        self.pending_deletion.lock().remove(&key);
                         vec![]
                     }
                 }
             }
             WatchEvent::Deleted(object) => {
-                self.pending_deletion.remove(&object_key(object.meta()));
+                self.pending_deletion.lock().remove(&object_key(object.meta()));
                 vec![]
             }
             WatchEvent::Listed(keys) => {
-                self.pending_deletion.retain(|key| keys.contains(key));
+                self.pending_deletion.lock().retain(|key| keys.contains(key));
                 vec![]
             }
         }
@@ -104,15 +105,18 @@ impl<G: Protected> Controller for ProtectionController<G> {
 
     const NAME: &'static str = G::CONTROLLER;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         match event {
             Event::Object(change) => self.on_object(change),
-            Event::Released(keys) => keys.into_iter().filter(|key| self.pending_deletion.contains(key)).collect(),
-            Event::All => self.pending_deletion.iter().cloned().collect(),
+            Event::Released(keys) => {
+                let pending = self.pending_deletion.lock();
+                keys.into_iter().filter(|key| pending.contains(key)).collect()
+            }
+            Event::All => self.pending_deletion.lock().iter().cloned().collect(),
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let api = G::api(self.client.clone(), namespace);
         let Some(mut object) = api.get_opt(name).await? else { return Ok(None) };

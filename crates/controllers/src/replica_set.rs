@@ -45,12 +45,10 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
     type Event = Event<K>;
     const NAME: &'static str = K::NAME;
 
-    fn observe(&mut self, event: Event<K>, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event<K>, _now: Instant) -> Vec<String> {
         match event {
-            Event::Set(CacheEvent::Changed { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::Set(CacheEvent::Changed { before, .. }) => {
-                before.iter().for_each(|set| self.expectations.delete(&key(set.as_ref())));
-                vec![]
+            Event::Set(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().last().map(|set| key(set.as_ref())).into_iter().collect()
             }
             Event::Set(CacheEvent::Resync) => self.known.keys(),
             Event::Pod(seen) => {
@@ -66,8 +64,14 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
     }
 
     /// Syncs a ReplicaSet (`syncReplicaSet`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(set) = self.known.get_by_key(key).filter(|_| self.members.has_synced()) else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(set) = self.known.get_by_key(key) else {
+            self.expectations.delete(key);
+            return Ok(None);
+        };
+        if !self.members.has_synced() {
+            return Ok(None);
+        }
         if let Some(left) = self.expectations.remaining_wait(key, self.members.resource_version(), now) {
             return Ok(Some(left));
         }
@@ -107,7 +111,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
 
     /// Creates or deletes Pods until their number is the desired one (`manageReplicas`).
     async fn manage_replicas(
-        &mut self,
+        &self,
         key: &str,
         set: &K,
         spec: &ReplicaSetSpec,
@@ -128,7 +132,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
             let excess = (active.len() - desired).min(BURST_REPLICAS);
             for pod in pods_to_delete(active, excess) {
                 match self.pods.delete_pod(&about, pod, &mut expected).await {
-                    Ok(true) => self.pending_deletions.insert(pod),
+                    Ok(true) => self.pending_deletions.insert(pod, &self.members),
                     Ok(false) => {}
                     Err(e) => {
                         failure = Some(e);

@@ -5,6 +5,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, watch, watch_while_served},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -22,9 +23,11 @@ use kube::{
     discovery,
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -47,9 +50,11 @@ enum Event {
     CountedObjectChanged(String),
 }
 
+type Quotas = BTreeMap<String, Arc<ResourceQuota>>;
+
+/// The counted kinds of a namespace.
 #[derive(Default)]
-struct Namespace {
-    quotas: BTreeMap<String, ResourceQuota>,
+struct Monitors {
     /// Watched kinds; dropping the guard ends the watch.
     watched: HashMap<Name, (ApiResource, DropGuard)>,
     counted: Option<Instant>,
@@ -57,16 +62,19 @@ struct Namespace {
 
 struct ResourceQuotaController {
     client: Client,
-    namespaces: HashMap<String, Namespace>,
+    /// Quotas by namespace and name.
+    quotas: Mutex<HashMap<String, Quotas>>,
+    /// By namespace. A reconcile takes its namespace's out.
+    monitors: Mutex<HashMap<String, Monitors>>,
     changed: mpsc::UnboundedSender<String>,
 }
 
 impl Controller for ResourceQuotaController {
     type Event = Event;
 
-    const NAME: &'static str = "resourcequota";
+    const NAME: &'static str = names::RESOURCE_QUOTA;
 
-    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         let namespaced_name =
             |meta: &ObjectMeta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         match event {
@@ -74,40 +82,65 @@ impl Controller for ResourceQuotaController {
                 let (namespace, name) = namespaced_name(&quota.metadata);
                 let mut quota = *quota;
                 quota.metadata.managed_fields = None;
-                self.namespaces.entry(namespace.clone()).or_default().quotas.insert(name, quota);
+                self.quotas.lock().entry(namespace.clone()).or_default().insert(name, Arc::new(quota));
                 vec![namespace]
             }
             Event::Quota(WatchEvent::Deleted(quota)) => {
                 let (namespace, name) = namespaced_name(&quota.metadata);
-                if let Some(known) = self.namespaces.get_mut(&namespace) {
-                    known.quotas.remove(&name);
+                if let Some(known) = self.quotas.lock().get_mut(&namespace) {
+                    known.remove(&name);
                 }
                 vec![namespace]
             }
             Event::Quota(WatchEvent::Listed(keys)) => {
-                for (namespace, known) in &mut self.namespaces {
-                    known.quotas.retain(|name, _| keys.contains(&format!("{namespace}/{name}")));
+                let mut quotas = self.quotas.lock();
+                for (namespace, known) in quotas.iter_mut() {
+                    known.retain(|name, _| keys.contains(&format!("{namespace}/{name}")));
                 }
-                self.namespaces.keys().cloned().collect()
+                quotas.keys().cloned().collect()
             }
             Event::CountedObjectChanged(namespace) => vec![namespace],
         }
     }
 
-    async fn reconcile(&mut self, namespace: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(known) = self.namespaces.get_mut(namespace) else { return Ok(None) };
-        if known.quotas.is_empty() {
-            self.namespaces.remove(namespace);
-            return Ok(None);
-        }
-        if let Some(left) = known.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
+    async fn reconcile(&self, namespace: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let mut monitors = self.monitors.lock().remove(namespace).unwrap_or_default();
+        let Some(quotas) = self.quotas_of(namespace) else { return Ok(None) };
+        if let Some(left) = monitors.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
+            self.monitors.lock().insert(namespace.to_owned(), monitors);
             return Ok(Some(left));
         }
-        known.sync_watches(&self.client, namespace, &self.changed).await?;
-        known.counted = Some(now);
+        let counted = self.count_all(namespace, &quotas, &mut monitors, now).await;
+        self.monitors.lock().insert(namespace.to_owned(), monitors);
+        counted.map(Some)
+    }
+}
+
+impl ResourceQuotaController {
+    /// Returns the quotas of a namespace, if it has any.
+    fn quotas_of(&self, namespace: &str) -> Option<Quotas> {
+        let mut quotas = self.quotas.lock();
+        if quotas.get(namespace)?.is_empty() {
+            quotas.remove(namespace);
+            return None;
+        }
+        quotas.get(namespace).cloned()
+    }
+
+    /// Counts the objects and writes the quotas' status. Returns the delay until the next count.
+    async fn count_all(
+        &self,
+        namespace: &str,
+        quotas: &Quotas,
+        monitors: &mut Monitors,
+        now: Instant,
+    ) -> Result<Duration, kube::Error> {
+        let kinds = counted_kinds(quotas);
+        monitors.sync_watches(&self.client, namespace, &kinds, &self.changed).await?;
+        monitors.counted = Some(now);
         let mut objects = Vec::new();
         let mut unserved = Vec::new();
-        for (name, (resource, _)) in &known.watched {
+        for (name, (resource, _)) in &monitors.watched {
             let kind = Kind { group: &name.0, resource: &name.1 };
             match count(&self.client, namespace, kind, resource).await {
                 Ok(found) => objects.extend(found),
@@ -115,37 +148,37 @@ impl Controller for ResourceQuotaController {
                 Err(error) => return Err(error),
             }
         }
-        known.watched.retain(|name, _| !unserved.contains(name));
-        for quota in known.quotas.values() {
+        monitors.watched.retain(|name, _| !unserved.contains(name));
+        for quota in quotas.values() {
             update_status(&self.client, namespace, quota, &objects).await?;
         }
-        let all_are_served = known.watched.len() == known.counted_kinds().len();
-        Ok(Some(if all_are_served { RESYNC_PERIOD } else { DISCOVERY_INTERVAL }))
+        let all_are_served = monitors.watched.len() == kinds.len();
+        Ok(if all_are_served { RESYNC_PERIOD } else { DISCOVERY_INTERVAL })
     }
 }
 
-impl Namespace {
-    /// Returns the kinds that the quotas count.
-    fn counted_kinds(&self) -> BTreeSet<Name> {
-        let limited: BTreeSet<String> = self.quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
-        let kinds = limited.iter().filter_map(|name| Kind::of(name));
-        kinds.map(|kind| (kind.group.to_owned(), kind.resource.to_owned())).collect()
-    }
+/// Returns the kinds that the quotas count.
+fn counted_kinds(quotas: &Quotas) -> BTreeSet<Name> {
+    let limited: BTreeSet<String> = quotas.values().flat_map(|q| quota::hard(q).into_keys()).collect();
+    let kinds = limited.iter().filter_map(|name| Kind::of(name));
+    kinds.map(|kind| (kind.group.to_owned(), kind.resource.to_owned())).collect()
+}
 
+impl Monitors {
     /// Starts watches of newly counted kinds, and ends those of others.
     async fn sync_watches(
         &mut self,
         client: &Client,
         namespace: &str,
+        kinds: &BTreeSet<Name>,
         changed: &mpsc::UnboundedSender<String>,
     ) -> Result<(), kube::Error> {
-        let kinds = self.counted_kinds();
         self.watched.retain(|name, _| kinds.contains(name));
         for name in kinds {
-            if self.watched.contains_key(&name) {
+            if self.watched.contains_key(name) {
                 continue;
             }
-            let Some(resource) = find(client, &name).await? else { continue };
+            let Some(resource) = find(client, name).await? else { continue };
             let ended = CancellationToken::new();
             let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client.clone(), namespace, &resource);
             let mut changes = watch_while_served(api, Config::default());
@@ -156,7 +189,7 @@ impl Namespace {
                 // The kind is no longer served: enqueue a count, which removes it.
                 let _ = notify.send(namespace);
             }));
-            self.watched.insert(name, (resource, guard));
+            self.watched.insert(name.clone(), (resource, guard));
         }
         Ok(())
     }
@@ -219,5 +252,6 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let counted = stream::unfold(counted, |mut counted| async move { Some((counted.recv().await?, counted)) });
     let quotas = watch(Api::<ResourceQuota>::all(clients.shared()), Config::default()).map(Event::Quota);
     let events = stream::select(quotas, counted.map(Event::CountedObjectChanged)).boxed();
-    worker::run(ResourceQuotaController { client, namespaces: HashMap::new(), changed }, events, stop).await;
+    let controller = ResourceQuotaController { client, quotas: Mutex::default(), monitors: Mutex::default(), changed };
+    worker::run(controller, events, stop).await;
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     per_namespace::{NamespacedObject, PerNamespace},
     worker,
 };
@@ -19,7 +20,7 @@ struct RootCa {
 impl NamespacedObject for RootCa {
     type Object = ConfigMap;
 
-    const CONTROLLER: &'static str = "root-ca-certificate-publisher";
+    const CONTROLLER: &'static str = names::ROOT_CA_CERTIFICATE_PUBLISHER;
 
     const NAME: &'static str = "kube-root-ca.crt";
 

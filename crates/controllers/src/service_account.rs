@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     per_namespace::{NamespacedObject, PerNamespace},
     worker,
 };
@@ -14,7 +15,7 @@ struct DefaultServiceAccount;
 impl NamespacedObject for DefaultServiceAccount {
     type Object = ServiceAccount;
 
-    const CONTROLLER: &'static str = "service-account";
+    const CONTROLLER: &'static str = names::SERVICE_ACCOUNT;
 
     const NAME: &'static str = "default";
 

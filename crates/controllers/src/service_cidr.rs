@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch, watch_lean},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -18,6 +19,7 @@ use kube::{
     api::{ListParams, PostParams},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +39,7 @@ enum Event {
 struct ServiceCidrController {
     client: Client,
     /// Ranges that are being deleted, and when that was observed.
-    deleting: HashMap<String, Instant>,
+    deleting: Mutex<HashMap<String, Instant>>,
 }
 
 fn networks(range: &ServiceCIDR) -> Vec<IpNet> {
@@ -119,33 +121,39 @@ impl ServiceCidrController {
 impl Controller for ServiceCidrController {
     type Event = Event;
 
-    const NAME: &'static str = "service-cidr-controller";
+    const NAME: &'static str = names::SERVICE_CIDR;
+    /// Of two ranges that cover each other, only one may be deleted.
+    const WORKERS: usize = 1;
 
-    fn observe(&mut self, event: Event, now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, now: Instant) -> Vec<String> {
+        let mut deleting = self.deleting.lock();
         let all = |deleting: &HashMap<String, Instant>| deleting.keys().cloned().collect::<Vec<_>>();
         match event {
             Event::Range(WatchEvent::Applied(range)) => {
                 let key = object_key(&range.metadata);
                 if range.metadata.deletion_timestamp.is_some() {
-                    self.deleting.entry(key.clone()).or_insert(now);
+                    deleting.entry(key.clone()).or_insert(now);
                 }
                 // A new range may contain the addresses of those being deleted.
-                all(&self.deleting).into_iter().chain([key]).collect()
+                all(&deleting).into_iter().chain([key]).collect()
             }
             Event::Range(WatchEvent::Deleted(range)) => {
-                self.deleting.remove(&object_key(&range.metadata));
+                deleting.remove(&object_key(&range.metadata));
                 vec![]
             }
             Event::Range(WatchEvent::Listed(keys)) => {
-                self.deleting.retain(|key, _| keys.contains(key));
+                deleting.retain(|key, _| keys.contains(key));
                 vec![]
             }
-            Event::Released => all(&self.deleting),
+            Event::Released => all(&deleting),
         }
     }
 
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some(mut range) = self.ranges().get_opt(key).await? else { return Ok(None) };
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(mut range) = self.ranges().get_opt(key).await? else {
+            self.deleting.lock().remove(key);
+            return Ok(None);
+        };
         let held = range.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
         if range.metadata.deletion_timestamp.is_none() {
             if !held {
@@ -164,8 +172,8 @@ impl Controller for ServiceCidrController {
             self.set_ready_condition(range, false).await?;
             return Ok(None);
         }
-        let left = DELETION_GRACE_PERIOD
-            .saturating_sub(now.duration_since(*self.deleting.entry(key.to_owned()).or_insert(now)));
+        let since = *self.deleting.lock().entry(key.to_owned()).or_insert(now);
+        let left = DELETION_GRACE_PERIOD.saturating_sub(now.duration_since(since));
         if !left.is_zero() {
             return Ok(Some(left));
         }
@@ -184,7 +192,7 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let events = stream::select(ranges, released).boxed();
     let controller = ServiceCidrController {
         client: clients.for_service_account("service-cidrs-controller"),
-        deleting: HashMap::new(),
+        deleting: Mutex::default(),
     };
     worker::run(controller, events, stop).await;
 }

@@ -19,6 +19,7 @@ use crate::{
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::Expectations,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     pending_deletions::PendingDeletions,
     pod_control::{PodControl, affected_owners, new_controller_ref, selects},
     pod_summary::PodSummary,
@@ -63,7 +64,7 @@ struct StatefulSetController {
     pod_expectations: Expectations,
     claim_expectations: Expectations,
     pending_deletions: PendingDeletions,
-    /// Back-off by set, and by revision and ordinal: a Pod that the kubelet rejects is not recreated at once each
+    /// Back-off by set, and by UID, revision and ordinal: a Pod that the kubelet rejects is not recreated at once each
     /// time.
     backoff: Backoff,
     /// The feature gate `MaxUnavailableStatefulSet`.
@@ -72,19 +73,12 @@ struct StatefulSetController {
 
 impl Controller for StatefulSetController {
     type Event = Event;
-    const NAME: &'static str = "StatefulSets";
+    const NAME: &'static str = names::STATEFUL_SET;
 
-    fn observe(&mut self, event: Event, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
         match event {
-            Event::StatefulSet(CacheEvent::Changed { after: Some(set), .. }) => vec![key(set.as_ref())],
-            Event::StatefulSet(CacheEvent::Changed { before, .. }) => {
-                for gone in before.iter().map(|set| key(set.as_ref())) {
-                    self.pod_expectations.delete(&gone);
-                    self.claim_expectations.delete(&gone);
-                    self.revisions.delete(&gone);
-                    self.backoff.delete_owner(&gone);
-                }
-                vec![]
+            Event::StatefulSet(seen @ CacheEvent::Changed { .. }) => {
+                seen.objects().last().map(|set| key(set.as_ref())).into_iter().collect()
             }
             Event::Pod(seen) => {
                 self.pending_deletions.observe(&seen, &self.pods);
@@ -108,10 +102,16 @@ impl Controller for StatefulSetController {
     }
 
     /// Syncs a StatefulSet (`syncStatefulSet`).
-    async fn reconcile(&mut self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
         let listed = self.pods.has_synced() && self.claims.has_synced() && self.revisions.informer.has_synced();
-        let Some(set) = self.known.get_by_key(key).filter(|_| listed) else { return Ok(None) };
-        let Some(spec) = set.spec.as_ref() else { return Ok(None) };
+        let Some(set) = self.known.get_by_key(key) else {
+            self.pod_expectations.delete(key);
+            self.claim_expectations.delete(key);
+            self.revisions.delete(key);
+            self.backoff.delete_owner(key);
+            return Ok(None);
+        };
+        let Some(spec) = set.spec.as_ref().filter(|_| listed) else { return Ok(None) };
         let remaining_wait = self.pod_expectations.remaining_wait(key, self.pods.resource_version(), now);
         let remaining_wait =
             remaining_wait.or_else(|| self.claim_expectations.remaining_wait(key, self.claims.resource_version(), now));
@@ -181,7 +181,7 @@ impl StatefulSetController {
     }
 
     async fn sync_stateful_set(
-        &mut self,
+        &self,
         key: &str,
         set: &StatefulSet,
         spec: &StatefulSetSpec,
@@ -208,7 +208,8 @@ impl StatefulSetController {
             now: Timestamp::now(),
         };
         let update_revision = revision_name(&history.current);
-        let plan = snapshot.plan(|ordinal| self.backoff.next(key, format!("{update_revision}/{ordinal}"), now));
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let plan = snapshot.plan(|ordinal| self.backoff.next(key, format!("{uid}/{update_revision}/{ordinal}"), now));
         let done = self.apply_steps(key, set, current, &history.current, &plan.steps, now).await;
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);

@@ -7,6 +7,7 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     informer::{self, CacheEvent, SharedInformer},
+    names,
     pod_summary::PodSummary,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
@@ -19,6 +20,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
@@ -33,6 +35,11 @@ struct TaintEviction {
     client: Client,
     recorder: EventRecorder,
     pods: SharedInformer<PodSummary>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// The NoExecute taints of nodes, without nodes that have none.
     taints: HashMap<String, Vec<Taint>>,
     /// Pods with a pending eviction, and since when.
@@ -60,22 +67,25 @@ fn min_toleration_time(taints: &[Taint], tolerations: &[Toleration]) -> Option<D
 }
 
 impl TaintEviction {
-    fn on_pod(&mut self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
+    fn on_pod(&self, seen: &CacheEvent<PodSummary>) -> Vec<String> {
         let CacheEvent::Changed { before, after } = seen else {
             let there: HashSet<String> = self.pods.keys().into_iter().collect();
-            self.scheduled.retain(|key, _| there.contains(key));
-            self.deleted.retain(|key, _| there.contains(key));
-            let tainted = self.taints.keys().cloned().collect::<Vec<_>>();
+            let mut state = self.state.lock();
+            state.scheduled.retain(|key, _| there.contains(key));
+            state.deleted.retain(|key, _| there.contains(key));
+            let tainted = state.taints.keys().cloned().collect::<Vec<_>>();
+            drop(state);
             return tainted.iter().flat_map(|node| self.pods_on(node)).collect();
         };
+        let mut state = self.state.lock();
         let Some(pod) = after.as_ref().filter(|pod| pod.node.is_some() && !pod.terminating) else {
-            before.iter().for_each(|pod| self.cancel(&informer::key(pod.as_ref())));
+            before.iter().for_each(|pod| state.cancel(&informer::key(pod.as_ref())));
             return vec![];
         };
         let name = informer::key(pod.as_ref());
-        let tainted = pod.node.as_ref().is_some_and(|node| self.taints.contains_key(node));
-        let affected = tainted || self.scheduled.contains_key(&name);
-        if affected && self.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
+        let tainted = pod.node.as_ref().is_some_and(|node| state.taints.contains_key(node));
+        let affected = tainted || state.scheduled.contains_key(&name);
+        if affected && state.deleted.get(&name) != Some(&pod.uid) { vec![name] } else { vec![] }
     }
 
     /// Returns the keys of the Pods on a node.
@@ -84,12 +94,7 @@ impl TaintEviction {
         all.map(|pod| informer::key(pod.as_ref())).collect()
     }
 
-    fn cancel(&mut self, pod: &str) {
-        self.scheduled.remove(pod);
-        self.deleted.remove(pod);
-    }
-
-    fn on_node(&mut self, change: WatchEvent<Node>) -> Vec<String> {
+    fn on_node(&self, change: WatchEvent<Node>) -> Vec<String> {
         match change {
             WatchEvent::Applied(node) => {
                 let all = node.spec.and_then(|s| s.taints).unwrap_or_default();
@@ -101,19 +106,22 @@ impl TaintEviction {
             // The Pod garbage collector deletes its Pods.
             WatchEvent::Deleted(node) => self.set_taints(&object_key(&node.metadata), vec![]),
             WatchEvent::Listed(names) => {
-                let gone: Vec<String> = self.taints.keys().filter(|name| !names.contains(*name)).cloned().collect();
-                gone.iter().flat_map(|name| self.set_taints(name, vec![])).collect()
+                let known = self.state.lock().taints.keys().cloned().collect::<Vec<_>>();
+                let gone = known.iter().filter(|name| !names.contains(*name));
+                gone.flat_map(|name| self.set_taints(name, vec![])).collect()
             }
         }
     }
 
     /// Replaces the taints of a node. Returns the keys of affected Pods.
-    fn set_taints(&mut self, node: &str, taints: Vec<Taint>) -> Vec<String> {
+    fn set_taints(&self, node: &str, taints: Vec<Taint>) -> Vec<String> {
+        let mut state = self.state.lock();
         let before = if taints.is_empty() {
-            self.taints.remove(node)
+            state.taints.remove(node)
         } else {
-            self.taints.insert(node.to_owned(), taints.clone())
+            state.taints.insert(node.to_owned(), taints.clone())
         };
+        drop(state);
         if before.unwrap_or_default() == taints {
             return vec![];
         }
@@ -140,38 +148,72 @@ impl TaintEviction {
     }
 }
 
+/// What to do with a Pod.
+enum Next {
+    Keep,
+    /// Keep it: the pending eviction is cancelled.
+    Cancel,
+    Wait(Duration),
+    Evict,
+}
+
+impl State {
+    fn cancel(&mut self, pod: &str) {
+        self.scheduled.remove(pod);
+        self.deleted.remove(pod);
+    }
+
+    fn next(&mut self, name: &str, pod: &PodSummary, now: Instant) -> Next {
+        if self.deleted.get(name) == Some(&pod.uid) {
+            return Next::Keep;
+        }
+        let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
+        let Some(min_toleration_time) = min_toleration_time(taints, &pod.tolerations) else {
+            return if self.scheduled.remove(name).is_some() { Next::Cancel } else { Next::Keep };
+        };
+        let since = *self.scheduled.entry(name.to_owned()).or_insert(now);
+        let left = min_toleration_time.saturating_sub(now.saturating_duration_since(since));
+        if left.is_zero() { Next::Evict } else { Next::Wait(left) }
+    }
+}
+
 impl Controller for TaintEviction {
     type Event = Event;
 
-    const NAME: &'static str = COMPONENT;
+    const NAME: &'static str = names::TAINT_EVICTION;
+    const WORKERS: usize = 8;
 
-    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, _: Instant) -> Vec<String> {
         match event {
             Event::Pod(seen) => self.on_pod(&seen),
             Event::Node(change) => self.on_node(change),
         }
     }
 
-    async fn reconcile(&mut self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let there =
-            self.pods.get_by_key(name).filter(|pod| !pod.terminating && self.deleted.get(name) != Some(&pod.uid));
-        let Some(pod) = there else { return Ok(None) };
-        let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
-        let Some(min_toleration_time) = min_toleration_time(taints, &pod.tolerations) else {
-            if self.scheduled.remove(name).is_some() {
-                self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
-            }
+    async fn reconcile(&self, name: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some(pod) = self.pods.get_by_key(name).filter(|pod| !pod.terminating) else {
+            self.state.lock().cancel(name);
             return Ok(None);
         };
-        let since = *self.scheduled.entry(name.to_owned()).or_insert(now);
-        let left = min_toleration_time.saturating_sub(now.saturating_duration_since(since));
-        if !left.is_zero() {
-            return Ok(Some(left));
+        let next = self.state.lock().next(name, &pod, now);
+        match next {
+            Next::Keep => Ok(None),
+            Next::Cancel => {
+                self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
+                Ok(None)
+            }
+            Next::Wait(left) => Ok(Some(left)),
+            Next::Evict => {
+                self.evict(&pod).await?;
+                let mut state = self.state.lock();
+                state.cancel(name);
+                // The informer may have shown the deletion by now.
+                if self.pods.get_by_key(name).is_some_and(|now| now.uid == pod.uid && !now.terminating) {
+                    state.deleted.insert(name.to_owned(), pod.uid.clone());
+                }
+                Ok(None)
+            }
         }
-        self.evict(&pod).await?;
-        self.cancel(name);
-        self.deleted.insert(name.to_owned(), pod.uid.clone());
-        Ok(None)
     }
 }
 
@@ -189,9 +231,7 @@ pub(crate) fn run(
         recorder: EventRecorder::new(client.clone(), COMPONENT),
         client,
         pods,
-        taints: HashMap::new(),
-        scheduled: HashMap::new(),
-        deleted: HashMap::new(),
+        state: Mutex::default(),
     };
     worker::run(controller, events, stop)
 }

@@ -5,6 +5,7 @@
 
 use crate::{
     clients::Clients,
+    names,
     watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
@@ -18,6 +19,7 @@ use kube::{
     api::{DeleteParams, PostParams, Preconditions},
     runtime::watcher::Config,
 };
+use parking_lot::Mutex;
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -67,13 +69,19 @@ struct TokenController {
     client: Client,
     maker: TokenIssuer,
     root_ca: Option<String>,
-    secrets: HashMap<String, Box<Secret>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    secrets: HashMap<String, Arc<Secret>>,
     /// UIDs by `namespace/name`.
     accounts: HashMap<String, String>,
     /// Whether the initial list of the service accounts is complete.
     listed: bool,
-    /// Service accounts that may reference deleted Secrets, by the keys of the Secrets.
-    deleted_secrets: HashMap<String, String>,
+    /// Service accounts that may reference deleted Secrets, and when the deletion was observed, by the keys of the
+    /// Secrets.
+    deleted_secrets: HashMap<String, (String, Instant)>,
 }
 
 fn annotation<'a>(secret: &'a Secret, name: &str) -> &'a str {
@@ -87,23 +95,23 @@ fn account_of(secret: &Secret) -> String {
     format!("{namespace}/{}", annotation(secret, SERVICE_ACCOUNT_NAME))
 }
 
-impl TokenController {
-    fn on_secret(&mut self, change: WatchEvent<Secret>) -> Vec<String> {
+impl State {
+    fn on_secret(&mut self, change: WatchEvent<Secret>, now: Instant) -> Vec<String> {
         match change {
             WatchEvent::Applied(secret) => {
                 let key = object_key(&secret.metadata);
-                self.secrets.insert(key.clone(), secret);
+                self.secrets.insert(key.clone(), Arc::new(*secret));
                 vec![key]
             }
             WatchEvent::Deleted(secret) => {
                 let key = object_key(&secret.metadata);
                 self.secrets.remove(&key);
-                self.deleted_secrets.insert(key.clone(), account_of(&secret));
+                self.deleted_secrets.insert(key.clone(), (account_of(&secret), now));
                 vec![key]
             }
             WatchEvent::Listed(keys) => {
                 let gone = self.secrets.extract_if(|key, _| !keys.contains(key));
-                let gone: Vec<_> = gone.map(|(key, secret)| (key, account_of(&secret))).collect();
+                let gone: Vec<_> = gone.map(|(key, secret)| (key, (account_of(&secret), now))).collect();
                 self.deleted_secrets.extend(gone.iter().cloned());
                 gone.into_iter().map(|(key, _)| key).collect()
             }
@@ -134,14 +142,17 @@ impl TokenController {
         let naming = self.secrets.iter().filter(|(_, secret)| account_of(secret) == account);
         naming.map(|(key, _)| key.clone()).collect()
     }
+}
 
+impl TokenController {
     /// Returns the UID of the Secret's service account, if it exists.
     async fn uid(&self, namespace: &str, secret: &Secret) -> Result<Option<String>, kube::Error> {
         let (name, uid_annotation) =
             (annotation(secret, SERVICE_ACCOUNT_NAME), annotation(secret, SERVICE_ACCOUNT_UID));
         let fits = |uid: &String| uid_annotation.is_empty() || uid == uid_annotation;
-        if let Some(uid) = self.accounts.get(&account_of(secret)).filter(|uid| fits(uid)) {
-            return Ok(Some(uid.clone()));
+        let known = self.state.lock().accounts.get(&account_of(secret)).cloned();
+        if let Some(uid) = known.filter(fits) {
+            return Ok(Some(uid));
         }
         // The watch may not have delivered a new service account yet.
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
@@ -183,7 +194,7 @@ impl TokenController {
     /// Removes the reference to a deleted Secret from its service account.
     async fn remove_secret_reference(&self, account: &str, secret: &str) -> Result<(), kube::Error> {
         let Some((namespace, name)) = account.split_once('/') else { return Ok(()) };
-        if !self.accounts.contains_key(account) {
+        if !self.state.lock().accounts.contains_key(account) {
             return Ok(());
         }
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
@@ -204,33 +215,43 @@ impl TokenController {
 impl Controller for TokenController {
     type Event = Event;
 
-    const NAME: &'static str = "serviceaccount-token";
+    const NAME: &'static str = names::SERVICE_ACCOUNT_TOKEN;
 
-    fn observe(&mut self, event: Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Event, now: Instant) -> Vec<String> {
         match event {
-            Event::Secret(change) => self.on_secret(change),
-            Event::Account(change) => self.on_account(change),
+            Event::Secret(change) => self.state.lock().on_secret(change, now),
+            Event::Account(change) => self.state.lock().on_account(change),
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
-        let Some((namespace, name)) = key.split_once('/').filter(|_| self.listed) else { return Ok(None) };
-        let Some(secret) = self.secrets.get(key) else {
-            if let Some(account) = self.deleted_secrets.get(key) {
-                self.remove_secret_reference(account, name).await?;
-                self.deleted_secrets.remove(key);
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+        let Some((namespace, name)) = key.split_once('/').filter(|_| self.state.lock().listed) else {
+            return Ok(None);
+        };
+        let (secret, deleted) = {
+            let state = self.state.lock();
+            (state.secrets.get(key).cloned(), state.deleted_secrets.get(key).cloned())
+        };
+        let Some(secret) = secret else {
+            if let Some(deleted) = deleted {
+                self.remove_secret_reference(&deleted.0, name).await?;
+                // Keep a later deletion of a Secret of this name.
+                let mut state = self.state.lock();
+                if state.deleted_secrets.get(key) == Some(&deleted) {
+                    state.deleted_secrets.remove(key);
+                }
             }
             return Ok(None);
         };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let Some(uid) = self.uid(namespace, secret).await? else {
+        let Some(uid) = self.uid(namespace, &secret).await? else {
             let preconditions = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             ignore_not_found_or_conflict(api.delete(name, &params).await)?;
             return Ok(None);
         };
         if secret.metadata.deletion_timestamp.is_none()
-            && let Some(updated) = self.with_token_data(namespace, name, secret, &uid)?
+            && let Some(updated) = self.with_token_data(namespace, name, &secret, &uid)?
         {
             // If the object has changed or is gone, the watch enqueues it again.
             ignore_not_found_or_conflict(api.replace(name, &PostParams::default(), &updated).await)?;
@@ -246,7 +267,6 @@ pub(crate) async fn run(clients: Clients, maker: TokenIssuer, root_ca: Option<St
     let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
     let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
     let events = stream::select(secrets, accounts).boxed();
-    let (secrets, accounts, deleted_secrets) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let controller = TokenController { client, maker, root_ca, secrets, accounts, listed: false, deleted_secrets };
+    let controller = TokenController { client, maker, root_ca, state: Mutex::default() };
     worker::run(controller, events, stop).await;
 }

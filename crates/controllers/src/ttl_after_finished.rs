@@ -3,6 +3,7 @@
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer, key},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::StreamExt;
@@ -35,9 +36,9 @@ fn left(job: &Job, now: Timestamp) -> Option<Duration> {
 
 impl Controller for TtlAfterFinished {
     type Event = CacheEvent<Job>;
-    const NAME: &'static str = "ttl-after-finished";
+    const NAME: &'static str = names::TTL_AFTER_FINISHED;
 
-    fn observe(&mut self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
+    fn observe(&self, event: CacheEvent<Job>, _now: Instant) -> Vec<String> {
         match event {
             CacheEvent::Changed { after, .. } => {
                 after.iter().filter(|job| left(job, Timestamp::now()).is_some()).map(|job| key(job.as_ref())).collect()
@@ -46,7 +47,7 @@ impl Controller for TtlAfterFinished {
         }
     }
 
-    async fn reconcile(&mut self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _now: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(job) = self.jobs.get_by_key(key) else { return Ok(None) };
         match left(&job, Timestamp::now()) {
             None => Ok(None),

@@ -1,136 +1,126 @@
-//! Controller loop: watch events enqueue keys, which are reconciled one after the other.
+//! Controller loop: watch events enqueue keys, which workers reconcile.
 
-use crate::clock::saturating_add;
+use crate::{clock::saturating_add, workqueue::WorkQueue};
 use futures::{
     FutureExt,
     stream::{BoxStream, StreamExt},
 };
-use std::{
-    collections::{BTreeSet, HashMap},
-    panic::AssertUnwindSafe,
-    time::Duration,
-};
-use tokio::time::Instant;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
-const BASE_BACKOFF: Duration = Duration::from_millis(100);
+/// Maximum delay of a failed key. client-go's is 1000 s: there, a quota that is raised or a webhook that is repaired
+/// takes effect a quarter of an hour later.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Maximum number of events that are observed before keys are handed to workers.
+const EVENT_BATCH_SIZE: usize = 256;
 /// Reconcile timeout.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A reconciler: it drives the observed state of a key's object towards the desired state.
-pub(crate) trait Controller: Send {
+///
+/// Events are observed while keys are reconciled, and different keys are reconciled concurrently, so shared state is
+/// behind a lock. One key is never reconciled twice at a time.
+pub(crate) trait Controller: Send + Sync + 'static {
     /// Input of [`Controller::observe`].
     type Event: Send;
 
     /// Name in logs.
     const NAME: &'static str;
 
+    /// Number of keys that are reconciled concurrently, as upstream's `--concurrent-*-syncs`. A few of upstream's
+    /// controllers have one worker; here they have several, too, so that no object delays its kind.
+    const WORKERS: usize = 5;
+
     /// Applies an event to the controller's state. Returns the keys to reconcile.
-    fn observe(&mut self, event: Self::Event, now: Instant) -> Vec<String>;
+    fn observe(&self, event: Self::Event, now: Instant) -> Vec<String>;
 
-    /// Reconciles a key. Returns the delay after which it is requeued without an event.
-    fn reconcile(
-        &mut self,
-        key: &str,
-        now: Instant,
-    ) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
+    /// Reconciles a key. Returns the delay after which it is requeued without an event. The future is dropped when it
+    /// times out or the controller stops.
+    fn reconcile(&self, key: &str, now: Instant) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
 }
 
-/// Work queue: each key is queued at most once, with the time at which it is due.
-#[derive(Debug, Default)]
-struct WorkQueue {
-    due: BTreeSet<(Instant, String)>,
-    at: HashMap<String, Instant>,
-    failures: HashMap<String, u32>,
+/// Why a reconcile failed.
+#[derive(Debug, thiserror::Error)]
+enum ReconcileError {
+    #[error(transparent)]
+    Request(kube::Error),
+    #[error("reconcile panicked")]
+    Panic,
+    #[error("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs())]
+    Timeout,
 }
 
-impl WorkQueue {
-    /// Enqueues a key; the earlier due time wins.
-    fn add(&mut self, key: String, at: Instant) {
-        match self.at.get(&key) {
-            Some(known) if *known <= at => return,
-            Some(known) => {
-                self.due.remove(&(*known, key.clone()));
-            }
-            None => {}
-        }
-        self.due.insert((at, key.clone()));
-        self.at.insert(key, at);
-    }
-
-    fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<String> {
-        if self.next_due()? > now {
-            return None;
-        }
-        let (_, key) = self.due.pop_first()?;
-        self.at.remove(&key);
-        Some(key)
-    }
-
-    fn add_rate_limited(&mut self, key: String, now: Instant) -> Duration {
-        let failures = self.failures.entry(key.clone()).or_insert(0);
-        let delay = (BASE_BACKOFF * 2_u32.pow((*failures).min(9))).min(MAX_BACKOFF);
-        *failures += 1;
-        self.add(key, saturating_add(now, delay));
-        delay
-    }
+/// A finished reconcile.
+struct Reconciled {
+    key: String,
+    result: Result<Option<Duration>, ReconcileError>,
+    span: Span,
 }
 
-/// Runs a controller until cancelled.
+/// Runs a controller until cancelled. A worker is a task for one reconcile, so that an idle controller has none.
 pub(crate) async fn run<C: Controller>(
-    mut controller: C,
+    controller: C,
     mut events: BoxStream<'static, C::Event>,
     stop: CancellationToken,
 ) {
-    let mut queue = WorkQueue::default();
+    let (controller, mut queue) = (Arc::new(controller), WorkQueue::new(MAX_BACKOFF));
+    let mut workers = JoinSet::new();
     loop {
-        let due = queue.next_due();
+        while workers.len() < C::WORKERS
+            && let Some(key) = queue.get(Instant::now())
+        {
+            workers.spawn(reconcile(Arc::clone(&controller), key));
+        }
+        let due = queue.next_due().filter(|_| workers.len() < C::WORKERS);
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             Some(event) = events.next() => {
                 let now = Instant::now();
-                for key in controller.observe(event, now) {
-                    queue.add(key, now);
+                // Events that belong together are observed before their keys are reconciled.
+                let more = std::iter::from_fn(|| events.next().now_or_never().flatten()).take(EVENT_BATCH_SIZE);
+                for event in std::iter::once(event).chain(more) {
+                    controller.observe(event, now).into_iter().for_each(|key| queue.add(key, now));
                 }
             }
-            () = sleep_until(due) => {
-                let Some(key) = queue.pop(Instant::now()) else { continue };
-                // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
-                let span = tracing::error_span!("reconcile", controller = C::NAME, key);
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = reconcile(&mut controller, &mut queue, key).instrument(span) => {}
-                }
-            }
+            Some(joined) = workers.join_next() => match joined {
+                Ok(reconciled) => requeue(&mut queue, reconciled, Instant::now()),
+                Err(error) => tracing::error!(controller = C::NAME, %error, "worker failed"),
+            },
+            () = sleep_until(due) => {}
         }
     }
+    workers.shutdown().await;
 }
 
-async fn reconcile<C: Controller>(controller: &mut C, queue: &mut WorkQueue, key: String) {
+async fn reconcile<C: Controller>(controller: Arc<C>, key: String) -> Reconciled {
+    // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
+    let span = tracing::error_span!("reconcile", controller = C::NAME, key);
     // A panic for one object must not stop the controller for all others.
-    let reconcile = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
-    let done = tokio::time::timeout(RECONCILE_TIMEOUT, reconcile).await;
-    let now = Instant::now();
-    let reason = match done {
-        Ok(Ok(Ok(requeue_after))) => {
-            queue.failures.remove(&key);
+    let attempt = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
+    let result = match tokio::time::timeout(RECONCILE_TIMEOUT, attempt).instrument(span.clone()).await {
+        Ok(Ok(result)) => result.map_err(ReconcileError::Request),
+        Ok(Err(_)) => Err(ReconcileError::Panic),
+        Err(_) => Err(ReconcileError::Timeout),
+    };
+    Reconciled { key, result, span }
+}
+
+fn requeue(queue: &mut WorkQueue, Reconciled { key, result, span }: Reconciled, now: Instant) {
+    queue.done(&key);
+    match result {
+        Ok(requeue_after) => {
+            queue.forget(&key);
             if let Some(delay) = requeue_after {
                 queue.add(key, saturating_add(now, delay));
             }
-            return;
         }
-        Ok(Ok(Err(e))) => e.to_string(),
-        Ok(Err(_)) => "reconcile panicked".to_owned(),
-        Err(_) => format!("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs()),
-    };
-    let delay = queue.add_rate_limited(key.clone(), now);
-    tracing::warn!(?delay, error = reason, "reconcile failed, requeueing");
+        Err(error) => {
+            let delay = queue.add_rate_limited(key, now);
+            span.in_scope(|| tracing::warn!(?delay, %error, "reconcile failed, requeueing"));
+        }
+    }
 }
 
 async fn sleep_until(at: Option<Instant>) {
@@ -154,27 +144,4 @@ pub(crate) fn ignore_not_found_or_conflict<T>(result: Result<T, kube::Error>) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_queue_keeps_a_key_once_at_its_earliest_time() {
-        let (mut queue, start) = (WorkQueue::default(), Instant::now());
-        let at = |s| start + Duration::from_secs(s);
-        queue.add("a".into(), at(5));
-        queue.add("a".into(), at(9));
-        queue.add("b".into(), at(7));
-        queue.add("b".into(), at(3));
-        assert_eq!(queue.pop(at(2)), None);
-        assert_eq!(queue.pop(at(9)).as_deref(), Some("b"));
-        assert_eq!(queue.pop(at(9)).as_deref(), Some("a"));
-        assert_eq!(queue.pop(at(9)), None);
-    }
-
-    #[test]
-    fn failed_key_backs_off_up_to_30_seconds() {
-        let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        let delays: Vec<u128> = (0..11).map(|_| queue.add_rate_limited("a".into(), now).as_millis()).collect();
-        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
-    }
-}
+mod tests;

@@ -4,11 +4,15 @@
 #![expect(clippy::expect_used, reason = "a test may panic")]
 
 mod discovery;
+mod hanging;
+mod merge_patch;
 
 use bytes::Bytes;
+use hanging::Hanging;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
+use merge_patch::merge;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
@@ -37,6 +41,8 @@ struct State {
     refusals: Vec<(String, u16)>,
     /// Request prefixes without a response, once each.
     hangs: Vec<String>,
+    /// Prefixes of the requests that are hanging.
+    hanging: Vec<String>,
 }
 
 type Reply = UnsyncBoxBody<Bytes, Infallible>;
@@ -172,6 +178,12 @@ impl FakeApi {
         self.state.lock().hangs.push(request.to_owned());
     }
 
+    /// Returns whether a request of [`Self::hang_next`] was received, and the client still waits for the response.
+    #[must_use]
+    pub fn is_hanging(&self, request: &str) -> bool {
+        self.state.lock().hanging.iter().any(|hanging| hanging == request)
+    }
+
     fn tick(&self) {
         self.ticks.send_modify(|n| *n += 1);
     }
@@ -186,9 +198,10 @@ impl FakeApi {
         let hangs = {
             let mut state = self.state.lock();
             let found = state.hangs.iter().position(|start| line.starts_with(start));
-            found.map(|at| state.hangs.remove(at)).is_some()
+            found.map(|at| state.hangs.remove(at))
         };
-        if hangs {
+        if let Some(request) = hangs {
+            let _hanging = Hanging::new(self, request);
             std::future::pending::<()>().await;
         }
         let answer = self.state.lock().answer(&parts.method, &path, &query, body);
@@ -228,6 +241,9 @@ impl State {
             return self.read(&target, query);
         }
         self.writes.push(line);
+        if self.is_stale(&target, &body) {
+            return status(409, "Conflict");
+        }
         match method.as_str() {
             "POST" if target.subresource == "binding" => self.bind(&target, &body),
             "POST" if target.subresource == "token" => self.token(body),
@@ -257,6 +273,12 @@ impl State {
             }
             _ => status(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Returns whether a written object has another resourceVersion than the stored one.
+    fn is_stale(&self, target: &Target, body: &Value) -> bool {
+        let (written, stored) = (revision_of(body), self.objects.get(&target.key()).map(revision_of));
+        !target.name.is_empty() && written > 0 && stored.is_some_and(|stored| stored != written)
     }
 
     fn read(&mut self, target: &Target, query: &str) -> Response<Reply> {
@@ -412,27 +434,4 @@ fn key_of(resource: &str, object: &Value) -> Key {
 fn has_finalizers(object: &Value) -> bool {
     let any = |v: &Value| v.as_array().is_some_and(|a| !a.is_empty());
     any(&object["metadata"]["finalizers"]) || any(&object["spec"]["finalizers"])
-}
-
-/// Applies a merge patch that merges lists of conditions by type, like a strategic merge patch.
-fn merge(into: &mut Value, patch: Value) {
-    match (into, patch) {
-        (Value::Object(into), Value::Object(patch)) => {
-            for (key, value) in patch {
-                let empty = if key == "conditions" { Value::Array(Vec::new()) } else { Value::Null };
-                match into.entry(key.clone()).or_insert(empty) {
-                    Value::Array(list) if key == "conditions" => {
-                        for condition in value.as_array().into_iter().flatten() {
-                            list.retain(|c| c["type"] != condition["type"]);
-                            if condition["$patch"] != "delete" {
-                                list.push(condition.clone());
-                            }
-                        }
-                    }
-                    slot => merge(slot, value),
-                }
-            }
-        }
-        (into, patch) => *into = patch,
-    }
 }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use k8s_openapi::api::{
@@ -81,13 +82,13 @@ impl CsrApprover {
 impl Controller for CsrApprover {
     type Event = CacheEvent<CertificateSigningRequest>;
 
-    const NAME: &'static str = "certificatesigningrequest-approving";
+    const NAME: &'static str = names::CERTIFICATE_SIGNING_REQUEST_APPROVING;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_approvable)
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_approvable(request)) else {
             return Ok(None);
         };

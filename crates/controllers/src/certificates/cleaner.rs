@@ -6,6 +6,7 @@ use super::{affected_requests, certificate_of, conditions, has};
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -53,13 +54,13 @@ fn expires_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
 impl Controller for CsrCleaner {
     type Event = CacheEvent<CertificateSigningRequest>;
 
-    const NAME: &'static str = "certificatesigningrequest-cleaner";
+    const NAME: &'static str = names::CERTIFICATE_SIGNING_REQUEST_CLEANER;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, |request| expires_at(request).is_some())
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key) else { return Ok(None) };
         let Some(due) = expires_at(&request) else { return Ok(None) };
         let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();

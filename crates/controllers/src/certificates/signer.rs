@@ -8,6 +8,7 @@ use super::{
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -74,13 +75,13 @@ impl CsrSigner {
 impl Controller for CsrSigner {
     type Event = CacheEvent<CertificateSigningRequest>;
 
-    const NAME: &'static str = "certificatesigningrequest-signing";
+    const NAME: &'static str = names::CERTIFICATE_SIGNING_REQUEST_SIGNING;
 
-    fn observe(&mut self, event: Self::Event, _: Instant) -> Vec<String> {
+    fn observe(&self, event: Self::Event, _: Instant) -> Vec<String> {
         affected_requests(&self.requests, event, is_due)
     }
 
-    async fn reconcile(&mut self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile(&self, key: &str, _: Instant) -> Result<Option<Duration>, kube::Error> {
         let Some(request) = self.requests.get_by_key(key).filter(|request| is_due(request)) else { return Ok(None) };
         let signed = self.signed(&request).map_err(kube::Error::Service)?;
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());

@@ -1,7 +1,7 @@
 //! PersistentVolume protection: volumes are kept while they are bound to a claim.
 
 use super::{Event, Protected, ProtectionController};
-use crate::{clients::Clients, watch::watch, worker};
+use crate::{clients::Clients, names, watch::watch, worker};
 use futures::stream::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, Client, runtime::watcher::Config};
@@ -12,7 +12,7 @@ struct PvProtection;
 impl Protected for PvProtection {
     type Object = PersistentVolume;
 
-    const CONTROLLER: &'static str = "persistentvolume-protection";
+    const CONTROLLER: &'static str = names::PERSISTENT_VOLUME_PROTECTION;
 
     const FINALIZER: &'static str = "kubernetes.io/pv-protection";
 

@@ -4,6 +4,7 @@ use super::{Event, Protected, ProtectionController};
 use crate::{
     clients::Clients,
     informer::{CacheEvent, SharedInformer},
+    names,
     pod_summary::{PodSummary, controller_of},
     watch::watch,
     worker,
@@ -53,7 +54,7 @@ fn released(seen: &CacheEvent<PodSummary>) -> Option<Vec<String>> {
 impl Protected for PvcProtection {
     type Object = PersistentVolumeClaim;
 
-    const CONTROLLER: &'static str = "persistentvolumeclaim-protection";
+    const CONTROLLER: &'static str = names::PERSISTENT_VOLUME_CLAIM_PROTECTION;
 
     const FINALIZER: &'static str = "kubernetes.io/pvc-protection";
 

@@ -1,7 +1,7 @@
 //! VolumeAttributesClass protection: classes are kept while a volume or a claim uses them.
 
 use super::{Event, Protected, ProtectionController};
-use crate::{clients::Clients, watch::watch, worker};
+use crate::{clients::Clients, names, watch::watch, worker};
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
@@ -29,7 +29,7 @@ fn uses_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
 impl Protected for VacProtection {
     type Object = VolumeAttributesClass;
 
-    const CONTROLLER: &'static str = "volumeattributesclass-protection";
+    const CONTROLLER: &'static str = names::VOLUME_ATTRIBUTES_CLASS_PROTECTION;
 
     const FINALIZER: &'static str = "kubernetes.io/vac-protection";
 

@@ -1,7 +1,7 @@
 //! Converts ReplicationControllers to ReplicaSets and back, so that both share one controller
 //! (`pkg/controller/replication/conversion.go`).
 
-use crate::{informer::Cached, pod_control::ControllerObject};
+use crate::{informer::Cached, names, pod_control::ControllerObject};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -33,7 +33,7 @@ pub(crate) trait ReplicaSetLike:
 }
 
 impl ReplicaSetLike for ReplicaSet {
-    const NAME: &'static str = "ReplicaSets";
+    const NAME: &'static str = names::REPLICA_SET;
     const COMPONENT: &'static str = "replicaset-controller";
 
     fn as_replica_set(&self) -> Cow<'_, ReplicaSet> {
@@ -46,7 +46,7 @@ impl ReplicaSetLike for ReplicaSet {
 }
 
 impl ReplicaSetLike for ReplicationController {
-    const NAME: &'static str = "ReplicationControllers";
+    const NAME: &'static str = names::REPLICATION_CONTROLLER;
     const COMPONENT: &'static str = "replication-controller";
 
     fn as_replica_set(&self) -> Cow<'_, ReplicaSet> {

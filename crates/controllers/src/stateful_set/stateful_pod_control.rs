@@ -37,7 +37,7 @@ struct Writes {
 impl StatefulSetController {
     /// Applies the steps up to the first that fails or has to wait.
     pub(super) async fn apply_steps(
-        &mut self,
+        &self,
         key: &str,
         set: &StatefulSet,
         current: &ControllerRevision,
@@ -240,12 +240,7 @@ impl StatefulSetController {
         }
     }
 
-    async fn delete_pod(
-        &mut self,
-        set: &StatefulSet,
-        pod: &PodSummary,
-        writes: &mut Writes,
-    ) -> Result<bool, kube::Error> {
+    async fn delete_pod(&self, set: &StatefulSet, pod: &PodSummary, writes: &mut Writes) -> Result<bool, kube::Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace(set));
         let preconditions = Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None });
         match api.delete(&pod.name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
@@ -253,7 +248,7 @@ impl StatefulSetController {
                 if let Some(last) = deleted.left() {
                     writes.pods.observe(&last.metadata);
                 }
-                self.pending_deletions.insert(pod);
+                self.pending_deletions.insert(pod, &self.pods);
                 self.record_pod_event(set, "delete", &pod.name, None).await;
                 Ok(true)
             }
