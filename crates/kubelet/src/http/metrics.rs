@@ -193,14 +193,10 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
         [(none(), float(pods.len() as u64))],
     );
     let evictions = shared.evictions.counts().into_iter().map(|(signal, n)| (one("eviction_signal", signal), float(n)));
-    page.counter("kubelet_evictions_total", "Cumulative number of pod evictions by eviction signal", evictions);
+    page.counter("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", evictions);
     let preemptions = shared.evictions.preemptions();
     let preemptions = preemptions.into_iter().map(|(resource, n)| (one("preemption_signal", &resource), float(n)));
-    page.counter(
-        "kubelet_preemptions_total",
-        "Cumulative number of pod preemptions by preemption resource",
-        preemptions,
-    );
+    page.counter("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", preemptions);
     let (began, ended) = shared.shutdown.last();
     for (name, what, at) in [
         ("kubelet_graceful_shutdown_start_time_seconds", "start", began),
