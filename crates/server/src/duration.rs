@@ -6,31 +6,7 @@ use std::time::Duration;
 
 /// Parses a duration (`time.ParseDuration`). A negative one becomes zero.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
-    if let Some(magnitude) = text.strip_prefix('-') {
-        return (!magnitude.starts_with(['-', '+'])).then(|| parse(magnitude)).flatten().map(|_| Duration::ZERO);
-    }
-    let text = text.strip_prefix('+').unwrap_or(text);
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let (mut rest, mut total) = (text, 0.0);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(end);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let seconds = match &tail[..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = &tail[unit..];
-    }
-    if text.is_empty() { None } else { Duration::try_from_secs_f64(total).ok() }
+    api::duration::parse_duration(text).ok().map(|parsed| Duration::try_from(parsed).unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]
