@@ -49,7 +49,7 @@ fn critical_pod_preempts_as_few_pods_as_possible() {
     let events = kubectl.run("get events --field-selector reason=Preempting -o wide").ok();
     assert!(events.contains("pod/large") && events.contains("Preempted in order to admit critical pod"), "{events}");
     let metrics = kubectl.run("get --raw /api/v1/nodes/node-1/proxy/metrics").ok();
-    assert!(metrics.contains("kubelet_preemptions_total{preemption_signal=\"cpu\"} 1.0"), "{metrics}");
+    assert!(metrics.contains("kubelet_preemptions{preemption_signal=\"cpu\"} 1\n"), "{metrics}");
 
     // A Pod that cannot fit after any preemption is rejected.
     kubectl.apply(&pod("too-large", Some(all + 100)).spec(&critical).to_string());

@@ -123,8 +123,8 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
         response.split_whitespace().map(|number| number.parse().unwrap()).collect()
     };
     let value = |page: &str, metric: &str| sample(page, metric)[0];
-    let of_container = format!("{{container=\"c\",pod=\"p\",namespace=\"{namespace}\"}} ");
-    let of_pod = format!("{{pod=\"p\",namespace=\"{namespace}\"}} ");
+    let of_container = format!("{{container=\"c\",namespace=\"{namespace}\",pod=\"p\"}} ");
+    let of_pod = format!("{{namespace=\"{namespace}\",pod=\"p\"}} ");
     for metric in [
         format!("container_cpu_usage_seconds_total{of_container}"),
         format!("container_memory_working_set_bytes{of_container}"),
@@ -143,7 +143,8 @@ fn node_serves_pods_stats_and_configz(cluster: &Cluster) {
     assert!(value("metrics/resource", "resource_scrape_error ").abs() < 0.5);
     assert!(value("metrics", "kubelet_running_pods ") >= 1.0);
     assert!(value("metrics/cadvisor", "container_memory_working_set_bytes{container=\"c\",id=\"/") > 0.0);
-    let probed = format!("probe_type=\"Readiness\",container=\"c\",pod=\"p\",namespace=\"{namespace}\"");
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let probed = format!("container=\"c\",namespace=\"{namespace}\",pod=\"p\",pod_uid={uid},probe_type=\"Readiness\"");
     assert!(value("metrics/probes", &format!("prober_probe_total{{{probed},")) >= 1.0);
     let summary = json("stats/summary");
     let all = summary["pods"].as_array().unwrap();

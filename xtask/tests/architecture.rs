@@ -88,6 +88,23 @@ fn pure_crates_have_no_io_clock_or_async() {
     }
 }
 
+/// Features of dependencies that only tests may enable.
+const TEST_FEATURES: [(&str, &str); 1] = [("tokio", "test-util")];
+
+#[test]
+fn features_of_tests_are_not_in_production_builds() {
+    for (dependency, feature) in TEST_FEATURES {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut tree = std::process::Command::new(cargo);
+        tree.args(["tree", "--locked", "--package", "podium", "--edges", "normal,features", "--prefix", "none"]);
+        let output = tree.args(["--invert", dependency]).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(&format!("{dependency} feature")), "{text}");
+        assert!(!text.contains(&format!("{dependency} feature \"{feature}\"")), "{dependency} has {feature}");
+    }
+}
+
 #[test]
 fn only_the_status_writer_patches_status_in_the_kubelet() {
     let mut files = Vec::new();

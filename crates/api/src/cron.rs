@@ -3,6 +3,7 @@
 //!
 //! No maintained crate has this grammar: they reject `@every`, accept 7 for Sunday, or expect a field for seconds.
 
+use crate::duration::parse_duration;
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 
 /// Minimum, maximum and names of the values of each field.
@@ -22,16 +23,6 @@ const DESCRIPTORS: [(&str, &str); 7] = [
     ("@daily", "0 0 * * *"),
     ("@midnight", "0 0 * * *"),
     ("@hourly", "0 * * * *"),
-];
-const UNITS: [(&str, i128); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
 ];
 /// Years after which the search for the next time ends, for example for February 31.
 const MAX_YEARS: i16 = 5;
@@ -53,14 +44,14 @@ pub enum ParseError {
     #[error("unrecognized descriptor: {0}")]
     Descriptor(String),
     /// Invalid duration of `@every`.
-    #[error("failed to parse duration {schedule}: time: {source} {duration:?}")]
+    #[error("failed to parse duration {schedule}: {source} {duration:?}")]
     Duration {
         /// The whole schedule.
         schedule: String,
         /// The duration.
         duration: String,
         /// The cause.
-        source: DurationError,
+        source: ParseDurationError,
     },
     /// A value is neither a number nor a name.
     #[error("failed to parse int from {0}: strconv.Atoi: parsing {0:?}: invalid syntax")]
@@ -73,20 +64,6 @@ pub enum ParseError {
         /// The cause.
         source: RangeError,
     },
-}
-
-/// Error for an invalid duration, with Go's message.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
-    /// No number, or a number out of range.
-    #[error("invalid duration")]
-    Invalid,
-    /// A number without a unit.
-    #[error("missing unit in duration")]
-    MissingUnit,
-    /// Unknown unit.
-    #[error("unknown unit {0:?} in duration")]
-    UnknownUnit(String),
 }
 
 /// Error for an invalid range of a field, with upstream's message.
@@ -220,55 +197,11 @@ fn parse_every(text: &str) -> Result<Schedule, ParseError> {
     let Some(duration) = text.strip_prefix("@every ") else {
         return Err(ParseError::Descriptor(text.to_owned()));
     };
-    let nanos = parse_duration(duration).map_err(|source| ParseError::Duration {
+    let delay = parse_duration(duration).map_err(|source| ParseError::Duration {
         schedule: text.to_owned(),
         duration: duration.to_owned(),
         source,
     })?;
-    let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
-    Ok(Schedule::ConstantDelay(SignedDuration::from_secs(seconds.max(1))))
-}
-
-/// Parses a duration as Go's `time.ParseDuration`, in nanoseconds.
-fn parse_duration(text: &str) -> Result<i128, DurationError> {
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Ok(0);
-    }
-    if rest.is_empty() {
-        return Err(DurationError::Invalid);
-    }
-    let mut sum: i128 = 0;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at(end);
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && part.is_empty()) || part.contains('.') {
-            return Err(DurationError::Invalid);
-        }
-        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(end);
-        if unit.is_empty() {
-            return Err(DurationError::MissingUnit);
-        }
-        let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(DurationError::UnknownUnit(unit.to_owned()));
-        };
-        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DurationError::Invalid)? };
-        // Further digits are less than a nanosecond.
-        let part: String = part.chars().chain(std::iter::repeat('0')).take(15).collect();
-        let part: i128 = part.parse().map_err(|_| DurationError::Invalid)?;
-        let all = whole.checked_mul(*nanos).and_then(|n| n.checked_add(part * nanos / 1_000_000_000_000_000));
-        sum = all.and_then(|all| all.checked_add(sum)).ok_or(DurationError::Invalid)?;
-        if sum > i128::from(i64::MAX) {
-            return Err(DurationError::Invalid);
-        }
-        rest = after;
-    }
-    Ok(sign * sum)
 }
 
 fn parse_field(text: &str, bounds: Bounds) -> Result<FieldBits, ParseError> {

@@ -15,6 +15,7 @@ pub mod field;
 pub mod float;
 pub mod go_quote;
 pub mod host_port;
+pub mod metrics;
 pub mod names;
 pub mod object_key;
 pub mod persistent_volume_claim;

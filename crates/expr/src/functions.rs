@@ -13,7 +13,6 @@ mod timestamp;
 mod url;
 
 pub use authorizer::{AuthorizationAttributes, AuthorizationDecision, Authorizer, AuthorizerBuilder};
-pub(crate) use timestamp::parse_duration;
 
 use crate::{
     EvalError, Value,

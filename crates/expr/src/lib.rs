@@ -53,12 +53,6 @@ pub const RESERVED: [&str; 18] = [
     "return",
 ];
 
-/// Parses a duration with Go's syntax: `1h30m`.
-#[must_use]
-pub fn parse_duration(text: &str) -> Option<jiff::SignedDuration> {
-    functions::parse_duration(text)
-}
-
 /// Maximum nesting depth of an expression.
 const MAX_DEPTH: usize = 150;
 /// Maximum number of nodes of an expression.

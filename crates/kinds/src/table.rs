@@ -119,7 +119,7 @@ pub(crate) fn age(since: Option<&str>, now: Timestamp) -> String {
     since.map_or_else(|| "<unknown>".to_owned(), |since| human_duration(now.duration_since(since).as_secs()))
 }
 
-/// Formats seconds like upstream's `human_duration.HumanDuration`.
+/// Formats seconds like upstream's `duration.HumanDuration`. The crate `humantime` has other units and precision.
 pub(crate) fn human_duration(seconds: i64) -> String {
     let s = seconds.max(0);
     let (m, h, d, y) = (s / 60, s / 3600, s / 86_400, s / 31_536_000);

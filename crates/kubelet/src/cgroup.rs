@@ -13,6 +13,7 @@ pub(crate) use usage::CgroupUsage;
 
 use crate::{Options, node_resources::NodeResources, os_error};
 use api::resources::{self, QosClass};
+use data_encoding::HEXLOWER;
 use hierarchy::Hierarchy;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use resource_config::ResourceConfig;
@@ -229,8 +230,7 @@ async fn remove_when_empty(hierarchy: &Hierarchy, path: &str, mut on_busy: impl 
 /// Returns the root cgroup of a data directory.
 fn default_root(root_dir: &Path) -> String {
     let hash = Sha256::digest(root_dir.as_os_str().as_encoded_bytes());
-    let short: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("/podium-{short}")
+    format!("/podium-{}", HEXLOWER.encode(&hash[..6]))
 }
 
 #[cfg(test)]

@@ -171,7 +171,3 @@ impl ImageManager {
 fn image_name(reference: &Reference) -> ImageName<'_> {
     ImageName { image: &reference.canonical, repository: &reference.repository }
 }
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}

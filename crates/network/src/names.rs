@@ -1,5 +1,6 @@
 //! Names of a data directory's bridge and files.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ impl Names {
             .or_else(|_| std::path::absolute(data_dir))
             .unwrap_or_else(|_| data_dir.to_path_buf());
         let digest = Sha256::digest(data_dir.as_os_str().as_encoded_bytes());
-        let hex: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
+        let hex = HEXLOWER.encode(&digest[..4]);
         let bridge = if data_dir == Path::new(DEFAULT_DATA_DIR) { "podium".to_owned() } else { format!("pd-{hex}") };
         let mut mac = [0; 6];
         mac.copy_from_slice(&digest[4..10]);

@@ -1,5 +1,6 @@
 //! Sandbox (pause) image, built without a registry: one static program in a `docker save` archive.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::io;
 
@@ -82,13 +83,13 @@ fn program() -> Vec<u8> {
 /// Builds the image as an archive for `ctr images import`.
 pub(crate) fn archive() -> io::Result<Vec<u8>> {
     let layer = tarball(&[("pause", &program(), 0o755)])?;
-    let digest = hex(&Sha256::digest(&layer));
+    let digest = HEXLOWER.encode(&Sha256::digest(&layer));
     let config = serde_json::json!({
         "architecture": MACHINE.1, "os": "linux", "config": {"Entrypoint": ["/pause"], "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]}, "history": [],
     })
     .to_string();
-    let name = format!("{}.json", hex(&Sha256::digest(config.as_bytes())));
+    let name = format!("{}.json", HEXLOWER.encode(&Sha256::digest(config.as_bytes())));
     let manifest = serde_json::json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]).to_string();
     tarball(&[
         ("layer.tar", &layer, 0o644),
@@ -107,10 +108,6 @@ fn tarball(files: &[(&str, &[u8], u32)]) -> io::Result<Vec<u8>> {
         archive.append_data(&mut header, name, *data)?;
     }
     archive.into_inner()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The subset of Kubernetes' JSONPath for printer columns and selectable fields: `.status.conditions[0].type`,
 //! `.spec.list[*].name`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.labels.a\.b/c`, `['a\.b/c']`,
-//! `['a','b']`, `..name` (`client-go/util/jsonpath`).
+//! `['a','b']`, `..name` (`client-go/util/jsonpath`). The crate `jsonpath-rust` implements RFC 9535, whose syntax differs.
 
 use serde_json::Value;
 

@@ -6,14 +6,12 @@ pub(crate) use yaml::{DecodeYamlError, is_yaml_error, split_warnings};
 
 use crate::service::Call;
 use api::bounded_messages::BoundedMessages;
+use data_encoding::HEXLOWER;
 use errors::ApiError;
 use kinds::Kind;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use std::{
-    cell::RefCell,
-    fmt::{self, Write},
-};
+use std::{cell::RefCell, fmt};
 
 /// Maximal length of a field's path, in bytes. Errors, warnings and validation format paths, so the cost of a field grows
 /// with its path. Only field sets in `managedFields` have names that contain whole values.
@@ -133,10 +131,7 @@ fn summary(data: &[u8]) -> String {
     let text = match head.first() {
         None => return "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(head).into_owned(),
-        Some(_) => head.iter().fold(String::new(), |mut text, b| {
-            let _ = write!(text, "{b:02x}");
-            text
-        }),
+        Some(_) => HEXLOWER.encode(head),
     };
     if data.len() > MAX { text + " ..." } else { text }
 }

@@ -1,10 +1,9 @@
-//! Metrics of the API server in Prometheus' text format, with upstream's names
+//! Metrics of the API server, with upstream's names
 //! (`k8s.io/apiserver/pkg/endpoints/metrics`).
 //!
 //! A request only increments counters; other values are computed when the metrics are scraped.
 
 mod process;
-mod text;
 
 use crate::{
     flowcontrol::FlowControl,
@@ -12,46 +11,25 @@ use crate::{
     response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
+use api::metrics::{CONTENT_TYPE, HistogramSample, MetricsPage};
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
 };
 use store::Scope;
-use text::{Kind, MetricsText};
 use tokio::time::Instant;
 
-/// Upper bounds of durations in seconds, as text and in microseconds.
-const BOUNDS: [(&str, u64); 23] = [
-    ("0.005", 5_000),
-    ("0.025", 25_000),
-    ("0.05", 50_000),
-    ("0.1", 100_000),
-    ("0.2", 200_000),
-    ("0.4", 400_000),
-    ("0.6", 600_000),
-    ("0.8", 800_000),
-    ("1", 1_000_000),
-    ("1.25", 1_250_000),
-    ("1.5", 1_500_000),
-    ("2", 2_000_000),
-    ("3", 3_000_000),
-    ("4", 4_000_000),
-    ("5", 5_000_000),
-    ("6", 6_000_000),
-    ("8", 8_000_000),
-    ("10", 10_000_000),
-    ("15", 15_000_000),
-    ("20", 20_000_000),
-    ("30", 30_000_000),
-    ("45", 45_000_000),
-    ("60", 60_000_000),
+/// Upper bounds of durations in microseconds.
+const BOUNDS: [u64; 23] = [
+    5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_250_000, 1_500_000, 2_000_000,
+    3_000_000, 4_000_000, 5_000_000, 6_000_000, 8_000_000, 10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000,
+    60_000_000,
 ];
 
 /// Counters of the requests with the same labels.
@@ -65,6 +43,23 @@ struct Series {
     total_micros: AtomicU64,
     /// Number of long-running requests in progress.
     long_running: AtomicI64,
+}
+
+impl Series {
+    fn histogram(&self) -> HistogramSample {
+        let counts = self.durations.iter().map(|count| count.load(Relaxed));
+        let cumulative: Vec<u64> = counts
+            .scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            })
+            .collect();
+        HistogramSample {
+            buckets: BOUNDS.iter().zip(&cumulative).map(|(bound, count)| (*bound as f64 / 1e6, *count)).collect(),
+            sum: self.total_micros.load(Relaxed) as f64 / 1e6,
+            count: cumulative.last().copied().unwrap_or(0),
+        }
+    }
 }
 
 /// Metrics of requests.
@@ -136,17 +131,25 @@ impl Labels {
     fn is_long_running(self) -> bool {
         matches!(self.verb, "WATCH" | "CONNECT")
     }
+
+    fn pairs(self) -> api::metrics::Labels {
+        let Self { dry, group, resource, scope, subresource, verb, version } = self;
+        pairs([
+            ("component", "apiserver"),
+            ("dry_run", dry),
+            ("group", group),
+            ("resource", resource),
+            ("scope", scope),
+            ("subresource", subresource),
+            ("verb", verb),
+            ("version", version),
+        ])
+    }
 }
 
-impl fmt::Display for Labels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { dry, group, resource, scope, subresource, verb, version } = self;
-        // Names of resources contain no characters to escape.
-        write!(
-            f,
-            "component=\"apiserver\",dry_run=\"{dry}\",group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
-        )
-    }
+/// Returns label names and values.
+fn pairs<const N: usize>(labels: [(&'static str, &str); N]) -> api::metrics::Labels {
+    labels.map(|(name, value)| (name, value.to_owned())).into()
 }
 
 impl RequestMeasurement {
@@ -203,7 +206,7 @@ impl Drop for RequestMeasurement {
         // 499: the client disconnected before the response.
         let code = if self.code == 0 { 499 } else { self.code };
         let duration = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|(_, bound)| duration <= *bound).unwrap_or(BOUNDS.len());
+        let bucket = BOUNDS.iter().position(|bound| duration <= *bound).unwrap_or(BOUNDS.len());
         self.series.durations[bucket].fetch_add(1, Relaxed);
         self.series.total_micros.fetch_add(duration, Relaxed);
         *self.series.codes.lock().entry(code).or_default() += 1;
@@ -212,78 +215,84 @@ impl Drop for RequestMeasurement {
 
 /// Serves all metrics.
 pub(crate) fn serve_metrics(server: &ApiServer) -> Response<Body> {
-    let mut text = MetricsText::default();
-    write_requests(&server.metrics, &mut text);
-    write_flow_control(&server.flow_control, &mut text);
-    write_objects(server, &mut text);
-    process::write(&mut text);
-    response::full(200, "text/plain; version=0.0.4; charset=utf-8", text.0)
+    let mut page = MetricsPage::default();
+    add_requests(&server.metrics, &mut page);
+    add_flow_control(&server.flow_control, &mut page);
+    add_objects(server, &mut page);
+    process::add(&mut page);
+    response::full(200, CONTENT_TYPE, page.encode())
 }
 
-fn write_requests(metrics: &Metrics, text: &mut MetricsText) {
-    let all: BTreeMap<String, (Labels, Arc<Series>)> =
-        metrics.series.read().iter().map(|(labels, s)| (labels.to_string(), (*labels, s.clone()))).collect();
-    text.family("apiserver_request_total", Kind::Counter, "Requests by verb, resource and code of the answer.");
-    for (labels, (_, series)) in &all {
-        for (code, count) in series.codes.lock().iter() {
-            text.sample(&format!("code=\"{code}\",{labels}"), count);
-        }
-    }
-    text.family("apiserver_request_duration_seconds", Kind::Histogram, "How long requests took, in seconds.");
-    for (labels, (_, series)) in &all {
-        let mut sum = 0;
-        for ((bound, _), count) in BOUNDS.iter().zip(&series.durations) {
-            sum += count.load(Relaxed);
-            text.sample_with_suffix("_bucket", &format!("{labels},le=\"{bound}\""), &sum);
-        }
-        sum += series.durations[BOUNDS.len()].load(Relaxed);
-        text.sample_with_suffix("_bucket", &format!("{labels},le=\"+Inf\""), &sum);
-        text.sample_with_suffix("_sum", labels, &text::seconds(series.total_micros.load(Relaxed)));
-        text.sample_with_suffix("_count", labels, &sum);
-    }
-    text.family("apiserver_longrunning_requests", Kind::Gauge, "Requests now that last for as long as clients want.");
-    for (labels, (parsed, series)) in &all {
-        if parsed.is_long_running() {
-            text.sample(&labels.replace("dry_run=\"\",", ""), &series.long_running.load(Relaxed));
-        }
-    }
-    text.family("apiserver_current_inflight_requests", Kind::Gauge, "Requests that are carried out now.");
-    text.sample("request_kind=\"mutating\"", &metrics.mutating_inflight.load(Relaxed));
-    text.sample("request_kind=\"readOnly\"", &metrics.read_only_inflight.load(Relaxed));
+fn add_requests(metrics: &Metrics, page: &mut MetricsPage) {
+    let all: Vec<(Labels, Arc<Series>)> =
+        metrics.series.read().iter().map(|(labels, series)| (*labels, Arc::clone(series))).collect();
+    let totals = all.iter().flat_map(|(labels, series)| {
+        let codes = series.codes.lock().clone();
+        codes.into_iter().map(|(code, count)| {
+            let mut labels = labels.pairs();
+            labels.push(("code", code.to_string()));
+            (labels, count as f64)
+        })
+    });
+    page.counter("apiserver_request_total", "Requests by verb, resource and code of the answer.", totals);
+    let durations = all.iter().map(|(labels, series)| (labels.pairs(), series.histogram()));
+    page.histogram("apiserver_request_duration_seconds", "How long requests took, in seconds.", durations);
+    let long_running = all.iter().filter(|(labels, _)| labels.is_long_running()).map(|(labels, series)| {
+        let mut labels = labels.pairs();
+        labels.retain(|(name, value)| *name != "dry_run" || !value.is_empty());
+        (labels, series.long_running.load(Relaxed) as f64)
+    });
+    let help = "Requests now that last for as long as clients want.";
+    page.gauge("apiserver_longrunning_requests", help, long_running);
+    let inflight = [("mutating", &metrics.mutating_inflight), ("readOnly", &metrics.read_only_inflight)];
+    let inflight = inflight.map(|(kind, count)| (pairs([("request_kind", kind)]), count.load(Relaxed) as f64));
+    page.gauge("apiserver_current_inflight_requests", "Requests that are carried out now.", inflight);
 }
 
-fn write_flow_control(flow_control: &FlowControl, text: &mut MetricsText) {
+fn add_flow_control(flow_control: &FlowControl, page: &mut MetricsPage) {
     let metrics = flow_control.metrics();
-    let labels = |schema: &str, level: &str| format!("flow_schema=\"{schema}\",priority_level=\"{level}\"");
-    text.family("apiserver_flowcontrol_dispatched_requests_total", Kind::Counter, "Requests that were let go on.");
-    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.dispatched));
-    text.family(
-        "apiserver_flowcontrol_rejected_requests_total",
-        Kind::Counter,
-        "Requests for which there was no room.",
+    let schemas = || {
+        metrics
+            .flow_schemas
+            .iter()
+            .map(|schema| (schema, pairs([("flow_schema", &schema.name), ("priority_level", &schema.priority_level)])))
+    };
+    page.counter(
+        "apiserver_flowcontrol_dispatched_requests_total",
+        "Requests that were let go on.",
+        schemas().map(|(schema, labels)| (labels, schema.dispatched as f64)),
     );
-    for schema in metrics.flow_schemas.iter().filter(|s| s.rejected > 0) {
-        text.sample(
-            &format!("{},reason=\"queue-full\"", labels(&schema.name, &schema.priority_level)),
-            &schema.rejected,
-        );
-    }
-    text.family("apiserver_flowcontrol_current_executing_requests", Kind::Gauge, "Requests that have a seat now.");
-    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.executing));
-    text.family("apiserver_flowcontrol_current_inqueue_requests", Kind::Gauge, "Requests that wait for a seat now.");
-    metrics.flow_schemas.iter().for_each(|s| text.sample(&labels(&s.name, &s.priority_level), &s.waiting));
-    text.family("apiserver_flowcontrol_nominal_limit_seats", Kind::Gauge, "Seats of a priority level.");
-    metrics
-        .priority_level_seats
-        .iter()
-        .for_each(|(level, seats)| text.sample(&format!("priority_level=\"{level}\""), seats));
+    let rejected = schemas().filter(|(schema, _)| schema.rejected > 0).map(|(schema, mut labels)| {
+        labels.push(("reason", "queue-full".to_owned()));
+        (labels, schema.rejected as f64)
+    });
+    let help = "Requests for which there was no room.";
+    page.counter("apiserver_flowcontrol_rejected_requests_total", help, rejected);
+    page.gauge(
+        "apiserver_flowcontrol_current_executing_requests",
+        "Requests that have a seat now.",
+        schemas().map(|(schema, labels)| (labels, schema.executing as f64)),
+    );
+    page.gauge(
+        "apiserver_flowcontrol_current_inqueue_requests",
+        "Requests that wait for a seat now.",
+        schemas().map(|(schema, labels)| (labels, schema.waiting as f64)),
+    );
+    let seats = metrics.priority_level_seats.iter();
+    page.gauge(
+        "apiserver_flowcontrol_nominal_limit_seats",
+        "Seats of a priority level.",
+        seats.map(|(level, seats)| (pairs([("priority_level", level)]), *seats as f64)),
+    );
 }
 
-/// Writes the number of stored objects by resource, and the size of the store.
-fn write_objects(server: &ApiServer, text: &mut MetricsText) {
-    text.family("apiserver_storage_size_bytes", Kind::Gauge, "Bytes that all stored objects take.");
-    text.sample("storage_cluster_id=\"podium\"", &server.store.usage().bytes);
-    text.family("apiserver_storage_objects", Kind::Gauge, "Objects that are stored.");
+/// Adds the number of stored objects by resource, and the size of the store.
+fn add_objects(server: &ApiServer, page: &mut MetricsPage) {
+    page.gauge(
+        "apiserver_storage_size_bytes",
+        "Bytes that all stored objects take.",
+        [(pairs([("storage_cluster_id", "podium")]), server.store.usage().bytes as f64)],
+    );
     let served = server.registry.served();
     let mut seen = BTreeMap::new();
     for group in served.groups() {
@@ -295,8 +304,9 @@ fn write_objects(server: &ApiServer, text: &mut MetricsText) {
             }
         }
     }
-    for (name, storage) in seen {
+    let objects = seen.into_iter().map(|(name, storage)| {
         let first_page = server.store.list(&Scope::resource(storage), None, Some(1));
-        text.sample(&format!("resource=\"{name}\""), &(first_page.objects.len() + first_page.remaining));
-    }
+        (pairs([("resource", &name)]), (first_page.objects.len() + first_page.remaining) as f64)
+    });
+    page.gauge("apiserver_storage_objects", "Objects that are stored.", objects);
 }

@@ -29,6 +29,7 @@ use crate::{
     response::{self, Body},
 };
 use compressed_document::CompressedDocument;
+use data_encoding::HEXUPPER;
 use errors::ApiError;
 use http::{HeaderMap, HeaderValue, Response, header};
 use jiff::SignedDuration;
@@ -103,11 +104,6 @@ impl DocumentCache {
 fn compress(path: String, build: impl FnOnce() -> Value + Send) -> Option<Arc<CompressedDocument>> {
     let document = CompressedDocument::new(path.clone(), |out| out.write_all(build().to_string().as_bytes()));
     document.inspect_err(|error| tracing::error!(path, %error, "failed to build OpenAPI document")).ok().map(Arc::new)
-}
-
-/// Formats a digest as upstream.
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|b| format!("{b:02X}")).collect()
 }
 
 /// Handles a request below `/openapi`; returns `None` for other paths.
@@ -190,7 +186,7 @@ fn expires_in_a_year() -> HeaderValue {
 
 /// Returns the hash of a document for its `ETag`, as upstream.
 pub(crate) fn etag_hash(text: impl AsRef<[u8]>) -> String {
-    hex(&Sha512::digest(text))
+    HEXUPPER.encode(&Sha512::digest(text))
 }
 
 /// Adds the `ETag` to a response.

@@ -19,7 +19,6 @@ pub use key_usages::UnknownUsages;
 pub use signer::CertificateSigner;
 
 use crate::{FrontProxy, SigningKey};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use ca::{Ca, RenewedCertificate};
 use client_certificates::AnyClientCertificate;
 use jiff::Timestamp;
@@ -226,17 +225,6 @@ fn create_signing_key(path: &Path) -> Result<(), PkiError> {
         files::replace_private(path, KeyPair::generate()?.serialize_pem().as_bytes()).map_err(file_error(path))?;
     }
     Ok(())
-}
-
-/// Encodes bytes as PEM (RFC 7468).
-fn pem(label: &str, bytes: &[u8]) -> String {
-    let encoded = STANDARD.encode(bytes);
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for line in encoded.as_bytes().chunks(64) {
-        text.push_str(&String::from_utf8_lossy(line));
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
 }
 
 #[cfg(test)]

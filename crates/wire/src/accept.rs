@@ -1,4 +1,7 @@
 //! Parser of Accept headers (`goautoneg`).
+//!
+//! Own code: clients depend on upstream's parser, which knows the parameters of Kubernetes (`as`, `g`, `v`) and never rejects
+//! a header. Crates such as `headers-accept` follow RFC 9110: they reject headers, and prefer specific ranges.
 
 /// One media range of an Accept header.
 #[derive(Debug, Clone, Copy)]

@@ -5,6 +5,7 @@
 
 pub mod oci;
 
+use data_encoding::HEXLOWER;
 pub use oci::{OciImage, busybox_index, busybox_oci};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -61,7 +62,7 @@ pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), I
 /// Returns the image's configuration and its layer.
 fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
     let layer = busybox_layer()?;
-    let digest = hex(&Sha256::digest(&layer));
+    let digest = HEXLOWER.encode(&Sha256::digest(&layer));
     let mut settings = json!({
         "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
         "Cmd": config.cmd.clone().unwrap_or_else(|| vec!["sh".to_owned()]),
@@ -88,7 +89,7 @@ fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
 
 fn write_archive(out: &Path, names: &[&str], image: &Value, layer: &[u8]) -> Result<(), ImageError> {
     let image = image.to_string();
-    let config_name = format!("{}.json", hex(&Sha256::digest(image.as_bytes())));
+    let config_name = format!("{}.json", HEXLOWER.encode(&Sha256::digest(image.as_bytes())));
     let manifest = json!([{"Config": config_name, "RepoTags": names, "Layers": ["layer.tar"]}]).to_string();
     let mut archive = tar::Builder::new(io::BufWriter::new(std::fs::File::create(out)?));
     append(&mut archive, "layer.tar", layer, 0o644)?;
@@ -140,10 +141,6 @@ fn header(kind: tar::EntryType, size: u64, mode: u32) -> tar::Header {
 fn append<W: io::Write>(archive: &mut tar::Builder<W>, path: &str, data: &[u8], mode: u32) -> io::Result<()> {
     let mut header = header(tar::EntryType::Regular, data.len() as u64, mode);
     archive.append_data(&mut header, path, data)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

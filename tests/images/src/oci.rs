@@ -1,6 +1,7 @@
 //! OCI images: blobs, manifests, and indexes of images for several platforms.
 
-use crate::{ARCHITECTURE, ImageConfig, ImageError, append, hex, image};
+use crate::{ARCHITECTURE, ImageConfig, ImageError, append, image};
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{io, path::Path};
@@ -59,7 +60,7 @@ impl OciImage {
 /// Returns the digest of a blob.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
@@ -94,7 +95,7 @@ fn write_layout(out: &Path, name: &str, mut entry: Value, blobs: &[&Vec<u8>]) ->
     append(&mut archive, "oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#, 0o644)?;
     append(&mut archive, "index.json", index.as_bytes(), 0o644)?;
     for blob in blobs {
-        append(&mut archive, &format!("blobs/sha256/{}", hex(&Sha256::digest(blob))), blob, 0o644)?;
+        append(&mut archive, &format!("blobs/sha256/{}", HEXLOWER.encode(&Sha256::digest(blob))), blob, 0o644)?;
     }
     io::Write::flush(&mut archive.into_inner()?)?;
     Ok(())

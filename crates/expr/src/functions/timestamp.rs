@@ -2,7 +2,7 @@
 
 use crate::{EvalError, Value, eval::Outcome, operators::time_overflow};
 use api::rfc3339::Precision;
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 
 /// Calls a function that creates a timestamp or duration.
 pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
@@ -16,43 +16,10 @@ pub(super) fn create(name: &str, args: &[Value]) -> Option<Outcome> {
         }
         ("duration", [Value::String(text)]) => {
             let wrong = || EvalError::new("type conversion error from 'string' to 'google.protobuf.Duration'");
-            parse_duration(text).map(Value::Duration).ok_or_else(wrong)
+            api::duration::parse_duration(text).map(Value::Duration).map_err(|_| wrong())
         }
         _ => return None,
     })
-}
-
-/// Parses a duration with Go's syntax: `1h30m`, `-1.5s`, `0`.
-pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(SignedDuration::ZERO);
-    }
-    let mut total = SignedDuration::ZERO;
-    while !rest.is_empty() || total.is_zero() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(end);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let seconds = match &tail[..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        let part = SignedDuration::try_from_secs_f64(sign * number.parse::<f64>().ok()? * seconds).ok()?;
-        total = total.checked_add(part)?;
-        rest = &tail[unit..];
-        if rest.is_empty() {
-            break;
-        }
-    }
-    Some(total)
 }
 
 /// Calls a method of a timestamp or duration.

@@ -4,25 +4,9 @@ pub(super) use api::duration::format_duration as text;
 use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
 
-const UNITS: [(&str, f64); 7] =
-    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-
-/// Parses a duration like Go's `time.ParseDuration`, without a sign.
+/// Parses a duration like Go's `time.ParseDuration`. Returns `None` for a negative one.
 pub(super) fn parse(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let (mut rest, mut total) = (text, None);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let (_, unit) = UNITS.iter().find(|(name, _)| *name == &rest[..end])?;
-        rest = &rest[end..];
-        total = Some(total.unwrap_or(Duration::ZERO) + Duration::try_from_secs_f64(number * unit).ok()?);
-    }
-    total
+    api::duration::parse_duration(text).ok()?.try_into().ok()
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

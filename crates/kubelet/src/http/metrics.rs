@@ -6,95 +6,18 @@ use crate::{
     cgroup::CgroupUsage,
     pod_stats::{self, PodStats},
 };
+use api::metrics::{self, Labels, MetricsPage};
 use axum::{
     extract::State,
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use prometheus_client::{
-    encoding::text::encode_registry,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
-};
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::Arc;
 
-/// Label names and values.
-type Labels = Vec<(&'static str, String)>;
-type Float = Gauge<f64, AtomicU64>;
-type FloatCounter = Counter<f64, AtomicU64>;
-
-/// Metrics of one response.
-#[derive(Default)]
-struct Page(Registry);
-
-impl Page {
-    fn gauge(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
-        let family = Family::<Labels, Float>::default();
-        for (labels, value) in values {
-            if labels.is_empty() {
-                let one = Float::default();
-                one.set(value);
-                return self.0.register(name, help, one);
-            }
-            family.get_or_create_owned(&labels).set(value);
-        }
-        self.0.register(name, help, family);
-    }
-
-    /// Adds a counter; `_total` is appended to its name.
-    fn counter(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
-        let family = Family::<Labels, FloatCounter>::default();
-        for (labels, value) in values {
-            if labels.is_empty() {
-                let one = FloatCounter::default();
-                one.inc_by(value);
-                return self.0.register(name, help, one);
-            }
-            family.get_or_create_owned(&labels).inc_by(value);
-        }
-        self.0.register(name, help, family);
-    }
-
-    fn answer(self) -> Response {
-        self.answer_with(|text| text)
-    }
-
-    fn answer_with(self, change: impl FnOnce(String) -> String) -> Response {
-        let mut text = String::new();
-        match encode_registry(&mut text, &self.0).map(|()| change(with_total_suffix(&text))) {
-            Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-            Err(_) => http::StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
-    }
-}
-
-/// Adds `_total` to the names in the metadata of counters: Prometheus' text format requires it, OpenMetrics, which the
-/// library writes, does not.
-fn with_total_suffix(text: &str) -> String {
-    let counters: HashSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
-    let renamed = |line: &str| {
-        let (keyword, rest) = line.strip_prefix("# ")?.split_once(' ')?;
-        let (name, rest) = rest.split_once(' ')?;
-        counters.contains(name).then(|| format!("# {keyword} {name}_total {rest}\n"))
-    };
-    text.lines().map(|line| renamed(line).unwrap_or_else(|| format!("{line}\n"))).collect()
-}
-
-/// Adds timestamps to the usage samples, from which clients compute rates.
-fn with_timestamps(text: &str, at: Timestamp) -> String {
-    let is_timeless = |line: &str| {
-        ["#", "container_start_time", "scrape_error", "resource_scrape_error"].iter().any(|p| line.starts_with(p))
-    };
-    let lines = text.lines().map(|line| match is_timeless(line) {
-        true => format!("{line}\n"),
-        false => format!("{line} {}\n", at.as_millisecond()),
-    });
-    lines.collect()
+/// Serves a page.
+fn respond(page: &MetricsPage) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page.encode()).into_response()
 }
 
 /// Converts to floating point, as Prometheus samples are.
@@ -130,22 +53,21 @@ fn of_pods(pods: &[PodStats], value: impl Fn(&CgroupUsage) -> Option<f64>) -> Ve
 }
 
 pub(super) async fn probes(State(shared): State<Arc<Shared>>) -> Response {
-    let mut page = Page::default();
-    shared.probes.register(&mut page.0);
-    page.answer()
+    let mut page = MetricsPage::default();
+    shared.probes.add(&mut page);
+    respond(&page)
 }
 
 pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
     let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
     let stats = shared.evictions.system_stats();
     let memory = stats.memory();
-    let now = shared.now();
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let none = Labels::new;
     let error = f64::from(u8::from(memory.is_none()));
     let (cpu, working) = ("Cumulative cpu time consumed by the", "Current working set of the");
     page.counter(
-        "node_cpu_usage_seconds",
+        "node_cpu_usage_seconds_total",
         &format!("{cpu} node in core-seconds"),
         stats.cpu().map(|n| (none(), seconds(n))),
     );
@@ -159,13 +81,8 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
         "Current swap usage of the node in bytes. Reported only on non-windows systems",
         memory.map(|m| (none(), float(m.swap_total.saturating_sub(m.swap_free)))),
     );
-    page.gauge(
-        "container_start_time_seconds",
-        "Start time of the container since unix epoch in seconds",
-        of_containers(&pods, |c| c.started_at.map(since_epoch)),
-    );
     page.counter(
-        "container_cpu_usage_seconds",
+        "container_cpu_usage_seconds_total",
         &format!("{cpu} container in core-seconds"),
         of_containers(&pods, |c| c.usage.cpu.map(seconds)),
     );
@@ -180,7 +97,7 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
         of_containers(&pods, |c| c.usage.swap.map(float)),
     );
     page.counter(
-        "pod_cpu_usage_seconds",
+        "pod_cpu_usage_seconds_total",
         &format!("{cpu} pod in core-seconds"),
         of_pods(&pods, |u| u.cpu.map(seconds)),
     );
@@ -194,15 +111,22 @@ pub(super) async fn resource(State(shared): State<Arc<Shared>>) -> Response {
         "Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
         of_pods(&pods, |u| u.swap.map(float)),
     );
+    // Clients compute rates of usage from the timestamps.
+    page.set_timestamp(shared.now());
+    page.gauge(
+        "container_start_time_seconds",
+        "Start time of the container since unix epoch in seconds",
+        of_containers(&pods, |c| c.started_at.map(since_epoch)),
+    );
     for name in ["scrape_error", "resource_scrape_error"] {
         page.gauge(name, "1 if there was an error while getting container metrics, 0 otherwise", [(none(), error)]);
     }
-    page.answer_with(|text| with_timestamps(&text, now))
+    respond(&page)
 }
 
 pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
     let pods = pod_stats::collect(&shared, pod_stats::active(&shared), false).await;
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let cgroup = |mut labels: Labels, path: &Option<String>| {
         labels.insert(1, ("id", path.clone().unwrap_or_default()));
         labels
@@ -219,7 +143,7 @@ pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
         all.iter().filter_map(|(labels, usage)| Some((labels.clone(), float(value(usage)?)))).collect::<Vec<_>>()
     };
     let cpu = values(|u| u.cpu).into_iter().map(|(labels, nanos)| (labels, nanos / 1e9));
-    page.counter("container_cpu_usage_seconds", "Cumulative cpu time consumed in seconds.", cpu);
+    page.counter("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", cpu);
     page.gauge("container_memory_usage_bytes", "Current memory usage in bytes.", values(|u| u.memory));
     page.gauge("container_memory_working_set_bytes", "Current working set in bytes.", values(|u| u.working_set));
     page.gauge("container_memory_rss", "Size of RSS in bytes.", values(|u| u.rss));
@@ -233,7 +157,7 @@ pub(super) async fn cadvisor(State(shared): State<Arc<Shared>>) -> Response {
         "Amount of memory installed on the machine.",
         [(Labels::new(), amount("memory"))],
     );
-    page.answer()
+    respond(&page)
 }
 
 pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
@@ -244,7 +168,7 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     };
     let containers: u64 = pods.iter().map(|p| running(p)).sum();
     let sandboxes = pods.iter().filter(|p| p.sandbox_id().is_some()).count() as u64;
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let none = Labels::new;
     let one = |name: &'static str, value: &str| vec![(name, value.to_owned())];
     page.gauge(
@@ -274,67 +198,20 @@ pub(super) async fn kubelet(State(shared): State<Arc<Shared>>) -> Response {
     let preemptions = preemptions.into_iter().map(|(resource, n)| (one("preemption_signal", &resource), float(n)));
     page.counter("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", preemptions);
     let (began, ended) = shared.shutdown.last();
-    for (name, at) in [("start", began), ("end", ended)] {
-        page.gauge(
-            &format!("kubelet_graceful_shutdown_{name}_time_seconds"),
-            &format!("Last graceful shutdown {name} time since unix epoch in seconds"),
-            [(none(), at.map_or(0.0, since_epoch))],
-        );
+    for (name, event, at) in [
+        ("kubelet_graceful_shutdown_start_time_seconds", "start", began),
+        ("kubelet_graceful_shutdown_end_time_seconds", "end", ended),
+    ] {
+        let help = format!("Last graceful shutdown {event} time since unix epoch in seconds");
+        page.gauge(name, &help, [(none(), at.map_or(0.0, since_epoch))]);
     }
     page.gauge(
         "kubernetes_build_info",
         "A metric with a constant '1' value labeled by version",
         [(one("git_version", api::KUBERNETES_VERSION), 1.0)],
     );
-    let process = Process::read();
-    page.counter(
-        "process_cpu_seconds",
-        "Total user and system CPU time spent in seconds.",
-        process.cpu.map(|s| (none(), s)),
-    );
-    page.gauge(
-        "process_resident_memory_bytes",
-        "Resident memory size in bytes.",
-        process.resident.map(|n| (none(), n)),
-    );
-    page.gauge("process_open_fds", "Number of open file descriptors.", process.descriptors.map(|n| (none(), n)));
-    page.answer()
-}
-
-/// Resource usage of the Podium process.
-struct Process {
-    cpu: Option<f64>,
-    resident: Option<f64>,
-    descriptors: Option<f64>,
-}
-
-impl Process {
-    fn read() -> Self {
-        let text = |file: &str| crate::host_file::read_text(format!("/proc/self/{file}")).unwrap_or_default();
-        let stat = text("stat");
-        // The process name in parentheses may contain any characters.
-        let fields: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-        let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
-        let pages = text("statm").split(' ').nth(1).and_then(|n| n.parse::<f64>().ok());
-        let descriptors = std::fs::read_dir("/proc/self/fd").ok().map(|dir| float(dir.count() as u64));
-        let cpu = ticks(11).zip(ticks(12)).map(|(user, system)| (user + system) / 100.0);
-        Self { cpu, resident: pages.map(|n| n * 4096.0), descriptors }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counter_metadata_has_the_total_suffix() {
-        let mut page = Page::default();
-        page.counter("cpu_seconds", "Time", [(Labels::new(), 1.5)]);
-        page.gauge("memory_bytes", "Memory", [(Labels::new(), 2.0)]);
-        let mut text = String::new();
-        encode_registry(&mut text, &page.0).unwrap();
-        let expected = "# HELP cpu_seconds_total Time.\n# TYPE cpu_seconds_total counter\ncpu_seconds_total 1.5\n\
-            # HELP memory_bytes Memory.\n# TYPE memory_bytes gauge\nmemory_bytes 2.0\n";
-        assert_eq!(with_total_suffix(&text), expected);
-    }
+    let read = |file: &str| crate::host_file::read_text(format!("/proc/self/{file}")).unwrap_or_default();
+    let open_files = std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
+    metrics::process::add(&mut page, &read("stat"), &read("status"), open_files);
+    respond(&page)
 }

@@ -5,6 +5,7 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
 };
+use data_encoding::HEXLOWER;
 use runtime::RegistryAuth;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest, Sha256};
@@ -78,7 +79,7 @@ impl Credential {
     /// Returns a hash that identifies the credentials without revealing them.
     pub(crate) fn hash(&self) -> String {
         let pair = serde_json::json!([self.login.username, self.login.password]).to_string();
-        super::hex(&Sha256::digest(pair))
+        HEXLOWER.encode(&Sha256::digest(pair))
     }
 }
 
@@ -161,7 +162,8 @@ pub(crate) fn urls_match(pattern: &str, repository: &str) -> bool {
         && globs.iter().zip(labels).all(|(glob, label)| glob_matches(glob.as_bytes(), label.as_bytes()))
 }
 
-/// Matches a glob as Go's `filepath.Match`, with `*` and classes such as `[a-c]` and `[^x]`.
+/// Matches a glob as Go's `filepath.Match`, with `*` and classes such as `[a-c]` and `[^x]`. Other libraries negate classes
+/// with `!`.
 fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
     match (glob.first(), text.first()) {
         (None, _) => text.is_empty(),

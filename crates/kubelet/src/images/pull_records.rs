@@ -5,10 +5,10 @@
 //! record must be pulled again.
 
 use super::{
-    hex,
     keyring::{Credential, SecretCoordinates},
     verification::VerificationPolicy,
 };
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -272,7 +272,7 @@ impl ImagePullCredentials {
 }
 
 fn path(dir: &Path, key: &str) -> PathBuf {
-    dir.join(format!("sha256-{}", hex(&Sha256::digest(key))))
+    dir.join(format!("sha256-{}", HEXLOWER.encode(&Sha256::digest(key))))
 }
 
 fn write(dir: &Path, key: &str, record: &impl Serialize) -> io::Result<()> {

@@ -5,6 +5,7 @@ use api::{
     feature_gates::{FeatureGates, Gate},
     static_pod::{self, CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE, FILE},
 };
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde_json::{Value, json};
@@ -207,7 +208,7 @@ fn hash(object: &Value, file: &Path, node: &str) -> String {
     // Maps are sorted, so that the order of keys does not change the hash.
     hasher.update(object.to_string());
     hasher.update(format!("host:{node}file:{}", file.display()));
-    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&hasher.finalize()[..16])
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::{
     programs::{OciRuntime, Programs},
 };
 use crate::pause;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::{
     fs, io,
@@ -33,7 +34,7 @@ impl Paths {
         let mut socket = base.join("containerd.sock");
         if socket.as_os_str().len() > MAX_SOCKET_PATH {
             let digest = Sha256::digest(data_dir.as_os_str().as_encoded_bytes());
-            let short: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
+            let short = HEXLOWER.encode(&digest[..6]);
             socket = PathBuf::from(format!("/run/podium-{short}/containerd.sock"));
         }
         Self {

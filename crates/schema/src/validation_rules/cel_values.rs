@@ -102,7 +102,7 @@ impl Schema {
             Some("byte") => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
             Some("date-time") => date_time(text).map(Value::Time),
             Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Value::Time),
-            Some("duration") => expr::parse_duration(text).map(Value::Duration),
+            Some("duration") => api::duration::parse_duration(text).ok().map(Value::Duration),
             _ => None,
         };
         parsed.unwrap_or_else(|| Value::string(text))

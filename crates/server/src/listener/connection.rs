@@ -17,6 +17,7 @@ use crate::{
     write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
+use data_encoding::HEXLOWER;
 use http::{Request, Response, StatusCode};
 use hyper::{
     body::Incoming,
@@ -187,7 +188,7 @@ fn is_long_running(request: &Request<Incoming>) -> bool {
 
 /// Returns the user of a verified client certificate, or `None` if its subject does not identify one.
 fn user_of_certificate(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<UserInfo> {
-    let hash: String = Sha256::digest(certificate).iter().map(|b| format!("{b:02x}")).collect();
+    let hash = HEXLOWER.encode(&Sha256::digest(certificate));
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let SubjectUser { name, groups } = subject_user(certificate.subject()).ok()?;
     let extra = [(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hash}")])].into();

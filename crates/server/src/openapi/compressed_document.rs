@@ -1,11 +1,12 @@
 //! A compressed document with its hash.
 
-use super::{hex, matches_etag, with_etag};
+use super::{matches_etag, with_etag};
 use crate::{
     compress,
     response::{self, Body},
 };
 use bytes::Bytes;
+use data_encoding::HEXUPPER;
 use errors::ApiError;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -115,7 +116,7 @@ fn compress_on_thread(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Sen
     let failed = |_| Err(io::Error::other("the document cannot be made"));
     std::thread::scope(|scope| scope.spawn(compress).join()).unwrap_or_else(failed)?;
     gzip.shrink_to_fit();
-    Ok((gzip.into(), hex(&digest)))
+    Ok((gzip.into(), HEXUPPER.encode(&digest)))
 }
 
 /// Writer that hashes and compresses.

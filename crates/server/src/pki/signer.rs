@@ -1,10 +1,12 @@
 //! Signs certificate signing requests (PKCS #10) with the cluster's CA (`pkg/controller/certificates/authority`).
 //!
 //! Subject and key are copied from the request byte by byte. `rcgen`, which issues the cluster's own certificates,
-//! supports each attribute of a subject only once, but a client may have several organizations: its groups.
+//! supports each attribute of a subject only once, but a client may have several organizations: its groups. `yasna` writes
+//! the rest, because `rcgen` uses it, too: `x509-cert` would add eight crates and replace none.
 
 use super::{Clock, CredentialError, PkiError, ca::Ca, key_usages};
 use jiff::Timestamp;
+use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{KeyPair, SigningKey};
 use x509_parser::{
     certification_request::X509CertificationRequest,
@@ -121,7 +123,7 @@ impl CertificateSigner {
                 fields.next().write_bitvec_bytes(&signature, signature.len() * 8);
             });
         });
-        Ok(super::pem("CERTIFICATE", &whole))
+        Ok(pem::encode_config(&Pem::new("CERTIFICATE", whole), EncodeConfig::new().set_line_ending(LineEnding::LF)))
     }
 
     fn write_algorithm(&self, writer: DERWriter<'_>) {

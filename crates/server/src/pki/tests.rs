@@ -1,4 +1,5 @@
 use super::*;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls::{
     ClientConfig,
     pki_types::{ServerName, UnixTime},

@@ -1,4 +1,7 @@
 //! Signs and verifies JSON Web Tokens with ES256 and the cluster's key (RFC 7515, RFC 7518).
+//!
+//! Own code: the crate `jsonwebtoken` has no backend for `ring`, and its others would be a second cryptographic library of
+//! 40 crates. A backend of our own would be longer than this, process-wide, and parse the key for each token.
 
 use crate::{CredentialError, PkiError};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -76,6 +79,7 @@ impl SigningKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ring::hmac;
 
     fn key() -> SigningKey {
         SigningKey::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap()
@@ -89,9 +93,16 @@ mod tests {
         let parts: Vec<&str> = token.split('.').collect();
         let forged = URL_SAFE_NO_PAD.encode(json!({"sub": "y"}).to_string());
         let none = URL_SAFE_NO_PAD.encode(json!({"alg": "none"}).to_string());
+        let with_public_key_as_secret = {
+            let header = URL_SAFE_NO_PAD.encode(json!({"alg": "HS256", "kid": key.id}).to_string());
+            let text = format!("{header}.{}", parts[1]);
+            let secret = hmac::Key::new(hmac::HMAC_SHA256, key.pair.public_key().as_ref());
+            format!("{text}.{}", URL_SAFE_NO_PAD.encode(hmac::sign(&secret, text.as_bytes())))
+        };
         for wrong in [
             format!("{}.{forged}.{}", parts[0], parts[2]),
             format!("{none}.{}.", parts[1]),
+            with_public_key_as_secret,
             format!("{}.{}", parts[0], parts[1]),
             String::new(),
             "..".to_owned(),

@@ -1,4 +1,6 @@
 //! Static tokens of a file (`--token-auth-file`).
+//!
+//! Own code: the crate `csv` accepts misplaced quotation marks, which upstream rejects.
 
 use crate::UserInfo;
 use std::collections::HashMap;
