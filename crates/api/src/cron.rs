@@ -3,7 +3,7 @@
 //!
 //! No maintained crate has this grammar: they reject `@every`, accept 7 for Sunday, or expect a field for seconds.
 
-use crate::duration::parse_duration;
+use crate::duration::{ParseDurationError, parse_duration};
 use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
 
 /// Minimum, maximum and names of the values of each field.
@@ -202,6 +202,7 @@ fn parse_every(text: &str) -> Result<Schedule, ParseError> {
         duration: duration.to_owned(),
         source,
     })?;
+    Ok(Schedule::ConstantDelay(SignedDuration::from_secs(delay.as_secs().max(1))))
 }
 
 fn parse_field(text: &str, bounds: Bounds) -> Result<FieldBits, ParseError> {

@@ -86,7 +86,7 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     for digit in digits.bytes().map(|digit| u64::from(digit - b'0')) {
         // Go drops the digits beyond 63 bits.
         match number.checked_mul(10).map(|number| number + digit) {
-            Some(more) if more <= 1 << 63 => number = more,
+            Some(longer) if longer <= 1 << 63 => number = longer,
             _ => break,
         }
         scale *= 10.0;

@@ -182,8 +182,9 @@ impl State {
     /// Returns whether a reference names this owner, in any version of its kind.
     fn matches_reference(&self, owner: &Node, reference: &OwnerReference) -> bool {
         let kind = self.kinds.get(&(reference.api_version.clone(), reference.kind.clone()));
-        let of = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
-        *owner.name == *reference.name && kind.is_none_or(|(resource, _)| of(resource) == of(owner.resource()))
+        let group_kind = |resource: &ApiResource| (resource.group.clone(), resource.kind.clone());
+        *owner.name == *reference.name
+            && kind.is_none_or(|(resource, _)| group_kind(resource) == group_kind(owner.resource()))
     }
 
     /// Returns the owner that a reference names, if its UID does not belong to an object of another name or kind.

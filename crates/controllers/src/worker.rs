@@ -79,8 +79,8 @@ pub(crate) async fn run<C: Controller>(
             Some(event) = events.next() => {
                 let now = Instant::now();
                 // Events that belong together are observed before their keys are reconciled.
-                let more = std::iter::from_fn(|| events.next().now_or_never().flatten()).take(EVENT_BATCH_SIZE);
-                for event in std::iter::once(event).chain(more) {
+                let ready = std::iter::from_fn(|| events.next().now_or_never().flatten()).take(EVENT_BATCH_SIZE);
+                for event in std::iter::once(event).chain(ready) {
                     controller.observe(event, now).into_iter().for_each(|key| queue.add(key, now));
                 }
             }

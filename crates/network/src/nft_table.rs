@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 /// Contents of a table by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     /// Verdict maps by name.
     pub(crate) maps: BTreeMap<&'static str, Map>,
     /// Declarations of sets that the packet path updates.

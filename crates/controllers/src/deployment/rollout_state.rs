@@ -54,8 +54,8 @@ impl<'a> Rollout<'a> {
     }
 
     /// Returns the sum of their planned `spec.replicas`.
-    pub(super) fn total_spec_replicas(&self, of: &[usize]) -> i32 {
-        saturating_sum(of.iter().map(|i| self.sets[*i].spec_replicas()))
+    pub(super) fn total_spec_replicas(&self, indexes: &[usize]) -> i32 {
+        saturating_sum(indexes.iter().map(|i| self.sets[*i].spec_replicas()))
     }
 
     pub(super) fn all(&self) -> Vec<usize> {
@@ -63,7 +63,7 @@ impl<'a> Rollout<'a> {
     }
 
     /// Returns those whose planned `spec.replicas` is not 0.
-    pub(super) fn active(&self, of: &[usize]) -> Vec<usize> {
-        of.iter().copied().filter(|i| self.sets[*i].spec_replicas() > 0).collect()
+    pub(super) fn active(&self, indexes: &[usize]) -> Vec<usize> {
+        indexes.iter().copied().filter(|i| self.sets[*i].spec_replicas() > 0).collect()
     }
 }

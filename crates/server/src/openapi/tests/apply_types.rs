@@ -29,7 +29,7 @@ impl Walk {
         for (field, property) in properties {
             match map.field(field) {
                 Some(declared) => {
-                    self.field(&format!("{name}.{field}"), property, TypeRef { id: declared.type_id, ..type_ref })
+                    self.field(&format!("{name}.{field}"), property, TypeRef { id: declared.type_id, ..type_ref });
                 }
                 None => self.wrong.push(format!("{name}.{field} has no type")),
             }
