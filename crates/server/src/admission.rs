@@ -32,7 +32,7 @@ pub(crate) use context::{AdmissionContext, operation_options};
 pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub(crate) use registrations::RegistrationInformer;
 
-use crate::{audit::AuditContext, request::RequestInfo, service::ApiServer};
+use crate::{audit::AuditContext, request_scope::RequestScope, service::ApiServer};
 use errors::ApiError;
 use kinds::{FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError};
 use runtime_class::RuntimeClassError;
@@ -41,7 +41,7 @@ use service_account::ServiceAccountError;
 use std::fmt::Display;
 
 /// Runs the mutating admission plugins on a new object.
-pub(crate) fn admit(server: &ApiServer, resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn admit(server: &ApiServer, resource: &RequestScope, object: &mut Value) -> Result<(), ApiError> {
     let (info, namespace) = (resource.kind.info(), &resource.namespace);
     if let Some(finalizer) = storage_object_in_use_protection::finalizer(info.group, info.kind) {
         storage_object_in_use_protection::admit(object, finalizer);
@@ -71,7 +71,7 @@ pub(crate) fn admit(server: &ApiServer, resource: &RequestInfo, object: &mut Val
 }
 
 /// Runs the mutating admission plugins that also handle updates; `old` is `None` for a new object.
-pub(crate) fn admit_update(server: &ApiServer, resource: &RequestInfo, object: &mut Value, old: Option<&Value>) {
+pub(crate) fn admit_update(server: &ApiServer, resource: &RequestScope, object: &mut Value, old: Option<&Value>) {
     let (info, pulls_always) =
         (resource.kind.info(), server.admission_plugins.is_enabled(AdmissionPlugin::AlwaysPullImages));
     if pulls_always && info.group.is_empty() && info.kind == "Pod" && resource.subresource.is_none() {
@@ -102,7 +102,7 @@ fn admit_pod(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(),
 /// Runs the validating admission plugins on a valid object; `old` is `None` for a new object. Returns warnings.
 pub(crate) fn validate(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     object: &Value,
     old: Option<&Value>,
     audit: &AuditContext,

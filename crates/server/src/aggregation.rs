@@ -14,6 +14,7 @@ pub(crate) use proxy::proxy_request;
 use crate::{backend_connections, backend_tls::TlsConfigError, registry, service::ApiServer};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
+use request::{RequestInfo, RequestTarget};
 use rustls::{ClientConfig, client::ResolvesClientCert};
 use serde_json::Value;
 use std::{
@@ -41,6 +42,14 @@ pub struct FrontProxy {
 
 /// Group and version.
 type GroupVersion = (String, String);
+
+/// Returns the group and version of a discovery or OpenAPI document, which come from the group version's server.
+fn document_group_version(path: &str) -> Option<GroupVersion> {
+    let path = path.strip_prefix("/openapi/v3").unwrap_or(path);
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let (Some("apis"), Some(group), Some(version)) = (parts.next(), parts.next(), parts.next()) else { return None };
+    Some((group.to_owned(), version.to_owned()))
+}
 
 /// Routes to extension API servers, and their last discovery documents.
 #[derive(Default)]
@@ -89,18 +98,17 @@ impl Aggregation {
         self.front.as_ref()
     }
 
-    /// Returns the route of a path that an extension API server serves.
-    fn route(&self, path: &str) -> Option<Arc<Route>> {
+    /// Returns the route of a request that an extension API server serves.
+    fn route(&self, info: &RequestInfo) -> Option<Arc<Route>> {
         if !self.has_routes.load(Ordering::Relaxed) {
             return None;
         }
-        // The OpenAPI documents of a group version come from its server.
-        let path = path.strip_prefix("/openapi/v3").unwrap_or(path);
-        let mut parts = path.split('/').filter(|p| !p.is_empty());
-        let (Some("apis"), Some(group), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
-            return None;
+        let key = match (&info.attributes.target, &info.resource_path) {
+            (RequestTarget::Resource(resource), Some(path)) => (resource.group.clone(), path.api_version.clone()),
+            (RequestTarget::Resource(_), None) => return None,
+            (RequestTarget::NonResource(path), _) => document_group_version(path)?,
         };
-        self.routes.read().get(&(group.to_owned(), version.to_owned())).cloned()
+        self.routes.read().get(&key).cloned()
     }
 
     fn routes(&self) -> Arc<BTreeMap<GroupVersion, Arc<Route>>> {

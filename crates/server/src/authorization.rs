@@ -1,7 +1,6 @@
 //! Authorization: members of `system:masters` may do everything, nodes what the node authorizer allows, and all users
 //! what RBAC allows.
 
-mod attributes;
 pub(crate) mod bootstrap_policy;
 mod certificate_signing_requests;
 mod escalation;
@@ -14,7 +13,6 @@ mod rbac;
 mod rbac_informer;
 mod rule_resolver;
 
-pub(crate) use attributes::{Attributes, RequestTarget, ResourceAttributes, field_requirements};
 pub(crate) use certificate_signing_requests::{restrict_certificate_subject, set_csr_requestor};
 pub(crate) use impersonation::impersonate;
 pub(crate) use policy_comparator::go_quoted_list;
@@ -22,9 +20,10 @@ pub(crate) use policy_params::check_policy_params;
 pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
 pub(crate) use rbac_informer::RbacInformer;
 
-use crate::{ApiServer, UserInfo, audit::AuditContext, request::RequestInfo, reverse_proxy, service::Call};
+use crate::{ApiServer, audit::AuditContext, request_scope::RequestScope, reverse_proxy, service::Call};
 use errors::{ApiError, GroupResource};
 use http::HeaderMap;
+use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
 use serde_json::Value;
 
 /// The decision of an authorizer.
@@ -76,18 +75,18 @@ pub(crate) fn require(server: &ApiServer, user: &UserInfo, attributes: &Attribut
     }
 }
 
-/// Authorizes a request of the handler chain. `attributes` is only optional for members of `system:masters`.
+/// Authorizes a request of the handler chain (`WithAuthorization`).
 pub(crate) async fn authorize_request(
     server: &ApiServer,
     user: &UserInfo,
-    attributes: Option<&Attributes>,
+    attributes: &Attributes,
     headers: &HeaderMap,
     audit: &AuditContext,
 ) -> Result<(), ApiError> {
-    let Some(attributes) = attributes.filter(|_| !user.is_master()) else {
+    if user.is_master() {
         audit.log_authorization_decision(&Decision::Allowed(String::new()));
         return Ok(());
-    };
+    }
     // The node authorizer does not need the default roles.
     let decision = match authorize_node(server, user, attributes) {
         allowed @ Decision::Allowed(_) => allowed,
@@ -126,7 +125,7 @@ fn opens_pod_stream(attributes: &Attributes, headers: &HeaderMap) -> bool {
 pub(crate) fn check_write(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
@@ -140,7 +139,7 @@ pub(crate) fn check_write(
 }
 
 /// Requires the verb `create` for an update or an apply that would create the object.
-pub(crate) fn require_create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> Result<(), ApiError> {
+pub(crate) fn require_create(server: &ApiServer, resource: &RequestScope, call: &Call) -> Result<(), ApiError> {
     let info = resource.kind.info();
     let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
     let name = resource.name.clone().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Creates objects that must exist before requests are served: system namespaces and priority classes, RBAC defaults.
 
 use crate::{
-    ApiServer, UserInfo,
+    ApiServer,
     authorization::bootstrap_policy::{self, BootstrapObject, ReconcileOperation, reconcile},
     custom_resource_definitions,
 };
@@ -10,6 +10,7 @@ use futures::future::join_all;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 use kinds::priority_class;
+use request::UserInfo;
 use serde_json::{Value, json};
 use std::time::Duration;
 use store::{Key, Scope};

@@ -2,7 +2,7 @@
 
 use crate::{
     object::{self, IncludeObjectPolicy, Representation},
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
@@ -54,7 +54,7 @@ fn component_status(name: &str, healthy: &Result<(), BoxError>) -> Value {
 }
 
 /// Handles GET and LIST.
-pub(crate) fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) fn answer(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET || (call.query.flag("watch") && resource.name.is_none()) {
         return Err(ApiError::method_not_allowed());
     }

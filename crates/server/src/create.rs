@@ -6,7 +6,7 @@ use crate::{
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
     object,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     services, storage_errors,
@@ -48,7 +48,7 @@ pub(crate) struct NewObject {
     pub(crate) managers: Option<ManagedFields>,
 }
 
-pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     managed_fields::validate_field_manager(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::negotiate_object(&call.accept, resource.kind.info())?;
@@ -59,7 +59,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
 /// Creates an object, for a create request, or for an update or apply of an object that does not exist.
 pub(crate) async fn create_object(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     new: NewObject,
     dry: bool,
@@ -149,7 +149,7 @@ pub(crate) async fn create_object(
 /// Sets defaults, runs mutating admission, and computes the field managers.
 async fn admit_object(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     mut value: Value,
     managers: Option<ManagedFields>,
@@ -189,7 +189,7 @@ async fn admit_object(
 }
 
 /// Sets system metadata, prepares and validates an object (`rest.BeforeCreate`).
-fn prepare(server: &ApiServer, resource: &RequestInfo, call: &Call, value: &mut Value) -> Result<(), ApiError> {
+fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut Value) -> Result<(), ApiError> {
     let kind = &*resource.kind;
     let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
@@ -228,7 +228,7 @@ pub(crate) fn generate_name(prefix: &str) -> String {
 }
 
 /// Sets the namespace of an object that is not stored to the request's, or returns a 400 when it has another.
-pub(crate) fn set_request_namespace(resource: &RequestInfo, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn set_request_namespace(resource: &RequestScope, object: &mut Value) -> Result<(), ApiError> {
     let metadata = &mut object["metadata"];
     if metadata.is_null() {
         *metadata = json!({});
@@ -257,7 +257,7 @@ static DELETION_TIMESTAMP: LazyLock<Outline> = LazyLock::new(|| {
 });
 
 /// Returns the namespace of a new object: the request's, which must exist and not be terminating.
-fn namespace_of(server: &ApiServer, resource: &RequestInfo, value: &Value) -> Result<String, ApiError> {
+fn namespace_of(server: &ApiServer, resource: &RequestScope, value: &Value) -> Result<String, ApiError> {
     let info = resource.kind.info();
     if !info.namespaced {
         return Ok(String::new());

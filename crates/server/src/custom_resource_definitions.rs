@@ -7,12 +7,11 @@ mod conditions;
 mod finalizer;
 
 use crate::{
-    UserInfo,
     audit::AuditContext,
     managed_fields::RequestedManagedFields,
     managed_object::ManagedObject,
     registry::Registry,
-    request::{Query, RequestInfo},
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     update::{self, FieldOwnership, UpdatedObject},
@@ -21,6 +20,7 @@ use bytes::Bytes;
 use errors::ApiError;
 use http::{HeaderMap, Method};
 use kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::DefinitionContext};
+use request::{Query, UserInfo};
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
 use store::{Object, Revision, Scope};
@@ -93,7 +93,7 @@ impl Registry {
 }
 
 /// Whether a request for this resource must reconcile definitions before its response.
-pub(crate) fn requires_reconcile(resource: &RequestInfo, method: &Method) -> bool {
+pub(crate) fn requires_reconcile(resource: &RequestScope, method: &Method) -> bool {
     let writes = !matches!(*method, Method::GET | Method::HEAD);
     writes && (resource.kind.info().storage == STORAGE || resource.kind.is_terminating())
 }
@@ -167,7 +167,7 @@ async fn update_definition(
     subresource: Option<&str>,
     mutate: impl Fn(&mut Value),
 ) -> Result<(), ApiError> {
-    let resource = RequestInfo::of_cluster_object(CUSTOM_RESOURCE_DEFINITION, name, subresource);
+    let resource = RequestScope::of_cluster_object(CUSTOM_RESOURCE_DEFINITION, name, subresource);
     let make = |old: &ManagedObject| {
         let mut object = old.object.clone();
         mutate(&mut object);

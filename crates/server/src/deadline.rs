@@ -1,12 +1,9 @@
 //! Request timeout: at most 60 s, except for long-running requests.
 
-use crate::{
-    authorization::{Attributes, RequestTarget},
-    request::Query,
-    response::HandlerResult,
-};
+use crate::response::HandlerResult;
 use api::duration;
 use errors::ApiError;
+use request::{Attributes, RequestInfo, RequestTarget};
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
@@ -33,11 +30,11 @@ impl Default for RequestTimeout {
 
 impl RequestTimeout {
     /// Returns a 400 when the query's `timeout` is not a duration.
-    pub(crate) fn of(attributes: &Attributes, query: &Query) -> Result<Self, ApiError> {
-        if is_long_running(attributes) {
+    pub(crate) fn of(info: &RequestInfo) -> Result<Self, ApiError> {
+        if is_long_running(&info.attributes) {
             return Ok(Self(None));
         }
-        let requested = match query.get("timeout") {
+        let requested = match info.query.get("timeout") {
             None => None,
             Some(text) => Some(duration::parse(text).ok_or_else(|| {
                 let cause = format!("time: invalid duration {text:?}");

@@ -9,7 +9,7 @@ use crate::{
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     read,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
@@ -51,7 +51,7 @@ impl DeletionOptions {
         Self { grace: None, uid: None, revision: None, dry_run: false, propagation: None, deletes_dependents: false }
     }
 
-    fn warnings(&self, resource: &RequestInfo) -> Vec<String> {
+    fn warnings(&self, resource: &RequestScope) -> Vec<String> {
         let warning = resource.kind.info().orphan_warning.filter(|_| self.propagation.is_none());
         warning.map(str::to_owned).into_iter().collect()
     }
@@ -109,7 +109,7 @@ impl DeletionOptions {
     }
 }
 
-pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let options = DeletionOptions::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
@@ -122,7 +122,7 @@ pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestInfo, call:
 
 async fn deletion_response(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     options: &DeletionOptions,
     object: &Object,
     gone: bool,
@@ -144,7 +144,7 @@ async fn deletion_response(
     ))
 }
 
-pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let info = resource.kind.info();
     // As upstream: not across all namespaces, and not for namespaces.
     if info.namespaced == resource.namespace.is_empty() || info.plural == "namespaces" {
@@ -183,7 +183,7 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestInfo
 /// Returns the context of dynamic admission of a deletion, if webhooks or policies are registered.
 fn admission_context<'a>(
     server: &'a ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &'a Call,
     options: &DeletionOptions,
 ) -> Option<AdmissionContext<'a>> {
@@ -208,7 +208,7 @@ fn admission_context<'a>(
 /// Deletes one object; returns it, and whether it is removed from the store.
 pub(crate) async fn delete_object(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     key: &Key,
     options: &DeletionOptions,
 ) -> Result<(Object, bool), ApiError> {
@@ -218,7 +218,7 @@ pub(crate) async fn delete_object(
 /// Like [`delete_object`], after validating admission.
 async fn delete_with_admission(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     key: &Key,
     options: &DeletionOptions,
     context: Option<&AdmissionContext<'_>>,
@@ -275,7 +275,7 @@ async fn delete_with_admission(
 
 /// Validates the preconditions with upstream's messages (`rest.BeforeDelete`), which name the kind, not the resource.
 pub(crate) fn check_preconditions(
-    resource: &RequestInfo,
+    resource: &RequestScope,
     value: &Value,
     name: &str,
     options: &DeletionOptions,
@@ -318,7 +318,7 @@ fn check_own_preconditions(
 }
 
 /// Sets deletion timestamp and grace period. A later deletion can only shorten the grace period (`rest.BeforeDelete`).
-fn set_deletion_fields(resource: &RequestInfo, value: &mut Value, requested: Option<i64>, now: Timestamp) {
+fn set_deletion_fields(resource: &RequestScope, value: &mut Value, requested: Option<i64>, now: Timestamp) {
     let requested = requested.map(|a| if a < 0 { 1 } else { a });
     let last = Timestamp::from_second(Timestamp::MAX.as_second()).unwrap_or(Timestamp::MAX);
     let after = |from: Timestamp, seconds: i64| {

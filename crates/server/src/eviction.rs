@@ -5,7 +5,7 @@ use crate::{
     authorization::node::{self, Removal},
     delete::{self, DeletionOptions},
     object, pods,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
     storage_errors,
@@ -31,7 +31,7 @@ enum BudgetCheck {
     WhileUnhealthy,
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let (mut eviction, dry) = (pods::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
     let dry = dry || DeletionOptions::from_json(&eviction["deleteOptions"], call)?.dry_run;
@@ -70,7 +70,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestInfo, call: &Ca
     Ok(response::json(201, &pods::success()))
 }
 
-fn get_pod(server: &ApiServer, resource: &RequestInfo, key: &Key) -> Result<(Revision, Value), ApiError> {
+fn get_pod(server: &ApiServer, resource: &RequestScope, key: &Key) -> Result<(Revision, Value), ApiError> {
     let current = server.store.get(key).ok_or_else(|| ApiError::not_found(resource.kind.info(), &key.name))?;
     Ok((current.revision, object::decode(&*resource.kind, &current)))
 }
@@ -89,7 +89,7 @@ fn is_ready(pod: &Value) -> bool {
 /// Checks the Pod's budget and decrements it; returns the result and the budget's name.
 async fn check_and_decrement(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     pod: &Value,
     dry: bool,
 ) -> Result<Option<(BudgetCheck, String)>, ApiError> {
@@ -209,7 +209,7 @@ fn decrement(budget: &mut Value, pod: &str) {
 /// no longer at the expected revision. A `resourceVersion` precondition is updated to the written revision.
 async fn add_disruption_target(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     key: &Key,
     options: &mut DeletionOptions,
     expected_revision: Option<Revision>,

@@ -9,7 +9,7 @@ mod flow_schema;
 mod metrics;
 mod priority_level;
 
-use crate::{UserInfo, authorization::Attributes, deadline, response::Body, service::ApiServer};
+use crate::{deadline, response::Body, service::ApiServer};
 use errors::ApiError;
 use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};
@@ -17,6 +17,7 @@ use kinds::flow_control::bootstrap;
 use metrics::{ExecutingGuard, RequestCounts, WaitingGuard};
 use parking_lot::RwLock;
 use priority_level::{PriorityLevel, PriorityLevelSpec, Seat};
+use request::{Attributes, UserInfo};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -121,20 +122,20 @@ impl FlowControl {
         Arc::clone(&self.config.read())
     }
 
-    /// Classifies a request, and waits for a seat. `attributes` is only optional for members of `system:masters`. The
-    /// classified request is returned also with an error, for the response headers.
+    /// Classifies a request, and waits for a seat. The classified request is returned also with an error, for the
+    /// response headers.
     pub(crate) async fn admit(
         &self,
         user: &UserInfo,
-        attributes: Option<&Attributes>,
+        attributes: &Attributes,
     ) -> (ClassifiedRequest, Result<(), ApiError>) {
         let config = self.config();
-        let Some(attributes) = attributes.filter(|_| !user.is_master()) else {
+        if user.is_master() {
             // `exempt` is mandatory, has the first precedence, and cannot be changed.
             let (classification, counts) = config.exempt.clone().unzip();
             let executing = counts.map(ExecutingGuard::begin);
             return (ClassifiedRequest { _seat: None, _executing: executing, classification }, Ok(()));
-        };
+        }
         // Long-running requests would keep their seats; a watch keeps its seat during initialization only.
         if deadline::is_long_running(attributes) && attributes.verb != "watch" {
             return (ClassifiedRequest::unclassified(), Ok(()));

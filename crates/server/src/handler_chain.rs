@@ -2,17 +2,16 @@
 //! (`DefaultBuildHandlerChain`).
 
 use crate::{
-    UserInfo, aggregation,
+    aggregation,
     audit::AuditContext,
-    authorization::{self, Attributes},
-    compress,
+    authorization, compress,
     content_negotiation::{self, protobuf_bodies},
     deadline, discovery, health, large_requests,
     listener::UnknownCertificate,
     meta_v1beta1,
     metrics::{self, RequestMeasurement},
     object, openapi, proxy,
-    request::{self, Query, RequestInfo},
+    request_scope::{self, RequestScope},
     response::{self, Body, BoxError, HandlerResult},
     reverse_proxy::Outgoing,
     service::{ApiServer, Call},
@@ -26,6 +25,7 @@ use http::{Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
+use request::{RequestInfo, UserInfo};
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -118,11 +118,12 @@ impl ApiServer {
         audit: &AuditContext,
     ) -> HandlerResult {
         let upgrade = head.extensions.remove();
-        // Audit, flow control, authorization and the timeout use these attributes; routing uses the rewritten URI.
-        let attributes = Attributes::of_request(&head.method, &mut head.uri);
+        // The listener has determined it, but not for requests of the same process.
+        let info = head.extensions.remove().unwrap_or_else(|| RequestInfo::new(&head.method, &head.uri));
+        head.uri.clone_from(&info.uri);
         let path = head.uri.path();
         let raw_query = head.uri.query().unwrap_or("").to_owned();
-        head.extensions.insert(deadline::RequestTimeout::of(&attributes, &Query::parse(&raw_query))?);
+        head.extensions.insert(deadline::RequestTimeout::of(&info)?);
         let is_public_path = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/");
         let user = match user {
             // Public paths skip authentication, unless the request is audited or has a token.
@@ -135,24 +136,18 @@ impl ApiServer {
         let is_public = is_public_path && !has_invalid_credentials;
         let user = user.or_else(|| is_public.then(UserInfo::anonymous));
         let Some(user) = user.map(UserInfo::authenticated) else {
-            audit.log_failed_authentication(&attributes).await;
+            audit.log_failed_authentication(&info).await;
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
-        audit.process_request_received(&user, &attributes).await;
+        audit.process_request_received(&user, &info).await;
         let user = authorization::impersonate(self, user, &mut head.headers, audit).await?;
         Span::current().record("user", user.name.as_str());
-        let attributes = (!user.is_master()).then_some(attributes);
-        let (classified, admission) = self.flow_control.admit(&user, attributes.as_ref()).await;
+        let (classified, admission) = self.flow_control.admit(&user, &info.attributes).await;
         let reply = match admission {
             Ok(()) if is_public => serve_public_path(self, &head.method, head.uri.path(), &raw_query),
             Ok(()) => {
-                self.authorize_and_dispatch(
-                    user,
-                    attributes,
-                    AuthenticatedRequest { head, body, upgrade, raw_query },
-                    audit,
-                )
-                .await
+                self.authorize_and_dispatch(user, info, AuthenticatedRequest { head, body, upgrade, raw_query }, audit)
+                    .await
             }
             Err(error) => Err(error),
         };
@@ -165,7 +160,7 @@ impl ApiServer {
     async fn authorize_and_dispatch(
         &self,
         user: UserInfo,
-        attributes: Option<Attributes>,
+        info: RequestInfo,
         request: AuthenticatedRequest,
         audit: &AuditContext,
     ) -> HandlerResult {
@@ -175,14 +170,14 @@ impl ApiServer {
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authorization::authorize_request(self, &user, attributes.as_ref(), &head.headers, audit).await?;
+        authorization::authorize_request(self, &user, &info.attributes, &head.headers, audit).await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::serve_metrics(self));
         }
         if health::is_check(path) {
             return health::respond(self, path, &raw_query);
         }
-        if let Some(route) = self.aggregated_route(path) {
+        if let Some(route) = self.aggregated_route(&info) {
             let outgoing = Self::outgoing(&head, body, upgrade, audit);
             return aggregation::proxy_request(self, route, &user, outgoing, &head).await;
         }
@@ -198,7 +193,7 @@ impl ApiServer {
         {
             return Ok(response);
         }
-        let resource = request::parse_path(&served, path)?;
+        let resource = request_scope::resolve(&served, &info)?;
         if resource.kind.is_custom() {
             object::require_text_media_type(&accept)?;
         }
@@ -206,7 +201,7 @@ impl ApiServer {
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         let Parts { method, uri, headers, extensions, .. } = head;
-        let (query, audit) = (Query::parse(&raw_query), audit.clone());
+        let (query, audit) = (info.query, audit.clone());
         let call = Call {
             user,
             method,
@@ -234,7 +229,7 @@ impl ApiServer {
     }
 
     /// Reads the body of a resource request, and handles the request.
-    async fn read_and_handle(&self, resource: RequestInfo, mut call: Call, body: Body) -> HandlerResult {
+    async fn read_and_handle(&self, resource: RequestScope, mut call: Call, body: Body) -> HandlerResult {
         call.body = read_body(body).await?;
         if !large_requests::is_large(self, &resource, &call) {
             return self.handle_with_body(resource, call).await;
@@ -244,7 +239,7 @@ impl ApiServer {
     }
 
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
-    async fn handle_with_body(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
+    async fn handle_with_body(&self, resource: RequestScope, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
             call.body = protobuf_bodies::decode_body(&call.body, &resource)?;
             "application/json".clone_into(&mut call.content_type);

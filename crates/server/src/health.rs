@@ -2,11 +2,11 @@
 
 use crate::{
     ApiServer,
-    request::Query,
     response::{self, HandlerResult},
 };
 use errors::ApiError;
 use http::{HeaderValue, header};
+use request::Query;
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;
 

@@ -1,12 +1,12 @@
 //! Validation of the identity of a sent object: its name, namespace, UID and `resourceVersion`.
 
-use crate::request::RequestInfo;
+use crate::request_scope::RequestScope;
 use errors::{ApiError, GroupKind};
 use kinds::{FieldErrors, FieldPath, KindInfo};
 use serde_json::{Value, json};
 
 /// Requires the object's name to be set and to match the URL.
-pub(crate) fn check_named(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_named(resource: &RequestScope, new: &Value) -> Result<(), ApiError> {
     let name = resource.name.as_deref().unwrap_or("");
     if new["metadata"]["name"].as_str().unwrap_or("").is_empty() {
         let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
@@ -16,7 +16,7 @@ pub(crate) fn check_named(resource: &RequestInfo, new: &Value) -> Result<(), Api
 }
 
 /// Requires the object's name to match the URL.
-pub(crate) fn check_name(resource: &RequestInfo, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_name(resource: &RequestScope, new: &Value) -> Result<(), ApiError> {
     let (name, given) = (resource.name.as_deref().unwrap_or(""), new["metadata"]["name"].as_str().unwrap_or(""));
     if given == name {
         return Ok(());
@@ -27,7 +27,7 @@ pub(crate) fn check_name(resource: &RequestInfo, new: &Value) -> Result<(), ApiE
 
 /// Requires the identity of the sent object to match the URL and the stored object. In an update (PUT), the UID is a
 /// precondition.
-pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
+pub(crate) fn check(resource: &RequestScope, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or("");
     check_name(resource, new)?;
@@ -53,7 +53,7 @@ pub(crate) fn check(resource: &RequestInfo, is_precondition: bool, new: &Value, 
 }
 
 /// Requires the same UID. It is a precondition of an update, and an immutable field for patches and webhooks.
-fn check_uid(resource: &RequestInfo, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
+fn check_uid(resource: &RequestScope, is_precondition: bool, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let [new_uid, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or(""));
     if new_uid.is_empty() || new_uid == uid {

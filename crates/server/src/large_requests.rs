@@ -6,7 +6,7 @@
 
 use crate::{
     object,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     update::MAX_ATTEMPTS,
@@ -36,11 +36,11 @@ const MAX_THREADS: usize = 16;
 const MAX_ATTEMPTS_WHEN_LARGE: usize = 5;
 
 /// Whether a request is large.
-pub(crate) fn is_large(server: &ApiServer, resource: &RequestInfo, call: &Call) -> bool {
+pub(crate) fn is_large(server: &ApiServer, resource: &RequestScope, call: &Call) -> bool {
     exceeds_threshold(server, resource, &call.method, call.body.len())
 }
 
-fn exceeds_threshold(server: &ApiServer, resource: &RequestInfo, method: &Method, body: usize) -> bool {
+fn exceeds_threshold(server: &ApiServer, resource: &RequestScope, method: &Method, body: usize) -> bool {
     if matches!(*method, Method::GET | Method::HEAD) {
         return false;
     }
@@ -55,11 +55,11 @@ fn exceeds_threshold(server: &ApiServer, resource: &RequestInfo, method: &Method
 }
 
 /// Returns the maximum attempts of a write.
-pub(crate) fn max_attempts(server: &ApiServer, resource: &RequestInfo, call: &Call) -> usize {
+pub(crate) fn max_attempts(server: &ApiServer, resource: &RequestScope, call: &Call) -> usize {
     max_attempts_of(server, resource, &call.method, call.body.len())
 }
 
-fn max_attempts_of(server: &ApiServer, resource: &RequestInfo, method: &Method, body: usize) -> usize {
+fn max_attempts_of(server: &ApiServer, resource: &RequestScope, method: &Method, body: usize) -> usize {
     if exceeds_threshold(server, resource, method, body) { MAX_ATTEMPTS_WHEN_LARGE } else { MAX_ATTEMPTS }
 }
 

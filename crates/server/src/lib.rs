@@ -60,7 +60,7 @@ mod pods;
 mod proxy;
 mod read;
 mod registry;
-mod request;
+mod request_scope;
 mod resource_metrics;
 mod response;
 mod reverse_proxy;
@@ -81,7 +81,6 @@ mod system_services;
 mod test_server;
 mod tokens;
 mod update;
-mod user;
 mod watch;
 mod webhook;
 mod websocket;
@@ -98,9 +97,9 @@ pub use node_proxy::{DialedStream, NodeDialer};
 pub use pki::{
     CertificateSigner, Clock, CredentialError, Pki, PkiError, ServerTls, UnknownUsages, is_admin_kubeconfig,
 };
+pub use request::UserInfo;
 pub use response::{Body, BoxError};
 pub use service::ApiServer;
 pub use static_pod::{InvalidStaticPod, prepare_static_pod};
 pub use system_services::{API_IP, DNS_IP, SERVICE_RANGE};
 pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime, TokenLifetimeError};
-pub use user::UserInfo;

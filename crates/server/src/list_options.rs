@@ -1,9 +1,10 @@
 //! `ListOptions`: the query of a list or watch (upstream's `internalversion/validation.ValidateListOptions`).
 
-use crate::{object, request::Query};
+use crate::object;
 use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath};
+use request::Query;
 use serde_json::{Value, json};
 use store::{Key, Revision};
 

@@ -4,7 +4,7 @@ mod name;
 
 pub(crate) use name::{field_manager_name, validate_field_manager};
 
-use crate::{managed_object::ManagedObject, request::RequestInfo, service::Call};
+use crate::{managed_object::ManagedObject, request_scope::RequestScope, service::Call};
 use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
 use errors::ApiError;
 use kinds::{Kind, KindRef};
@@ -60,7 +60,7 @@ pub(crate) fn is_reset(raw: &Value) -> bool {
 
 impl FieldManager {
     /// Returns the field manager of a request.
-    pub(crate) fn new(resource: &RequestInfo, call: &Call, now: jiff::Timestamp) -> Self {
+    pub(crate) fn new(resource: &RequestScope, call: &Call, now: jiff::Timestamp) -> Self {
         Self {
             kind: resource.kind.clone(),
             versions: resource.served.kinds_of_storage(resource.kind.info().storage),

@@ -7,7 +7,7 @@ mod process;
 
 use crate::{
     flowcontrol::FlowControl,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
@@ -111,7 +111,7 @@ struct Labels {
 }
 
 impl Labels {
-    fn of(resource: &RequestInfo, call: &Call, verb: &'static str) -> Self {
+    fn of(resource: &RequestScope, call: &Call, verb: &'static str) -> Self {
         let info = resource.kind.info();
         let subresource = match resource.subresource.as_deref() {
             Some("status") => "status",
@@ -153,7 +153,7 @@ fn pairs<const N: usize>(labels: [(&'static str, &str); N]) -> api::metrics::Lab
 }
 
 impl RequestMeasurement {
-    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &RequestInfo, call: &Call) -> Self {
+    pub(crate) fn begin(metrics: &Arc<Metrics>, resource: &RequestScope, call: &Call) -> Self {
         let verb = match resource.subresource.as_deref() {
             Some("exec" | "attach" | "portforward" | "proxy" | "log") => "CONNECT",
             _ => verb(call, resource.name.is_some()),

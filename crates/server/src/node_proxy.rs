@@ -3,7 +3,7 @@
 use crate::{
     handler_chain::read_body,
     object,
-    request::{Query, RequestInfo},
+    request_scope::RequestScope,
     response::{BoxError, HandlerResult},
     service::{ApiServer, Call},
     websocket,
@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use kinds::{FieldErrors, FieldPath};
+use request::Query;
 use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,7 +34,7 @@ pub trait NodeDialer: Send + Sync + 'static {
     fn dial<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn DialedStream>>>;
 }
 
-pub(crate) async fn log(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn log(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let pod = pod(server, resource)?;
     check_log_options(name, &call.query)?;
@@ -76,7 +77,7 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
 }
 
 /// Returns the Pod of a request.
-pub(crate) fn pod(server: &ApiServer, resource: &RequestInfo) -> Result<Value, ApiError> {
+pub(crate) fn pod(server: &ApiServer, resource: &RequestScope) -> Result<Value, ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let stored = server.store.get(&object::key(kind, &resource.namespace, name));
     Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))

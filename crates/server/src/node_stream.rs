@@ -6,7 +6,7 @@
 use crate::{
     admission::{connect_options, dynamic},
     node_proxy::{container, error_of_response, pod, send},
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     reverse_proxy,
     service::{ApiServer, Call},
@@ -30,7 +30,7 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 ];
 
 /// Handles `pods/exec`, `pods/attach` and `pods/portforward`.
-pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut Call) -> HandlerResult {
+pub(crate) async fn open(server: &ApiServer, resource: &RequestScope, call: &mut Call) -> HandlerResult {
     let (kind, fields) = options(resource);
     dynamic::admit_connect(server, resource, call, kind, || connect_options(call, fields)).await?;
     let pod = pod(server, resource)?;
@@ -44,7 +44,7 @@ pub(crate) async fn open(server: &ApiServer, resource: &RequestInfo, call: &mut 
 }
 
 /// Returns the kind of a request's options, and their fields.
-fn options(resource: &RequestInfo) -> (&'static str, &'static [&'static str]) {
+fn options(resource: &RequestScope) -> (&'static str, &'static [&'static str]) {
     const STREAMS: [&str; 6] = ["stdin", "stdout", "stderr", "tty", "container", "command"];
     match resource.subresource.as_deref() {
         Some("portforward") => ("PodPortForwardOptions", &["ports"]),
@@ -53,7 +53,7 @@ fn options(resource: &RequestInfo) -> (&'static str, &'static [&'static str]) {
     }
 }
 
-fn path(resource: &RequestInfo, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
+fn path(resource: &RequestScope, pod: &Value, name: &str, call: &Call) -> Result<String, ApiError> {
     let namespace = &resource.namespace;
     let parameters = form_urlencoded::parse(call.raw_query.as_bytes());
     let mut query = Serializer::new(String::new());

@@ -1,9 +1,10 @@
 //! Encoding and decoding of stored objects, and their representations: whole objects, Tables and PartialObjectMetadata.
 
-use crate::{content_negotiation, encode, meta_v1beta1, request::Query};
+use crate::{content_negotiation, encode, meta_v1beta1};
 use bytes::Bytes;
 use errors::ApiError;
 use kinds::{Kind, KindInfo};
+use request::Query;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use store::{Key, Object, Template};

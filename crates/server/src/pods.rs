@@ -4,7 +4,7 @@ use crate::{
     admission::{dynamic, pod_topology_labels},
     create::set_request_namespace,
     decode, object,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
     storage_errors,
@@ -24,7 +24,7 @@ pub(crate) fn success() -> Value {
 }
 
 /// Parses the body of a Pod's subresource, which must be of a kind and have the Pod's name.
-pub(crate) fn body(resource: &RequestInfo, call: &Call, kind: &str) -> Result<Value, ApiError> {
+pub(crate) fn body(resource: &RequestScope, call: &Call, kind: &str) -> Result<Value, ApiError> {
     let (mut value, name) = (decode::body_of_kind(call, kind)?, resource.name.as_deref().unwrap_or(""));
     set_request_namespace(resource, &mut value)?;
     if value["metadata"]["name"].as_str().unwrap_or("") != name {
@@ -75,23 +75,23 @@ fn binding_conflict(pod: &Value, name: &str, binding: &Value) -> Option<String> 
 }
 
 /// Binds the Pod of a Binding that is sent to `bindings`.
-pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
     let binding = decode::body_of_kind(call, "Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
     // Admission webhooks need the name of the object.
-    let named = RequestInfo { name: Some(name.to_owned()), ..resource.clone() };
+    let named = RequestScope { name: Some(name.to_owned()), ..resource.clone() };
     bind_as(server, &named, call, &KindRef::BuiltIn(POD)).await
 }
 
 /// Binds a Pod to a node (`pods/binding`).
-pub(crate) async fn bind(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn bind(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     bind_as(server, resource, call, &resource.kind).await
 }
 
-async fn bind_as(server: &ApiServer, resource: &RequestInfo, call: &Call, kind: &KindRef) -> HandlerResult {
+async fn bind_as(server: &ApiServer, resource: &RequestScope, call: &Call, kind: &KindRef) -> HandlerResult {
     let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;

@@ -8,7 +8,7 @@ use crate::{
     audit::Peer,
     backend_connections::{self, unavailable},
     endpoints,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
     service::{ApiServer, Call},
@@ -44,7 +44,7 @@ enum Target {
 }
 
 /// Whether a request is for a `proxy` subresource.
-pub(crate) fn is_proxy_request(resource: &RequestInfo) -> bool {
+pub(crate) fn is_proxy_request(resource: &RequestScope) -> bool {
     let info = resource.kind.info();
     resource.subresource.as_deref() == Some("proxy")
         && info.group.is_empty()
@@ -54,7 +54,7 @@ pub(crate) fn is_proxy_request(resource: &RequestInfo) -> bool {
 /// Forwards a request with a streamed body. The path behind `proxy` is the backend's path.
 pub(crate) async fn proxy_request(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: Call,
     body: Body,
     uri: &Uri,
@@ -99,7 +99,7 @@ fn backend_path(rest: &str) -> Cow<'_, str> {
 }
 
 /// Returns the kind of a proxy request's options.
-fn options_of(resource: &RequestInfo) -> &'static str {
+fn options_of(resource: &RequestScope) -> &'static str {
     match resource.kind.info().plural {
         "pods" => "PodProxyOptions",
         "services" => "ServiceProxyOptions",
@@ -178,7 +178,7 @@ impl<'a> SchemeNamePort<'a> {
     }
 }
 
-fn target(server: &ApiServer, resource: &RequestInfo) -> Result<Target, ApiError> {
+fn target(server: &ApiServer, resource: &RequestScope) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
     let resource_name = info.singular;
     let parsed = SchemeNamePort::parse(id)

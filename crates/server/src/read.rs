@@ -4,7 +4,7 @@ use crate::{
     conversion, list_body,
     list_options::{self, ContinueToken, ListOptions, ResourceVersionMatch},
     object::{self, IncludeObjectPolicy, Representation},
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
@@ -16,7 +16,7 @@ use store::{Key, List, Object, Revision, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(crate) async fn get(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn get(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
     require_reached_revision(server, list_options::parse_resource_version(&call.query)?)?;
@@ -28,7 +28,7 @@ pub(crate) async fn get(server: &ApiServer, resource: &RequestInfo, call: &Call)
 }
 
 /// Returns the scope of a request: the path, narrowed by a field selector on name or namespace.
-pub(crate) fn scope(resource: &RequestInfo, selection: &Selection) -> Scope {
+pub(crate) fn scope(resource: &RequestScope, selection: &Selection) -> Scope {
     let mut scope = Scope::resource(resource.kind.info().storage);
     if !resource.kind.info().namespaced {
         scope = scope.in_namespace("");
@@ -52,7 +52,7 @@ pub(crate) fn require_reached_revision(server: &ApiServer, revision: Option<u64>
     }
 }
 
-pub(crate) async fn list(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn list(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     let representation = object::negotiate_list(&call.accept, kind.info())?;
     let include = IncludeObjectPolicy::parse(&call.query)?;
@@ -86,7 +86,7 @@ pub(crate) struct Page {
 /// Lists one page of the selected objects.
 pub(crate) async fn list_page(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     selection: &Selection,
     options: &ListOptions,
 ) -> Result<Page, ApiError> {
@@ -114,7 +114,7 @@ pub(crate) async fn list_page(
 /// Lists objects of the store at the requested revision.
 fn list_store(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     selection: &Selection,
     options: &ListOptions,
     limit: Option<usize>,

@@ -10,7 +10,7 @@ pub(crate) use scrape::NodeSampleCache;
 use crate::{
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
@@ -26,7 +26,7 @@ use store::Scope;
 use usage::{SamplePair, Usage};
 
 /// Handles a request for NodeMetrics or PodMetrics.
-pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn handle(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET {
         return Err(ApiError::method_not_allowed());
     }
@@ -102,7 +102,7 @@ struct Spec {
 }
 
 /// Lists the Pods or nodes of a request, sorted by name.
-fn find_targets(server: &ApiServer, resource: &RequestInfo, name: Option<&str>) -> Vec<MetricsTarget> {
+fn find_targets(server: &ApiServer, resource: &RequestScope, name: Option<&str>) -> Vec<MetricsTarget> {
     let of_pods = resource.kind.info().namespaced;
     let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
     if !of_pods || !resource.namespace.is_empty() {

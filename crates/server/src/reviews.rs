@@ -7,7 +7,7 @@ mod selectors;
 use crate::{
     admission::dynamic,
     create, decode,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     strict::{self, Validation},
@@ -17,7 +17,7 @@ use errors::{ApiError, GroupKind};
 use kinds::FieldErrors;
 
 /// Handles a review.
-pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }

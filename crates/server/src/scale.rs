@@ -7,7 +7,7 @@ use crate::{
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
     object, patch as patches,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     strict::{self, Validation},
@@ -59,7 +59,7 @@ fn set(object: &mut Value, path: &[String], value: Value) {
 }
 
 /// Handles a request for the `scale` subresource.
-pub(crate) async fn handle(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn handle(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let missing = ApiError::not_found(info, name);
     let is_read = call.method == "GET";
@@ -81,7 +81,7 @@ fn not_found(info: &KindInfo, name: &str, is_read: bool) -> ApiError {
     }
 }
 
-async fn handle_by_method(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+async fn handle_by_method(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
@@ -121,7 +121,7 @@ async fn handle_by_method(server: &ApiServer, resource: &RequestInfo, call: &Cal
 /// Updates the replicas of an object with the Scale that `make` returns, and its managers if `make` returns them.
 async fn write(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     options: &str,
     make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<ManagedFields>), ApiError>,
@@ -170,7 +170,7 @@ fn replicas(object: &Value) -> i64 {
 }
 
 /// Upstream's `ValidateScale`; the replicas of a custom resource are validated by its schema.
-fn validate(resource: &RequestInfo, scale: &Value) -> Result<(), ApiError> {
+fn validate(resource: &RequestScope, scale: &Value) -> Result<(), ApiError> {
     let (mut errors, paths) = (FieldErrors::default(), resource.kind.scale());
     let name = scale["metadata"]["name"].as_str().unwrap_or("");
     if name.is_empty() {

@@ -1,9 +1,10 @@
 //! Label and field selectors of requests.
 
-use crate::{object, request::Query};
+use crate::object;
 use api::selector::{FieldSelector, LabelRequirements};
 use errors::ApiError;
 use kinds::KindRef;
+use request::Query;
 use serde_json::Value;
 use store::Object;
 use wire::partial_json::Outline;

@@ -8,7 +8,7 @@ use crate::{
     managed_fields::{self, FieldManager},
     managed_object::ManagedObject,
     object, patch,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     service::{ApiServer, Call},
     strict::{self, Validation},
@@ -21,7 +21,7 @@ use kinds::Kind;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub(crate) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
@@ -109,7 +109,7 @@ pub(crate) fn applied(
 }
 
 /// Checks the metadata of an object that an apply creates.
-fn check_new(resource: &RequestInfo, object: &Value) -> Result<(), ApiError> {
+fn check_new(resource: &RequestScope, object: &Value) -> Result<(), ApiError> {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
     if !text("uid").is_empty() {

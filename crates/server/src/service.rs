@@ -1,7 +1,7 @@
 //! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
-    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime, UserInfo,
+    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime,
     admission::RegistrationInformer,
     aggregation::Aggregation,
     audit::AuditContext,
@@ -16,7 +16,7 @@ use crate::{
     metrics::Metrics,
     node_proxy, node_stream, pods, read,
     registry::Registry,
-    request::{Query, RequestInfo},
+    request_scope::RequestScope,
     resource_metrics,
     response::{self, HandlerResult},
     reviews, scale,
@@ -32,6 +32,7 @@ use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use kinds::Subresource;
 use parking_lot::Mutex;
+use request::{Query, UserInfo};
 use std::sync::Arc;
 use store::Store;
 use tokio::time::Instant;
@@ -217,7 +218,12 @@ impl ApiServer {
     }
 
     /// Serves a subresource that is stored in its object, such as `ephemeralcontainers`.
-    async fn serve_subresource(&self, subresource: &Subresource, resource: &RequestInfo, call: &Call) -> HandlerResult {
+    async fn serve_subresource(
+        &self,
+        subresource: &Subresource,
+        resource: &RequestScope,
+        call: &Call,
+    ) -> HandlerResult {
         match call.method.as_str() {
             "GET" if subresource.verbs.contains(&"get") => read::get(self, resource, call).await,
             "PUT" if subresource.verbs.contains(&"update") => update::update(self, resource, call).await,
@@ -228,7 +234,7 @@ impl ApiServer {
 
     /// Handles a resource request. A write to a CustomResourceDefinition, an APIService, the flow control configuration or
     /// a Service takes effect before the response is sent.
-    pub(crate) async fn handle_resource_request(&self, resource: RequestInfo, mut call: Call) -> HandlerResult {
+    pub(crate) async fn handle_resource_request(&self, resource: RequestScope, mut call: Call) -> HandlerResult {
         let kind = resource.kind.clone();
         let affects_definitions = custom_resource_definitions::requires_reconcile(&resource, &call.method);
         let is_write = !matches!(call.method, Method::GET | Method::HEAD);
@@ -261,7 +267,7 @@ impl ApiServer {
         }
     }
 
-    async fn dispatch(&self, resource: RequestInfo, call: &mut Call) -> HandlerResult {
+    async fn dispatch(&self, resource: RequestScope, call: &mut Call) -> HandlerResult {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
             ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,

@@ -1,6 +1,6 @@
 //! Allocation of cluster IPs and node ports of Services.
 
-use crate::{ip_addresses, object, request::RequestInfo, service::ApiServer, service_ranges::Ranges};
+use crate::{ip_addresses, object, request_scope::RequestScope, service::ApiServer, service_ranges::Ranges};
 use api::address::ipv4;
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports};
@@ -22,7 +22,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &RequestInfo, name: &str) -> Self {
+    fn look(server: &ApiServer, resource: &RequestScope, name: &str) -> Self {
         let mut taken = Self { ips: HashSet::new(), current_ip: None, ports: BTreeSet::new() };
         for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
@@ -48,7 +48,7 @@ pub(crate) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
 /// Allocates the addresses of a Service, and returns the lock; `None` for other kinds.
 pub(crate) async fn take<'a>(
     server: &'a ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     service: &mut Value,
 ) -> Result<Option<Turn<'a>>, ApiError> {
     if resource.kind.info().kind != "Service" {
@@ -60,7 +60,7 @@ pub(crate) async fn take<'a>(
 }
 
 /// Allocates the requested or free addresses and ports of a Service. The caller holds the lock.
-fn allocate(server: &ApiServer, resource: &RequestInfo, service: &mut Value) -> Result<(), ApiError> {
+fn allocate(server: &ApiServer, resource: &RequestScope, service: &mut Value) -> Result<(), ApiError> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }

@@ -4,8 +4,9 @@
 //! cannot create or enlarge objects. A reserve keeps the cluster running: statuses and Leases of nodes, and updates by the
 //! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
-use crate::{ApiServer, UserInfo, user};
+use crate::ApiServer;
 use kinds::Kind;
+use request::{UserInfo, user};
 use store::{Object, QuotaAllowance, Template, Write, WriteError, WriteOperation};
 use tokio::sync::watch;
 

@@ -6,10 +6,10 @@ mod k8s_openapi_schemas;
 use crate::{
     decode::{DecodedBody, is_yaml_error, split_warnings},
     kind_check, patch,
-    request::Query,
 };
 use errors::{ApiError, GroupKind};
 use kinds::{FieldErrors, FieldPath, Kind};
+use request::Query;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use wire::typed::{self, ConverterError, DecodeFieldError};

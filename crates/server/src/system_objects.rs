@@ -1,7 +1,7 @@
 //! Objects that the API server maintains for itself. They are restored when a client changes or deletes one; upstream has
 //! controllers that restore them periodically (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
 
-use crate::{ApiServer, request::RequestInfo, tokens::legacy};
+use crate::{ApiServer, request_scope::RequestScope, tokens::legacy};
 use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ impl SystemObjects {
 }
 
 /// Whether a request may change a system object.
-pub(crate) fn is_affected_by(resource: &RequestInfo, method: &Method) -> bool {
+pub(crate) fn is_affected_by(resource: &RequestScope, method: &Method) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let storage = resource.kind.info().storage;
     // A request to delete a collection has no name.

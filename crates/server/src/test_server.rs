@@ -1,10 +1,11 @@
 //! In-memory server for tests, and a client of it.
 
-use crate::{ApiServer, DialedStream, NodeDialer, UserInfo};
+use crate::{ApiServer, DialedStream, NodeDialer};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
+use request::UserInfo;
 use serde_json::Value;
 use std::{io, sync::Arc};
 

@@ -10,7 +10,7 @@ use crate::{
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
     object, patch as patches,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     scale, server_side_apply,
     service::{ApiServer, Call},
@@ -47,7 +47,7 @@ pub(crate) enum FieldOwnership {
     Applied(ManagedFields),
 }
 
-pub(crate) async fn update(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn update(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
@@ -68,7 +68,7 @@ pub(crate) async fn update(server: &ApiServer, resource: &RequestInfo, call: &Ca
     update_and_respond(server, resource, call, dry, make).await
 }
 
-fn is_absent(server: &ApiServer, resource: &RequestInfo) -> bool {
+fn is_absent(server: &ApiServer, resource: &RequestScope) -> bool {
     let name = resource.name.as_deref().unwrap_or("");
     server.store.get(&object::key(&*resource.kind, &resource.namespace, name)).is_none()
 }
@@ -77,7 +77,7 @@ fn is_absent(server: &ApiServer, resource: &RequestInfo) -> bool {
 /// `resourceVersion`.
 async fn create_on_update(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     value: Value,
     warnings: Vec<String>,
@@ -92,7 +92,7 @@ async fn create_on_update(
     create::create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
-pub(crate) async fn patch(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn patch(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     if call.content_type == patches::APPLY {
         return Box::pin(server_side_apply::apply(server, resource, call)).await;
@@ -115,7 +115,7 @@ pub(crate) async fn patch(server: &ApiServer, resource: &RequestInfo, call: &Cal
 /// Updates an object with `make`, and responds with the result.
 pub(crate) async fn update_and_respond(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     dry: bool,
     make: impl Fn(&ManagedObject) -> Result<UpdatedObject, ApiError>,
@@ -139,7 +139,7 @@ pub(crate) enum UpdateResult {
 /// Updates an object with `make`: admission, validation, and a guarded write. Returns the stored object, and warnings.
 pub(crate) async fn update_object(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     dry: bool,
     make: impl Fn(&ManagedObject) -> Result<UpdatedObject, ApiError>,
@@ -219,7 +219,7 @@ fn desired_state_changed(info: &KindInfo, new: &Value, old: &Value) -> bool {
 /// Returns the context of dynamic admission of an update, if webhooks or policies are registered.
 fn admission_context<'a>(
     server: &'a ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &'a Call,
     dry: bool,
 ) -> Option<AdmissionContext<'a>> {
@@ -230,7 +230,7 @@ fn admission_context<'a>(
 }
 
 /// Returns the object that webhooks and policies see: the Scale for the `scale` subresource.
-fn admission_object<'a>(resource: &RequestInfo, object: &'a Value) -> Cow<'a, Value> {
+fn admission_object<'a>(resource: &RequestScope, object: &'a Value) -> Cow<'a, Value> {
     match resource.subresource.as_deref() {
         Some("scale") => Cow::Owned(scale::scale_of(&*resource.kind, object)),
         _ => Cow::Borrowed(object),
@@ -240,7 +240,7 @@ fn admission_object<'a>(resource: &RequestInfo, object: &'a Value) -> Cow<'a, Va
 /// Defaults an object, and runs mutating admission; tracks field ownership.
 async fn mutate(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     mut new: Value,
     old: &ManagedObject,
@@ -290,7 +290,7 @@ async fn mutate(
 
 fn prepare_and_validate(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     new: &mut Value,
     old: &Value,

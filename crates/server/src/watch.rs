@@ -5,7 +5,7 @@ use crate::{
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     read,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
     service::{ApiServer, Call},
@@ -56,7 +56,7 @@ struct Watcher {
     header_sent: bool,
 }
 
-pub(crate) fn watch(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) fn watch(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, true)?;
     let representation = object::negotiate_watch(&call.accept, options.send_initial_events == Some(true))?;

@@ -2,13 +2,13 @@
 
 use crate::{
     conversion, object,
-    request::Query,
     response::{self, Body, HandlerResult},
     service::{ApiServer, Call},
 };
 use errors::ApiError;
 use http::{HeaderValue, Response};
 use kinds::{FieldErrors, FieldPath, Kind};
+use request::Query;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use store::Object;

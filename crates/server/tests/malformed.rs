@@ -21,8 +21,8 @@ use common::TestApi;
 use generate::{MalformedRequest, RequestGenerator};
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use request::UserInfo;
 use serde_json::{Value, json};
-use server::UserInfo;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Number of requests.

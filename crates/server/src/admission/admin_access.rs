@@ -1,7 +1,7 @@
 //! Admin access to devices (`adminAccess`) requires a label on the namespace (`AuthorizedForAdmin` and
 //! `AuthorizedForAdminStatus` of upstream's `pkg/registry/resource`).
 
-use crate::{request::RequestInfo, service::ApiServer};
+use crate::{request_scope::RequestScope, service::ApiServer};
 use kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget};
 use serde_json::Value;
 use store::Key;
@@ -12,7 +12,7 @@ const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
 /// Checks a new claim or claim template, or the status of a claim that is newly allocated. Requests are immutable.
 pub(super) fn validate(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     object: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,

@@ -3,11 +3,10 @@
 
 use super::registrations::Registrations;
 use crate::{
-    authorization::{self, Decision, ResourceAttributes},
+    authorization::{self, Decision},
     conversion,
-    request::RequestInfo,
+    request_scope::RequestScope,
     service::{ApiServer, Call},
-    user,
 };
 use ::admission::{
     AuthorizationAttributes, AuthorizationDecision, Authorizer,
@@ -18,6 +17,7 @@ use ::admission::{
 use apply::TypeRef;
 use errors::ApiError;
 use kinds::KindRef;
+use request::{ResourceAttributes, user};
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;
@@ -38,7 +38,7 @@ impl<'a> AdmissionContext<'a> {
     /// Creates the context of a request; `None` if nothing is registered. `options` are for example `CreateOptions`.
     pub(crate) fn new(
         server: &'a ApiServer,
-        resource: &RequestInfo,
+        resource: &RequestScope,
         call: &'a Call,
         operation: Operation,
         options: impl FnOnce() -> Value,
@@ -207,7 +207,7 @@ pub(crate) fn operation_options(call: &Call, kind: &str, dry: bool) -> Value {
 /// Authorizer of CEL expressions, with the user of the request.
 struct RequestAuthorizer {
     server: ApiServer,
-    user: crate::UserInfo,
+    user: request::UserInfo,
     request: AuthorizationAttributes,
 }
 
@@ -221,9 +221,7 @@ impl Authorizer for RequestAuthorizer {
     fn authorize(&self, check: &AuthorizationAttributes) -> AuthorizationDecision {
         let check = check.clone();
         let attributes = match check.path {
-            Some(path) => {
-                authorization::Attributes { verb: check.verb, target: authorization::RequestTarget::NonResource(path) }
-            }
+            Some(path) => request::Attributes { verb: check.verb, target: request::RequestTarget::NonResource(path) },
             None => {
                 let resource = ResourceAttributes {
                     group: check.group,
@@ -233,7 +231,7 @@ impl Authorizer for RequestAuthorizer {
                     name: check.name,
                     ..ResourceAttributes::default()
                 };
-                authorization::Attributes::for_resource(&check.verb, resource)
+                request::Attributes::for_resource(&check.verb, resource)
             }
         };
         let account = check.account.map(|(namespace, name)| user::service_account(&namespace, &name));

@@ -6,7 +6,7 @@ use super::{
     mutating_admission_policy, validating_admission_policy,
 };
 use crate::{
-    request::RequestInfo,
+    request_scope::RequestScope,
     service::{ApiServer, Call},
 };
 use ::admission::attributes::Operation;
@@ -69,7 +69,7 @@ pub(crate) async fn admit_deletion(context: &AdmissionContext<'_>, old: &Value) 
 /// Admits the body of a request to a subresource that creates another kind of object, for example a Binding or an Eviction.
 pub(crate) async fn admit_body(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     kind: [&str; 3],
     body: &mut Value,
@@ -82,7 +82,7 @@ pub(crate) async fn admit_body(
 /// The mutating half of [`admit_body`]; the caller calls [`validate`].
 pub(crate) async fn mutate_body<'a>(
     server: &'a ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &'a Call,
     kind: [&str; 3],
     body: &mut Value,
@@ -103,7 +103,7 @@ pub(crate) async fn mutate_body<'a>(
 /// Admits a connect request, for example `pods/exec`. `options` are for example `PodExecOptions`.
 pub(crate) async fn admit_connect(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     kind: &str,
     options: impl FnOnce() -> Value,

@@ -1,7 +1,7 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
 use super::forbidden;
-use crate::{audit::AuditContext, request::RequestInfo, service::ApiServer};
+use crate::{audit::AuditContext, request_scope::RequestScope, service::ApiServer};
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -27,7 +27,7 @@ const ERROR: &str = "pod-security.kubernetes.io/error";
 /// If a Pod violates the enforced level, or the Pod or its namespace cannot be decoded.
 pub(super) fn validate(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     object: &Value,
     old: Option<&Value>,
     audit: &AuditContext,
@@ -42,7 +42,7 @@ pub(super) fn validate(
 
 fn evaluate_pod(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     pod: &Value,
     old: Option<&Value>,
     audit: &AuditContext,

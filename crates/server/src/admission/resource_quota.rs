@@ -1,7 +1,7 @@
 //! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
 //! effect at its creation.
 
-use crate::{object, request::RequestInfo, service::ApiServer};
+use crate::{object, request_scope::RequestScope, service::ApiServer};
 use ::admission::quota::{self, Kind, Object};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -15,7 +15,7 @@ pub(crate) struct QuotaLock<'a> {
 }
 
 /// Locks the quotas of the namespace that limit objects of this kind; `None` without any.
-pub(crate) async fn lock<'a>(server: &'a ApiServer, resource: &RequestInfo) -> Option<QuotaLock<'a>> {
+pub(crate) async fn lock<'a>(server: &'a ApiServer, resource: &RequestScope) -> Option<QuotaLock<'a>> {
     if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
         return None;
     }
@@ -28,7 +28,7 @@ impl QuotaLock<'_> {
     pub(crate) fn check(
         &self,
         server: &ApiServer,
-        resource: &RequestInfo,
+        resource: &RequestScope,
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
@@ -50,7 +50,7 @@ impl QuotaLock<'_> {
 
 /// Whether an update may increase usage (`Handles` of upstream's evaluators): of a Pod, a resize, and a change of its deadline,
 /// which moves it between the scopes `Terminating` and `NotTerminating`.
-pub(crate) fn handles_update(resource: &RequestInfo, new: &Value, old: &Value) -> bool {
+pub(crate) fn handles_update(resource: &RequestScope, new: &Value, old: &Value) -> bool {
     let is_pod = resource.kind.info().kind == "Pod";
     let handles = match resource.subresource.as_deref() {
         None => !is_pod || is_terminating(new) != is_terminating(old),
@@ -63,12 +63,12 @@ fn is_terminating(pod: &Value) -> bool {
     pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
 
-fn kind(resource: &RequestInfo) -> Kind<'_> {
+fn kind(resource: &RequestScope) -> Kind<'_> {
     let info = resource.kind.info();
     Kind { group: info.group, resource: info.plural }
 }
 
-fn quotas(server: &ApiServer, resource: &RequestInfo) -> Vec<ResourceQuota> {
+fn quotas(server: &ApiServer, resource: &RequestScope) -> Vec<ResourceQuota> {
     let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
     let all = server.store.list(&scope, None, None).objects;
     let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());

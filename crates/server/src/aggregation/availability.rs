@@ -5,13 +5,14 @@ use super::{
     proxy::{ResolveError, resolve_endpoint, server_name, set_user_headers},
 };
 use crate::{
-    UserInfo, backend_connections, endpoints,
+    backend_connections, endpoints,
     handler_chain::read_body,
     reverse_proxy::{self, Outgoing},
     service::ApiServer,
 };
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};
+use request::UserInfo;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 

@@ -2,7 +2,6 @@
 
 use super::Route;
 use crate::{
-    UserInfo,
     audit::Peer,
     backend_connections::{self, unavailable},
     deadline,
@@ -12,6 +11,7 @@ use crate::{
     service::ApiServer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use request::{RequestInfo, UserInfo};
 use rustls::pki_types::ServerName;
 use std::{fmt::Write, net::SocketAddr, sync::Arc};
 
@@ -23,8 +23,8 @@ pub(crate) struct AggregatedRoute(Arc<Route>);
 
 impl ApiServer {
     /// Returns the route of a path that an extension API server serves.
-    pub(crate) fn aggregated_route(&self, path: &str) -> Option<AggregatedRoute> {
-        self.aggregation.route(path).map(AggregatedRoute)
+    pub(crate) fn aggregated_route(&self, info: &RequestInfo) -> Option<AggregatedRoute> {
+        self.aggregation.route(info).map(AggregatedRoute)
     }
 }
 

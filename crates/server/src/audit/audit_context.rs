@@ -7,8 +7,7 @@ use super::{
     policy::{Level, Stage},
 };
 use crate::{
-    UserInfo,
-    authorization::{Attributes, Decision},
+    authorization::Decision,
     deadline,
     response::{Body, BoxError, ProxiedResponse},
 };
@@ -18,6 +17,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use request::{RequestInfo, UserInfo};
 use serde_json::{Value, json};
 use std::{
     borrow::Cow,
@@ -135,18 +135,18 @@ impl AuditContext {
     }
 
     /// Evaluates the policy for the authenticated user, and emits the stage `RequestReceived`.
-    pub(crate) async fn process_request_received(&self, user: &UserInfo, attributes: &Attributes) {
+    pub(crate) async fn process_request_received(&self, user: &UserInfo, info: &RequestInfo) {
         let Some(request) = &self.request else { return };
-        if request.evaluate_policy(user, attributes) {
+        if request.evaluate_policy(user, info) {
             request.emit(Stage::RequestReceived).await;
         }
     }
 
     /// Emits the only event of a request whose authentication failed.
-    pub(crate) async fn log_failed_authentication(&self, attributes: &Attributes) {
+    pub(crate) async fn log_failed_authentication(&self, info: &RequestInfo) {
         let Some(request) = &self.request else { return };
         let attempted = request.state.lock().received.as_ref().map(|r| r.attempted_credentials.join(", "));
-        if !request.evaluate_policy(&UserInfo::default(), attributes) {
+        if !request.evaluate_policy(&UserInfo::default(), info) {
             return;
         }
         let message = match attempted.unwrap_or_default().as_str() {
@@ -244,15 +244,15 @@ impl AuditContext {
 
 impl AuditedRequest {
     /// Evaluates the policy. Returns whether the request is logged.
-    fn evaluate_policy(&self, user: &UserInfo, attributes: &Attributes) -> bool {
+    fn evaluate_policy(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         let mut state = self.state.lock();
         let Some(received) = state.received.take() else { return false };
         let ReceivedRequest { at, uri, source_ips, user_agent, .. } = received;
-        let config = self.log.policy.evaluate(user, attributes);
+        let config = self.log.policy.evaluate(user, &info.attributes);
         if config.level == Level::None {
             return false;
         }
-        state.is_long_running = deadline::is_long_running(attributes);
+        state.is_long_running = deadline::is_long_running(&info.attributes);
         (state.omit_stages, state.omit_managed_fields) = (config.omit_stages, config.omit_managed_fields);
         state.event = Some(Event {
             kind: "Event",
@@ -265,8 +265,8 @@ impl AuditedRequest {
             impersonated_user: None,
             source_ips,
             user_agent,
-            object_ref: ObjectRef::of_request(attributes, uri.path()),
-            verb: attributes.verb.clone(),
+            object_ref: ObjectRef::of_request(info),
+            verb: info.attributes.verb.clone(),
             response_status: None,
             request_object: None,
             response_object: None,

@@ -1,12 +1,8 @@
 //! `audit.k8s.io/v1` `Event`, a line of the audit log, with its fields in upstream's order.
 
 use super::policy::{Level, Stage};
-use crate::{
-    UserInfo,
-    authorization::{Attributes, RequestTarget},
-    request,
-};
 use jiff::Timestamp;
+use request::{RequestInfo, RequestTarget, ResourceAttributes, UserInfo};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap};
@@ -88,20 +84,14 @@ pub(super) struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// Returns the reference of a resource request, from its path.
-    pub(super) fn of_request(attributes: &Attributes, path: &str) -> Option<Self> {
-        let RequestTarget::Resource(resource) = attributes.target.clone() else { return None };
-        let parts = request::segments(path);
-        let version = parts.get(if parts.first().is_some_and(|p| p == "api") { 1 } else { 2 });
-        Some(Self {
-            resource: resource.resource,
-            namespace: resource.namespace,
-            name: resource.name,
-            api_group: resource.group,
-            api_version: version.map(ToString::to_string).unwrap_or_default(),
-            subresource: resource.subresource,
-            ..Self::default()
-        })
+    /// Returns the reference of a resource request.
+    pub(super) fn of_request(info: &RequestInfo) -> Option<Self> {
+        let (RequestTarget::Resource(resource), Some(path)) = (&info.attributes.target, &info.resource_path) else {
+            return None;
+        };
+        let ResourceAttributes { group, resource, subresource, namespace, name, .. } = resource.clone();
+        let api_version = path.api_version.clone();
+        Some(Self { resource, namespace, name, api_group: group, api_version, subresource, ..Self::default() })
     }
 
     /// Sets empty fields from the metadata of the sent object.

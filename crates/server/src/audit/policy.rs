@@ -2,11 +2,9 @@
 //!
 //! Upstream's `k8s.io/apiserver/pkg/audit/policy` and `pkg/apis/audit/validation`.
 
-use crate::{
-    UserInfo,
-    authorization::{Attributes, RequestTarget, ResourceAttributes, non_resource_url_matches},
-};
+use crate::authorization::non_resource_url_matches;
 use kinds::{FieldErrors, FieldPath};
+use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -239,7 +237,7 @@ mod tests {
         let policy = AuditPolicy::parse(&format!("{HEAD}rules: {rules}")).unwrap();
         let words: Vec<&str> = request.split(' ').collect();
         let method = Method::from_bytes(words[0].as_bytes()).unwrap();
-        let attributes = Attributes::of_request(&method, &mut words[1].parse().unwrap());
+        let attributes = request::RequestInfo::new(&method, &words[1].parse().unwrap()).attributes;
         let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
         let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
         assert_eq!(policy.evaluate(&user, &attributes).level, expected, "{request}");

@@ -1,21 +1,22 @@
 //! Certificate signing requests: requestor, restricted subjects, and authorization to approve and sign
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
-use super::{Attributes, Decision, ResourceAttributes, authorize};
-use crate::{ApiServer, UserInfo, request::RequestInfo};
+use super::{Decision, authorize};
+use crate::{ApiServer, request_scope::RequestScope};
 use errors::ApiError;
 use kinds::certificates;
+use request::{Attributes, ResourceAttributes, UserInfo};
 use serde_json::{Value, json};
 
 const GROUP: &str = "certificates.k8s.io";
 
-fn is_certificate_signing_request(resource: &RequestInfo) -> bool {
+fn is_certificate_signing_request(resource: &RequestScope) -> bool {
     let info = resource.kind.info();
     (info.group, info.plural) == (GROUP, "certificatesigningrequests")
 }
 
 /// Sets the requestor in the spec of a new CSR.
-pub(crate) fn set_csr_requestor(user: &UserInfo, resource: &RequestInfo, request: &mut Value) {
+pub(crate) fn set_csr_requestor(user: &UserInfo, resource: &RequestScope, request: &mut Value) {
     if !is_certificate_signing_request(resource) {
         return;
     }
@@ -33,7 +34,7 @@ pub(crate) fn set_csr_requestor(user: &UserInfo, resource: &RequestInfo, request
 
 /// Rejects CSRs for client certificates of `system:masters` (`CertificateSubjectRestriction`), and those whose subject
 /// does not identify exactly one user.
-pub(crate) fn restrict_certificate_subject(resource: &RequestInfo, request: &Value) -> Result<(), ApiError> {
+pub(crate) fn restrict_certificate_subject(resource: &RequestScope, request: &Value) -> Result<(), ApiError> {
     const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
     const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
     let signer = request["spec"]["signerName"].as_str().unwrap_or("");
@@ -63,7 +64,7 @@ pub(crate) fn restrict_certificate_subject(resource: &RequestInfo, request: &Val
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     new: &Value,
     old: &Value,
 ) -> Result<(), ApiError> {

@@ -1,11 +1,10 @@
 //! RBAC escalation check: a user who writes or binds a role must hold all its permissions
 //! (`pkg/registry/rbac/{clusterrole,role,clusterrolebinding,rolebinding}/policybased`).
 
-use super::{
-    Attributes, Decision, PolicyRule, ResourceAttributes, authorize, policy_comparator, rule_resolver::RoleRef,
-};
-use crate::{ApiServer, UserInfo, request::RequestInfo};
+use super::{Decision, PolicyRule, authorize, policy_comparator, rule_resolver::RoleRef};
+use crate::{ApiServer, request_scope::RequestScope};
 use errors::{ApiError, GroupResource};
+use request::{Attributes, ResourceAttributes, UserInfo};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -15,7 +14,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) fn check(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     new: &Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
@@ -58,7 +57,7 @@ struct MissingPermissions {
 struct RbacWrite<'a> {
     server: &'a ApiServer,
     user: &'a UserInfo,
-    resource: &'a RequestInfo,
+    resource: &'a RequestScope,
     /// Name of the written object.
     name: &'a str,
 }

@@ -1,15 +1,15 @@
 //! Impersonation (`kubectl --as`): acting as another user by headers, which needs the verb `impersonate`
 //! (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
-use super::{Attributes, ResourceAttributes, require};
-use crate::{
-    ApiServer, UserInfo,
-    audit::AuditContext,
-    user::{self, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED},
-};
+use super::require;
+use crate::{ApiServer, audit::AuditContext};
 use errors::ApiError;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
+use request::{
+    Attributes, ResourceAttributes, UserInfo,
+    user::{self, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED},
+};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";

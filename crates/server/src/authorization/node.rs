@@ -9,8 +9,8 @@ pub(crate) use graph::has_path_from;
 pub(crate) use node_restriction::{Operation, Removal, restrict, restrict_removal};
 pub(crate) use token_restriction::restrict_token;
 
-use super::{Attributes, Decision, PolicyRule, RequestTarget, ResourceAttributes};
-use crate::{UserInfo, user::NODES};
+use super::{Decision, PolicyRule};
+use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo, user::NODES};
 
 const LEASES: &str = "kube-node-lease";
 

@@ -2,9 +2,10 @@
 //! which the policy could disclose
 //! (`pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`).
 
-use super::{Attributes, Decision, ResourceAttributes, authorize};
-use crate::{ApiServer, UserInfo, request::RequestInfo};
+use super::{Decision, authorize};
+use crate::{ApiServer, request_scope::RequestScope};
 use kinds::{FieldErrors, FieldPath};
+use request::{Attributes, ResourceAttributes, UserInfo};
 use serde_json::Value;
 use store::Key;
 
@@ -14,7 +15,7 @@ const GROUP: &str = "admissionregistration.k8s.io";
 pub(crate) fn check_policy_params(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     new: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,

@@ -1,6 +1,6 @@
 //! RBAC policy rules, and the requests that they allow (`pkg/apis/rbac/v1/evaluation_helpers.go`).
 
-use super::attributes::{Attributes, RequestTarget, ResourceAttributes};
+use request::{Attributes, RequestTarget, ResourceAttributes};
 use serde::{Deserialize, Serialize};
 
 const ALL: &str = "*";

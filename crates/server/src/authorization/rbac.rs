@@ -6,10 +6,9 @@
 
 use super::{
     Decision,
-    attributes::Attributes,
     rule_resolver::{RuleResolver, aggregate},
 };
-use crate::UserInfo;
+use request::{Attributes, UserInfo};
 
 /// Decides whether RBAC allows a request (`RBACAuthorizer.Authorize`): allowed by the first of the user's rules that
 /// allows it.

@@ -78,14 +78,8 @@ fn apply(resolver: &mut RuleResolver, object: &Object, exists: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        UserInfo,
-        authorization::{
-            Decision,
-            attributes::{Attributes, ResourceAttributes},
-            rbac,
-        },
-    };
+    use crate::authorization::{Decision, rbac};
+    use request::{Attributes, ResourceAttributes, UserInfo};
     use store::{Key, MemoryEngine, Options, Precondition, Write};
 
     async fn put(store: &Store, resource: &str, name: &str, text: String) {

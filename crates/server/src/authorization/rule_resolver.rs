@@ -3,7 +3,7 @@
 //! [`super::rbac`] decides about requests with it; [`super::rbac_informer`] keeps it up to date with the store.
 
 use super::policy_rule::PolicyRule;
-use crate::{UserInfo, user};
+use request::{UserInfo, user};
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{content_negotiation, request::RequestInfo, response::Body};
+use crate::{content_negotiation, request_scope::RequestScope, response::Body};
 use bytes::{Bytes, BytesMut};
 use errors::ApiError;
 use http::{HeaderValue, Response, header};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use wire::protobuf::{self, MEDIA_TYPE};
 
 /// Decodes a request body to JSON.
-pub(crate) fn decode_body(bytes: &[u8], resource: &RequestInfo) -> Result<Bytes, ApiError> {
+pub(crate) fn decode_body(bytes: &[u8], resource: &RequestScope) -> Result<Bytes, ApiError> {
     if bytes.is_empty() {
         return Ok(Bytes::new());
     }

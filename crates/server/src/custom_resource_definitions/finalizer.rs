@@ -3,7 +3,7 @@
 use super::{Definition, conditions, reconcile, update_definition};
 use crate::{
     delete::{self, DeletionOptions},
-    request::RequestInfo,
+    request_scope::RequestScope,
     service::ApiServer,
 };
 use futures::{StreamExt, stream};
@@ -70,7 +70,7 @@ async fn delete_objects(server: &ApiServer, kind: &KindRef, name: &str) -> bool 
     };
     stream::iter(keys(server))
         .for_each_concurrent(CONCURRENCY, |key| async move {
-            let resource = RequestInfo::of_object(kind, &key.namespace, &key.name);
+            let resource = RequestScope::of_object(kind, &key.namespace, &key.name);
             match delete::delete_object(server, &resource, &key, &DeletionOptions::empty()).await {
                 Err(error) if error.code != 404 => tracing::warn!(%key, %error, "failed to delete a custom resource"),
                 _ => {}

@@ -1,10 +1,6 @@
 //! FlowSchemas, and the requests that they match (`k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Does no I/O.
 
-use crate::{
-    UserInfo,
-    authorization::{Attributes, RequestTarget},
-    user,
-};
+use request::{Attributes, RequestTarget, UserInfo, user};
 use serde::Deserialize;
 
 /// `spec` of a FlowSchema.
@@ -147,7 +143,7 @@ mod tests {
         let schema: FlowSchemaSpec = serde_json::from_value(json!({"rules": [rule]})).unwrap();
         let words: Vec<&str> = request.split(' ').collect();
         let method = Method::from_bytes(words[0].as_bytes()).unwrap();
-        let attributes = Attributes::of_request(&method, &mut words[1].parse().unwrap());
+        let attributes = request::RequestInfo::new(&method, &words[1].parse().unwrap()).attributes;
         let groups = words[3..].iter().map(|g| (*g).to_owned()).collect();
         let user = UserInfo { name: words[2].to_owned(), groups, ..UserInfo::default() };
         assert_eq!(schema.matches(&user, &attributes), expected, "{request}");

@@ -99,7 +99,11 @@ async fn large_requests_are_retried_less_often() {
         assert_eq!(response.code, 201, "{}", response.json());
         // A small patch of a large object is a large request.
         let served = server.registry.served();
-        let resource = crate::request::parse_path(&served, &path).unwrap();
+        let resource = crate::request_scope::resolve(
+            &served,
+            &request::RequestInfo::new(&http::Method::GET, &path.parse().unwrap()),
+        )
+        .unwrap();
         assert_eq!(max_attempts_of(&server, &resource, &Method::PATCH, 10), expected);
     }
 }

@@ -6,14 +6,12 @@ use super::{
     connections::AdmittedStream,
 };
 use crate::{
-    ApiServer, UserInfo,
+    ApiServer,
     audit::Peer,
-    authorization::Attributes,
     body_drain::DrainedOnDrop,
     deadline,
     pki::ServerTls,
     tokens,
-    user::CREDENTIAL_ID,
     write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
@@ -25,6 +23,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use request::{RequestInfo, UserInfo, user::CREDENTIAL_ID};
 use sha2::{Digest, Sha256};
 use std::{
     convert::Infallible,
@@ -161,7 +160,9 @@ impl Protocol {
 impl Client {
     async fn handle(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<crate::Body>>, Infallible> {
         let is_limited = !self.is_http2 || self.user.is_none();
-        let limit = (is_limited && !is_long_running(&request)).then_some(self.response_limit);
+        let info = RequestInfo::new(request.method(), request.uri());
+        let limit = (is_limited && !deadline::is_long_running(&info.attributes)).then_some(self.response_limit);
+        request.extensions_mut().insert(info);
         let request_in_progress = self.activity.begin(limit);
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
@@ -179,11 +180,6 @@ impl Client {
         }
         Ok(response.map(|body| TrackedBody::new(body, request_in_progress)))
     }
-}
-
-/// Whether a request is long-running.
-fn is_long_running(request: &Request<Incoming>) -> bool {
-    deadline::is_long_running(&Attributes::of_request(request.method(), &mut request.uri().clone()))
 }
 
 /// Returns the user of a verified client certificate, or `None` if its subject does not identify one.

@@ -2,11 +2,12 @@
 
 use super::{ReviewError, selectors};
 use crate::{
-    ApiServer, UserInfo,
-    authorization::{self, Attributes, Decision, RequestTarget, ResourceAttributes},
+    ApiServer,
+    authorization::{self, Decision},
 };
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath};
+use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
 use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.
@@ -66,7 +67,7 @@ fn attributes(spec: &Value) -> Attributes {
 fn field_requirements(selector: &Value) -> Vec<(String, String)> {
     // As in the query of a request.
     if let Some(raw) = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty()) {
-        return authorization::field_requirements(raw);
+        return request::field_requirements(raw);
     }
     let requirements = selector["requirements"].as_array().into_iter().flatten();
     let requirement = |r: &Value| match r["values"].as_array().map(Vec::as_slice) {

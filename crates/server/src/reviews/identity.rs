@@ -2,11 +2,12 @@
 
 use super::ReviewError;
 use crate::{
-    ApiServer, UserInfo,
+    ApiServer,
     tokens::{self, TokenError},
     write::now,
 };
 use errors::ApiError;
+use request::UserInfo;
 use serde_json::{Value, json};
 
 /// SelfSubjectReview.

@@ -4,7 +4,7 @@ use super::{SCALE, Scale, ScalePaths, scale_for_update, write};
 use crate::{
     managed_fields,
     managed_object::ManagedObject,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::HandlerResult,
     server_side_apply,
     service::{ApiServer, Call},
@@ -31,7 +31,7 @@ impl Converter for OneVersion {
     }
 }
 
-pub(super) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(super) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let validation = Validation::parse(&call.query, "PatchOptions")?;
     let (config, warnings) = server_side_apply::read(call, validation)?;
@@ -52,7 +52,7 @@ pub(super) async fn apply(server: &ApiServer, resource: &RequestInfo, call: &Cal
 
 /// Applies a configuration to the Scale; returns it, and the managers of its object.
 fn merged(
-    resource: &RequestInfo,
+    resource: &RequestScope,
     call: &Call,
     old: &ManagedObject,
     config: &Value,

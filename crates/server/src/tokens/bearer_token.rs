@@ -1,9 +1,10 @@
 //! Authentication of bearer tokens of all kinds: of the token file, of service accounts, and bootstrap tokens.
 
 use super::{ISSUER, TokenError, bootstrap_token, service_account};
-use crate::{UserInfo, service::ApiServer};
+use crate::service::ApiServer;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
+use request::UserInfo;
 
 /// Returns the bearer token of a request.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {

@@ -2,9 +2,10 @@
 //! (`plugin/pkg/auth/authenticator/token/bootstrap`).
 
 use super::token_request::get_object;
-use crate::{UserInfo, service::ApiServer};
+use crate::service::ApiServer;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use request::UserInfo;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

@@ -1,11 +1,12 @@
 //! Legacy service account tokens, which are stored in Secrets and do not expire (`pkg/serviceaccount/legacy.go`).
 
 use super::{ISSUER, SigningKey, TokenError, token_request::get_object};
-use crate::{UserInfo, service::ApiServer, user};
+use crate::service::ApiServer;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::FutureExt;
 use http::Method;
 use jiff::{SignedDuration, Timestamp, civil::Date};
+use request::{UserInfo, user};
 use serde_json::{Value, json};
 use store::Key;
 

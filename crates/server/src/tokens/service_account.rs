@@ -6,8 +6,9 @@ use super::{
     legacy::{self, LEGACY_ISSUER},
     token_request::get_object,
 };
-use crate::{UserInfo, authorization::go_quoted_list, service::ApiServer, user};
+use crate::{authorization::go_quoted_list, service::ApiServer};
 use jiff::Timestamp;
+use request::{UserInfo, user};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

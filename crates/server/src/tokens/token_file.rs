@@ -2,7 +2,7 @@
 //!
 //! Own code: the crate `csv` accepts misplaced quotation marks, which upstream rejects.
 
-use crate::UserInfo;
+use request::UserInfo;
 use std::collections::HashMap;
 
 /// Error of a token file.

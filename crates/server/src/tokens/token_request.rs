@@ -6,7 +6,7 @@ use crate::{
     admission::dynamic,
     authorization::node,
     create, decode,
-    request::RequestInfo,
+    request_scope::RequestScope,
     response::{self, HandlerResult},
     service::{ApiServer, Call},
     write::{dry_run, now},
@@ -24,7 +24,7 @@ const MIN_EXPIRATION_SECONDS: i64 = 600;
 const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
 
 /// Handles a TokenRequest.
-pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Call) -> HandlerResult {
+pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let key = server.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
@@ -83,7 +83,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestInfo, call: &Ca
     Ok(response::json(201, &answer))
 }
 
-fn decode_request(resource: &RequestInfo, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
+fn decode_request(resource: &RequestScope, call: &Call, name: &str) -> Result<TokenRequest, ApiError> {
     let mut body = decode::body_of_kind(call, "TokenRequest")?;
     create::set_request_namespace(resource, &mut body)?;
     // Absent fields have Go's zero values.
@@ -185,7 +185,7 @@ fn group_version(api_version: &str) -> (&str, &str) {
 /// Returns the object to which the token is bound. It must exist, and a Pod must run as this account.
 fn bound_object(
     server: &ApiServer,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     account: &str,
     object_reference: &BoundObjectReference,
 ) -> Result<(&'static str, Value), ApiError> {

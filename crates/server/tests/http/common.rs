@@ -4,8 +4,9 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, BodyStream, Full};
+use request::UserInfo;
 use serde_json::{Value, json};
-use server::{AdmissionPlugin, AdmissionPlugins, ApiServer, Body, DialedStream, NodeDialer, UserInfo};
+use server::{AdmissionPlugin, AdmissionPlugins, ApiServer, Body, DialedStream, NodeDialer};
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 use store::{MemoryEngine, Options, Store};
 

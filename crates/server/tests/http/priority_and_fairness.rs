@@ -5,8 +5,9 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use request::UserInfo;
 use serde_json::{Value, json};
-use server::{Body, BoxError, UserInfo};
+use server::{Body, BoxError};
 use std::{
     sync::{
         Arc,

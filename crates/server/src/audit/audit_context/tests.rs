@@ -11,8 +11,8 @@ async fn panic_is_logged_with_its_message() {
         Arc::new(AuditLog::open(policy, &path, AuditRotation::default(), |path| std::fs::File::create(path)).unwrap());
     let (mut head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
     let audit_context = AuditContext::begin(Some(&log), &head);
-    let attributes = Attributes::of_request(&head.method, &mut head.uri);
-    audit_context.process_request_received(&UserInfo::component("c"), &attributes).await;
+    let info = RequestInfo::new(&head.method, &head.uri);
+    audit_context.process_request_received(&UserInfo::component("c"), &info).await;
     audit_context.log_panic("boom").await;
     drop(audit_context.log_response(crate::response::text(500, "")).await);
     log.flush().await;

@@ -2,10 +2,11 @@
 //! its own Pods (`plugin/pkg/admission/noderestriction`).
 
 use super::node_identity;
-use crate::{ApiServer, UserInfo, object, request::RequestInfo};
+use crate::{ApiServer, object, request_scope::RequestScope};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{KindInfo, certificates, pod::mirror_pod};
+use request::UserInfo;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use store::Key;
@@ -31,7 +32,7 @@ pub(crate) enum Removal {
 pub(crate) fn restrict(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     operation: Operation<'_>,
 ) -> Result<(), ApiError> {
     let Some(node) = node_identity(user) else { return Ok(()) };
@@ -68,7 +69,7 @@ pub(crate) fn restrict(
 pub(crate) fn restrict_removal(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     key: &Key,
     removal: Removal,
 ) -> Result<(), ApiError> {

@@ -3,12 +3,13 @@
 
 use super::{node_identity, node_restriction::read_object};
 use crate::{
-    ApiServer, UserInfo,
-    authorization::{Attributes, Decision, ResourceAttributes, authorize},
-    request::RequestInfo,
+    ApiServer,
+    authorization::{Decision, authorize},
+    request_scope::RequestScope,
 };
 use api::feature_gates::Gate;
 use errors::ApiError;
+use request::{Attributes, ResourceAttributes, UserInfo};
 use serde_json::Value;
 
 /// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod
@@ -16,7 +17,7 @@ use serde_json::Value;
 pub(crate) fn restrict_token(
     server: &ApiServer,
     user: &UserInfo,
-    resource: &RequestInfo,
+    resource: &RequestScope,
     request: &Value,
 ) -> Result<(), ApiError> {
     let Some(node) = node_identity(user) else { return Ok(()) };

@@ -1,11 +1,8 @@
 //! Tests of decisions by roles and bindings.
 
 use super::*;
-use crate::authorization::{
-    Decision,
-    attributes::{Attributes, RequestTarget, ResourceAttributes},
-    rbac,
-};
+use crate::authorization::{Decision, rbac};
+use request::{Attributes, RequestTarget, ResourceAttributes};
 use serde_json::{Value, json};
 
 fn policy(objects: &[Value]) -> RuleResolver {

@@ -1,7 +1,7 @@
 //! Requests and responses in protobuf over HTTP.
 
 use crate::{
-    ApiServer, UserInfo,
+    ApiServer,
     test_server::{Answer, request, send, server},
 };
 use ::wire::protobuf::{
@@ -10,6 +10,7 @@ use ::wire::protobuf::{
     wire,
 };
 use http_body_util::BodyExt;
+use request::UserInfo;
 use serde_json::{Value, json};
 
 const PROTOBUF: [(&str, &str); 2] =

@@ -242,7 +242,7 @@ async fn custom_versions_serve_pruned_views_of_one_object() {
 #[tokio::test]
 async fn custom_resource_denial_names_the_resource() {
     let api = api_with_crontabs(&crontab_properties()).await;
-    let user = server::UserInfo { name: "jane".to_owned(), ..server::UserInfo::default() };
+    let user = request::UserInfo { name: "jane".to_owned(), ..request::UserInfo::default() };
     let request = http::Request::get(CRONTABS).body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
     let response = api.server.handle(Some(user), request).await;
     let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 /// The group that is exempt from authorization.
 const MASTERS: &str = "system:masters";
 /// The group of nodes (kubelets).
-pub(crate) const NODES: &str = "system:nodes";
-pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
-pub(crate) const ANONYMOUS: &str = "system:anonymous";
+pub const NODES: &str = "system:nodes";
+/// The group of all users except the anonymous one.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of the anonymous user.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// Name of the anonymous user.
+pub const ANONYMOUS: &str = "system:anonymous";
 /// Key of the credential in a user's `extra`.
-pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The caller's identity (upstream's `user.Info`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,21 +54,23 @@ impl UserInfo {
     }
 
     /// Returns the anonymous user.
-    pub(crate) fn anonymous() -> Self {
+    pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    pub(crate) fn is_in(&self, group: &str) -> bool {
+    /// Whether the user is in a group.
+    #[must_use]
+    pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
 
     /// Whether the user is exempt from authorization.
-    pub(crate) fn is_master(&self) -> bool {
+    pub fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }
 
     /// Adds the user to `system:authenticated`, unless it is anonymous.
-    pub(crate) fn authenticated(mut self) -> Self {
+    pub fn authenticated(mut self) -> Self {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) && self.name != ANONYMOUS {
             self.groups.push(AUTHENTICATED.to_owned());
         }
@@ -74,7 +79,7 @@ impl UserInfo {
 }
 
 /// Returns the `UserInfo` of `authentication.k8s.io/v1`.
-pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
+pub fn to_json(user: &UserInfo) -> serde_json::Value {
     let mut json = serde_json::json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         json["uid"] = user.uid.as_str().into();
@@ -86,23 +91,23 @@ pub(crate) fn to_json(user: &UserInfo) -> serde_json::Value {
 }
 
 /// Returns the user of a service account.
-pub(crate) fn service_account(namespace: &str, name: &str) -> UserInfo {
+pub fn service_account(namespace: &str, name: &str) -> UserInfo {
     let groups = service_account_groups(namespace);
     UserInfo { name: service_account_user_name(namespace, name), groups, ..UserInfo::default() }.authenticated()
 }
 
 /// Returns the user name of a service account.
-pub(crate) fn service_account_user_name(namespace: &str, name: &str) -> String {
+pub fn service_account_user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
 /// Returns the groups of the service accounts of a namespace.
-pub(crate) fn service_account_groups(namespace: &str) -> Vec<String> {
+pub fn service_account_groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// Returns namespace and name of the service account of a user name.
-pub(crate) fn parse_service_account(user: &str) -> Option<(&str, &str)> {
+pub fn parse_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let valid = api::names::dns1123_label(namespace).is_empty() && api::names::dns1123_subdomain(name).is_empty();
     valid.then_some((namespace, name))

@@ -1,0 +1,16 @@
+//! What is known of a request before its body is read: its [`RequestInfo`], its [`Attributes`] for authorization, and its
+//! [user](UserInfo) (upstream's `apiserver/pkg/endpoints/request` and `apiserver/pkg/authentication/user`).
+//!
+//! Pure: no I/O, no clock, no randomness.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod path;
+mod query;
+mod request_info;
+pub mod user;
+
+pub use attributes::{Attributes, RequestTarget, ResourceAttributes, field_requirements};
+pub use query::Query;
+pub use request_info::{RequestInfo, ResourcePath};
+pub use user::UserInfo;
