@@ -65,7 +65,7 @@ pub fn used<'a>(quota: &ResourceQuota, objects: impl IntoIterator<Item = &'a Obj
     used
 }
 
-/// Checks the creation of `new`, or the update from `old` to `new`. `used` is the current usage, including `old`.
+/// Checks the creation of `new`, or the update from `old` to `new` (`CheckRequest`). `used` is the current usage, including `old`.
 ///
 /// # Errors
 /// If the quota would be exceeded.

@@ -1,4 +1,5 @@
-//! Merging of an apply configuration into an object.
+//! Merging of the values of an apply configuration into an object (`TypedValue.Merge`). `updater.rs` decides about
+//! ownership, conflicts and pruning.
 
 use crate::{
     list_item_key::{ListItemKey, list_item_key},

@@ -245,6 +245,8 @@ async fn update_conditions(client: &Client, namespace: &Namespace, remaining: &R
 /// Deletes the content and returns what remains. Other kinds are deleted after the last Pod is gone, because
 /// terminating Pods may need their configuration.
 ///
+/// As upstream's `deleteAllContent`.
+///
 /// # Errors
 ///
 /// If the API does not answer. Rejected deletions are part of the result and do not stop others.

@@ -41,7 +41,7 @@ impl ApiError {
         Self { status: Some(Box::new(status)), ..Self::new(code, "", message) }
     }
 
-    /// The request is malformed.
+    /// The request is malformed (`NewBadRequest`).
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
@@ -124,7 +124,7 @@ impl ApiError {
         self
     }
 
-    /// The object does not exist.
+    /// The object does not exist (`NewNotFound`).
     pub fn not_found<'a>(resource: impl Into<GroupResource<'a>>, name: &str) -> Self {
         let resource = resource.into();
         Self::new(404, "NotFound", format!("{resource} {name:?} not found")).with_details(resource, name)
@@ -145,13 +145,13 @@ impl ApiError {
         Self::new(409, "AlreadyExists", message).with_details(resource, name).with_retry_after(1)
     }
 
-    /// An object of this name exists.
+    /// An object of this name exists (`NewAlreadyExists`).
     pub fn already_exists<'a>(resource: impl Into<GroupResource<'a>>, name: &str) -> Self {
         let resource = resource.into();
         Self::new(409, "AlreadyExists", format!("{resource} {name:?} already exists")).with_details(resource, name)
     }
 
-    /// The write conflicts with the object's state.
+    /// The write conflicts with the object's state (`NewConflict`).
     pub fn conflict<'a>(resource: impl Into<GroupResource<'a>>, name: &str, cause: &str) -> Self {
         let resource = resource.into();
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {cause}");
@@ -164,14 +164,14 @@ impl ApiError {
         Self::conflict(resource, name, cause)
     }
 
-    /// The caller may not do this. The resource may not exist.
+    /// The caller may not do this (`NewForbidden`). The resource may not exist.
     pub fn forbidden<'a>(resource: impl Into<GroupResource<'a>>, name: &str, cause: &str) -> Self {
         let resource = resource.into();
         let quoted = if name.is_empty() { String::new() } else { format!(" {name:?}") };
         Self::new(403, "Forbidden", format!("{resource}{quoted} is forbidden: {cause}")).with_details(resource, name)
     }
 
-    /// The object is invalid.
+    /// The object is invalid (`NewInvalid`).
     pub fn invalid<'a>(kind: impl Into<GroupKind<'a>>, name: &str, errors: &FieldErrors) -> Self {
         let kind = kind.into();
         let mut seen = HashSet::new();

@@ -57,18 +57,6 @@ static INFO: KindInfo = KindInfo {
     ..KindInfo::core("Pod", "pods", "pod")
 };
 
-const COLUMNS: &[Column] = &[
-    Column { format: "name", ..column("Name", "string", 0) },
-    column("Ready", "string", 0),
-    column("Status", "string", 0),
-    column("Restarts", "string", 0),
-    column("Age", "string", 0),
-    column("IP", "string", 1),
-    column("Node", "string", 1),
-    column("Nominated Node", "string", 1),
-    column("Readiness Gates", "string", 1),
-];
-
 const FIELDS: &[&str] = &[
     "spec.nodeName",
     "spec.restartPolicy",
@@ -213,7 +201,7 @@ impl Kind for Pod {
     }
 
     fn columns(&self) -> &'static [Column] {
-        COLUMNS
+        table::COLUMNS
     }
 
     fn row(&self, object: &Value, now: jiff::Timestamp) -> Row {

@@ -19,7 +19,7 @@ use crate::{
     cgroup::CgroupError,
     network_readiness::NetworkNotReadyError,
     pod_worker::PodMessage,
-    status,
+    status_manager,
     volumes::{self, RemovalError},
 };
 use api::static_pod::is_static;
@@ -174,7 +174,7 @@ pub(crate) async fn execute(
             Ok(vec![PodLifecycleEvent::ActionSucceeded(key), PodLifecycleEvent::Removed])
         }
         Action::DeleteFromApi => {
-            if status::delete(shared, pod).await {
+            if status_manager::delete(shared, pod).await {
                 Ok(vec![PodLifecycleEvent::ActionSucceeded(key)])
             } else {
                 Err(ActionError::DeletionRejected)

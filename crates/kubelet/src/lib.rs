@@ -46,7 +46,7 @@ mod relist;
 mod runtime_events;
 mod safe_open;
 mod static_pods;
-mod status;
+mod status_manager;
 mod status_reconciler;
 mod system_stats;
 mod untrusted_file;

@@ -100,6 +100,7 @@ fn is_due(path: &Path, max_size: u64) -> bool {
     fs::metadata(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |m| m.len() >= max_size)
 }
 
+/// Rotates the log of a container (`rotateLog`).
 async fn rotate(shared: &Shared, id: &str, path: &Path) -> Result<(), RotationError> {
     let reopen = async || shared.runtime.reopen_log(&ContainerId(id.to_owned())).await;
     if !path.exists() {

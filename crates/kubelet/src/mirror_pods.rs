@@ -2,7 +2,7 @@
 //! the
 //! static Pods do not depend on them (upstream's `pkg/kubelet/pod/mirror_client.go`).
 
-use crate::{Shared, deadline::within_deadline, status};
+use crate::{Shared, deadline::within_deadline, status_manager};
 use api::static_pod::{CONFIG_HASH, CONFIG_MIRROR, annotation};
 use k8s_openapi::{
     api::core::v1::{Node, Pod as ApiPod, PodStatus},
@@ -257,7 +257,7 @@ async fn reconcile(shared: &Shared, name: &Name) -> Result<bool, kube::Error> {
                 Err(error) => return Err(error),
             },
             Step::Write(object, status) => {
-                let there = status::write(shared, &object, &status).await;
+                let there = status_manager::write(shared, &object, &status).await;
                 let uid = uid_of(&object);
                 shared.mirror_pods.change(name.clone(), |mirror| {
                     mirror.written = Some((uid.clone(), *status));

@@ -1,11 +1,12 @@
 //! Pod worker: a task for each Pod that applies events to its state, checkpoints it, and executes the planned actions.
+//! The decisions are pure and in the crate `lifecycle`: `observe`, `plan` and `status`.
 //!
 //! A hanging container blocks its own Pod only (upstream: `pkg/kubelet/pod_workers.go`).
 
 use crate::{
     Shared,
     actions::{self, ActionError},
-    checkpoint, status,
+    checkpoint, status_manager,
     status_reconciler::StatusReconciler,
     volumes,
 };
@@ -278,7 +279,7 @@ impl PodWorker {
         let (shared, object, messages) =
             (Arc::clone(&self.shared), Arc::clone(self.pod.object()), self.messages.clone());
         let work = async move {
-            let pod_exists = status::write(&shared, &object, &status).await;
+            let pod_exists = status_manager::write(&shared, &object, &status).await;
             let _ = messages.send(PodMessage::StatusWritten(Box::new(status), pod_exists));
         };
         tokio::spawn(work.in_current_span());

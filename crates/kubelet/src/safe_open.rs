@@ -20,6 +20,7 @@ pub(crate) fn open_path(dir: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Opens a path below `root`.
+/// Upstream: `doSafeOpen`.
 ///
 /// # Errors
 /// Fails if it does not exist, or if the path or a symbolic link in it escapes `root`.

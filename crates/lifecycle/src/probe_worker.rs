@@ -2,7 +2,7 @@
 //! `worker.doProbe` in `pkg/kubelet/prober/worker.go`).
 //!
 //! Liveness and readiness probes start after the startup probe succeeds. A container that fails its startup or liveness
-//! probe is killed; a container that fails its readiness probe is not ready.
+//! probe is killed (`observe/probe_results.rs`); a container that fails its readiness probe is not ready.
 
 use crate::{
     Action, Plan, Pod, ProbeKind,

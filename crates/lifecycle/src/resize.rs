@@ -296,7 +296,7 @@ pub(crate) fn blocks_container_starts(pod: &Pod) -> bool {
     pod.resize.cgroup.is_some() && pod.resize.progress.as_ref().is_some_and(|p| p.error.is_none())
 }
 
-/// Applies the node's decision on a resize.
+/// Applies the node's decision on a resize (the pure half of `handlePodResourcesResize`).
 pub(crate) fn apply_decision(pod: &mut Pod, generation: i64, decision: ResizeDecision, now: Timestamp) {
     // The decision on an older generation is stale.
     let Some(desired) =

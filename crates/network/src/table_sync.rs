@@ -1,4 +1,5 @@
-//! Synchronization of an nftables table with its desired state.
+//! Synchronization of an nftables table with its desired state: writes the rules of Services (`syncProxyRules`), policies and
+//! masquerading to the kernel.
 
 use crate::{Error, command::run, nft_table::Table};
 use std::time::Duration;

@@ -35,7 +35,7 @@ pub struct ResourcePath {
 }
 
 impl RequestInfo {
-    /// Reads method and URI of a request.
+    /// Reads method and URI of a request (`RequestInfoFactory.NewRequestInfo`).
     #[must_use]
     pub fn new(method: &Method, uri: &Uri) -> Self {
         let mut uri = uri.clone();

@@ -32,7 +32,7 @@ pub(crate) use context::{AdmissionContext, operation_options};
 pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub(crate) use registrations::RegistrationInformer;
 
-use crate::{audit::AuditContext, request_scope::RequestScope, service::ApiServer};
+use crate::{api_server::ApiServer, audit::AuditContext, request_scope::RequestScope};
 use errors::ApiError;
 use kinds::{FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError};
 use runtime_class::RuntimeClassError;

@@ -11,7 +11,7 @@ mod proxy;
 
 pub(crate) use proxy::proxy_request;
 
-use crate::{backend_connections, backend_tls::TlsConfigError, registry, service::ApiServer};
+use crate::{api_server::ApiServer, backend_connections, backend_tls::TlsConfigError, registry};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use request::{RequestInfo, RequestTarget};

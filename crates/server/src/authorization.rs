@@ -20,7 +20,7 @@ pub(crate) use policy_params::check_policy_params;
 pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
 pub(crate) use rbac_informer::RbacInformer;
 
-use crate::{ApiServer, audit::AuditContext, request_scope::RequestScope, reverse_proxy, service::Call};
+use crate::{ApiServer, api_server::Call, audit::AuditContext, request_scope::RequestScope, reverse_proxy};
 use errors::{ApiError, GroupResource};
 use http::HeaderMap;
 use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};

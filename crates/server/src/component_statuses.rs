@@ -1,11 +1,11 @@
 //! ComponentStatus: health of the control plane's components, checked by each request (`pkg/registry/core/componentstatus`).
 
 use crate::{
+    api_server::{ApiServer, Call},
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
-    service::{ApiServer, Call},
     write,
 };
 use errors::ApiError;

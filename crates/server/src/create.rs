@@ -2,14 +2,14 @@
 
 use crate::{
     admission::{self, AdmissionContext, dynamic, resource_quota},
-    authorization, decode, identity,
+    api_server::{ApiServer, Call},
+    authorization, decode,
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object,
+    object, object_identity,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
-    services, storage_errors,
+    service_allocation, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, with_warnings},
@@ -56,7 +56,7 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &C
     create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
-/// Creates an object, for a create request, or for an update or apply of an object that does not exist.
+/// Creates an object, for a create request, or for an update or apply of an object that does not exist (`Store.Create`).
 pub(crate) async fn create_object(
     server: &ApiServer,
     resource: &RequestScope,
@@ -67,7 +67,7 @@ pub(crate) async fn create_object(
     let kind = &*resource.kind;
     let NewObject { mut value, mut warnings, managers } = new;
     // An apply may have a resource version although the object does not exist.
-    let versioned = managers.is_none() && identity::is_versioned(&value);
+    let versioned = managers.is_none() && object_identity::is_versioned(&value);
     let namespace = namespace_of(server, resource, &value)?;
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
@@ -100,7 +100,7 @@ pub(crate) async fn create_object(
         prepare(server, resource, call, &mut object)?;
         authorization::restrict_certificate_subject(resource, &object)?;
         warnings.extend(admission::validate(server, resource, &object, None, &call.audit)?);
-        let addresses = services::take(server, resource, &mut object).await?;
+        let addresses = service_allocation::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
         let mut new = ManagedObject { object, managers: managers.clone() };
@@ -112,7 +112,7 @@ pub(crate) async fn create_object(
                 drop(addresses);
                 context.set_name(&name);
                 dynamic::validate(context, Some(&new.whole()), None).await?;
-                services::take(server, resource, &mut new.object).await?
+                service_allocation::take(server, resource, &mut new.object).await?
             }
         };
         let quota_lock = resource_quota::lock(server, resource).await;

@@ -7,13 +7,13 @@ mod conditions;
 mod finalizer;
 
 use crate::{
+    api_server::{ApiServer, Call},
     audit::AuditContext,
     managed_fields::RequestedManagedFields,
     managed_object::ManagedObject,
     registry::Registry,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
     update::{self, FieldOwnership, UpdatedObject},
 };
 use bytes::Bytes;

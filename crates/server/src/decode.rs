@@ -4,7 +4,7 @@ mod yaml;
 
 pub(crate) use yaml::{DecodeYamlError, is_yaml_error, split_warnings};
 
-use crate::service::Call;
+use crate::api_server::Call;
 use api::bounded_messages::BoundedMessages;
 use data_encoding::HEXLOWER;
 use errors::ApiError;

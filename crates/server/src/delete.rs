@@ -4,6 +4,7 @@ mod propagation;
 
 use crate::{
     admission::{self, AdmissionContext, dynamic},
+    api_server::{ApiServer, Call},
     authorization::node::{self, Removal},
     conversion, decode,
     list_options::ListOptions,
@@ -12,7 +13,6 @@ use crate::{
     request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
-    service::{ApiServer, Call},
     storage_errors,
     write::{dry_run, now, should_delete_during_update, with_warnings},
 };

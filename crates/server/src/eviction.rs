@@ -2,12 +2,12 @@
 
 use crate::{
     admission::dynamic,
+    api_server::{ApiServer, Call},
     authorization::node::{self, Removal},
     delete::{self, DeletionOptions},
-    object, pods,
+    object, pod_binding,
     request_scope::RequestScope,
     response::{self, HandlerResult},
-    service::{ApiServer, Call},
     storage_errors,
     write::{dry_run, now},
 };
@@ -33,7 +33,7 @@ enum BudgetCheck {
 
 pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
-    let (mut eviction, dry) = (pods::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
+    let (mut eviction, dry) = (pod_binding::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
     let dry = dry || DeletionOptions::from_json(&eviction["deleteOptions"], call)?.dry_run;
     dynamic::admit_body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
     let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
@@ -67,7 +67,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &C
         }
     }
     delete::delete_object(server, resource, &key, &options).await?;
-    Ok(response::json(201, &pods::success()))
+    Ok(response::json(201, &pod_binding::success()))
 }
 
 fn get_pod(server: &ApiServer, resource: &RequestScope, key: &Key) -> Result<(Revision, Value), ApiError> {
@@ -226,7 +226,7 @@ async fn add_disruption_target(
             "message": "Eviction API: evicting", "lastTransitionTime": now(),
             "observedGeneration": pod["metadata"]["generation"],
         });
-        pods::set_condition(&mut pod, condition);
+        pod_binding::set_condition(&mut pod, condition);
         let write = Write::put(key.clone(), Precondition::Revision(revision), object::encode(kind, pod)?);
         match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(written) => {

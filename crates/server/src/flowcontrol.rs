@@ -9,7 +9,7 @@ mod flow_schema;
 mod metrics;
 mod priority_level;
 
-use crate::{deadline, response::Body, service::ApiServer};
+use crate::{api_server::ApiServer, deadline, response::Body};
 use errors::ApiError;
 use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};

@@ -3,6 +3,7 @@
 
 use crate::{
     aggregation,
+    api_server::{ApiServer, Call},
     audit::AuditContext,
     authorization, compress,
     content_negotiation::{self, protobuf_bodies},
@@ -14,7 +15,6 @@ use crate::{
     request_scope::{self, RequestScope},
     response::{self, Body, BoxError, HandlerResult},
     reverse_proxy::Outgoing,
-    service::{ApiServer, Call},
     tokens, websocket,
     write::now,
 };
@@ -110,6 +110,8 @@ impl ApiServer {
         if is_head { response::without_body(response) } else { response }
     }
 
+    /// Authenticates a request (`WithAuthentication`), begins its audit event (`WithAudit`), impersonates
+    /// (`WithImpersonation`), and waits for a seat of its priority level (`WithPriorityAndFairness`).
     async fn authenticate_and_handle(
         &self,
         user: Option<UserInfo>,
@@ -156,7 +158,7 @@ impl ApiServer {
         Ok(response)
     }
 
-    /// Authorizes a request that flow control has admitted, and dispatches it by its path.
+    /// Authorizes a request that flow control has admitted (`WithAuthorization`), and dispatches it by its path.
     async fn authorize_and_dispatch(
         &self,
         user: UserInfo,

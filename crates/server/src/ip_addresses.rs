@@ -4,8 +4,8 @@
 //! clients find the addresses of a Service that they have created, and none of a Service that they have deleted.
 
 use crate::{
+    api_server::{ApiServer, Call},
     lazy_informer::{InformerUpdate, LazyInformer},
-    service::{ApiServer, Call},
     service_ranges::{self, DEFAULT},
     system_services::SERVICE_RANGE,
 };

@@ -5,10 +5,10 @@
 //! for small requests. Small requests stay on the worker: moving them to a thread would cost more than it saves.
 
 use crate::{
+    api_server::{ApiServer, Call},
     object,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
     update::MAX_ATTEMPTS,
 };
 use errors::ApiError;

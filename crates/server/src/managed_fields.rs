@@ -4,7 +4,7 @@ mod name;
 
 pub(crate) use name::{field_manager_name, validate_field_manager};
 
-use crate::{managed_object::ManagedObject, request_scope::RequestScope, service::Call};
+use crate::{api_server::Call, managed_object::ManagedObject, request_scope::RequestScope};
 use apply::{ApplyError, Converter, Filter, ManagedFields, Request, TypeRef};
 use errors::ApiError;
 use kinds::{Kind, KindRef};

@@ -6,10 +6,10 @@
 mod process;
 
 use crate::{
+    api_server::{ApiServer, Call},
     flowcontrol::FlowControl,
     request_scope::RequestScope,
     response::{self, Body, HandlerResult},
-    service::{ApiServer, Call},
 };
 use api::metrics::{CONTENT_TYPE, HistogramSample, MetricsPage};
 use http::{Method, Response};

@@ -1,11 +1,11 @@
 //! Requests to a node's kubelet: `pods/log`, and helpers of `proxy.rs` and `node_stream.rs`.
 
 use crate::{
+    api_server::{ApiServer, Call},
     handler_chain::read_body,
     object,
     request_scope::RequestScope,
     response::{BoxError, HandlerResult},
-    service::{ApiServer, Call},
     websocket,
 };
 use bytes::Bytes;

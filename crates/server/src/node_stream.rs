@@ -5,11 +5,11 @@
 
 use crate::{
     admission::{connect_options, dynamic},
+    api_server::{ApiServer, Call},
     node_proxy::{container, error_of_response, pod, send},
     request_scope::RequestScope,
     response::{self, HandlerResult},
     reverse_proxy,
-    service::{ApiServer, Call},
 };
 use api::text::parse_query_bool;
 use errors::ApiError;

@@ -5,13 +5,13 @@ mod links;
 
 use crate::{
     admission::dynamic,
+    api_server::{ApiServer, Call},
     audit::Peer,
     backend_connections::{self, unavailable},
-    endpoints,
     request_scope::RequestScope,
+    resolve_endpoint,
     response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
-    service::{ApiServer, Call},
     write::with_warnings,
 };
 use errors::ApiError;
@@ -220,10 +220,10 @@ fn service_target(
 ) -> Result<Target, ApiError> {
     let service = read_object(server, info, namespace, parsed.name)?;
     let port = match parsed.port.parse() {
-        Ok(number) => endpoints::port_name(&service, number).map_err(|error| unavailable(error.to_string()))?,
+        Ok(number) => resolve_endpoint::port_name(&service, number).map_err(|error| unavailable(error.to_string()))?,
         Err(_) => parsed.port.to_owned(),
     };
-    let slices = endpoints::slices(&server.store, namespace, parsed.name);
+    let slices = resolve_endpoint::slices(&server.store, namespace, parsed.name);
     // Only addresses of Pods are allowed: otherwise a user who can write endpoints could reach any address.
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
@@ -234,7 +234,7 @@ fn service_target(
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };
     let id = if slices.is_empty() { parsed.name } else { id };
-    let found = endpoints::random_endpoint(&slices, &port, is_pod);
+    let found = resolve_endpoint::random_endpoint(&slices, &port, is_pod);
     let to = found.ok_or_else(|| unavailable(format!("no endpoints available for service {id:?}")))?;
     Ok(Target::Address { to, https: parsed.https })
 }

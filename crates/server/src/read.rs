@@ -1,13 +1,13 @@
 //! GET and LIST, served from memory with the bytes that the writer encoded.
 
 use crate::{
+    api_server::{ApiServer, Call},
     conversion, list_body,
     list_options::{self, ContinueToken, ListOptions, ResourceVersionMatch},
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
-    service::{ApiServer, Call},
     write,
 };
 use errors::ApiError;

@@ -8,12 +8,12 @@ mod usage;
 pub(crate) use scrape::NodeSampleCache;
 
 use crate::{
+    api_server::{ApiServer, Call},
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
-    service::{ApiServer, Call},
     write,
 };
 use api::{duration, quantity::Amount};

@@ -6,10 +6,10 @@ mod selectors;
 
 use crate::{
     admission::dynamic,
+    api_server::{ApiServer, Call},
     create, decode,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
     strict::{self, Validation},
     write::{dry_run, respond_with_value, with_warnings},
 };

@@ -3,13 +3,13 @@
 mod apply;
 
 use crate::{
-    conversion, decode, identity,
+    api_server::{ApiServer, Call},
+    conversion, decode,
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object, patch as patches,
+    object, object_identity, patch as patches,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
     strict::{self, Validation},
     update::{self, FieldOwnership, UpdateResult, UpdatedObject},
     write::{dry_run, respond_with_value, with_warnings},
@@ -96,7 +96,7 @@ async fn handle_by_method(server: &ApiServer, resource: &RequestScope, call: &Ca
             let validation = Validation::parse(&call.query, "UpdateOptions")?;
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
-            identity::check_named(resource, &scale)?;
+            object_identity::check_named(resource, &scale)?;
             write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }
         "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,

@@ -1,16 +1,16 @@
 //! Server-side apply: merges the configuration into the object, or creates it.
 
 use crate::{
+    api_server::{ApiServer, Call},
     authorization,
     create::{self, NewObject},
     decode::{self, DecodedBody},
-    identity, large_requests,
+    large_requests,
     managed_fields::{self, FieldManager},
     managed_object::ManagedObject,
-    object, patch,
+    object, object_identity, patch,
     request_scope::RequestScope,
     response::HandlerResult,
-    service::{ApiServer, Call},
     strict::{self, Validation},
     update::{self, UpdatedObject},
     write::{dry_run, now},
@@ -118,5 +118,5 @@ fn check_new(resource: &RequestScope, object: &Value) -> Result<(), ApiError> {
             format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
         return Err(ApiError::conflict(info, name, &message));
     }
-    identity::check_named(resource, object)
+    object_identity::check_named(resource, object)
 }

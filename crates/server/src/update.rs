@@ -2,19 +2,18 @@
 
 use crate::{
     admission::{self, AdmissionContext, dynamic, resource_quota},
+    api_server::{ApiServer, Call},
     authorization,
     create::{self, NewObject},
-    decode,
-    identity::{self, requested_version},
-    large_requests,
+    decode, large_requests,
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object, patch as patches,
+    object,
+    object_identity::{self, requested_version},
+    patch as patches,
     request_scope::RequestScope,
     response::HandlerResult,
-    scale, server_side_apply,
-    service::{ApiServer, Call},
-    services, storage_errors,
+    scale, server_side_apply, service_allocation, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
     write::{dry_run, now, respond_with_object, respond_with_value, should_delete_during_update, with_warnings},
@@ -54,14 +53,14 @@ pub(crate) async fn update(server: &ApiServer, resource: &RequestScope, call: &C
     let parsed = decode::parse(call, kind)?;
     let is_reset = managed_fields::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
-    identity::check_named(resource, &value)?;
+    object_identity::check_named(resource, &value)?;
     if kind.info().allow_create_on_update && resource.subresource.is_none() && is_absent(server, resource) {
         return create_on_update(server, resource, call, value, warnings, dry).await;
     }
     let requested = RequestedManagedFields::take(&mut value, is_reset);
     let make = |old: &ManagedObject| {
         // A name or UID of another object is the first error to be reported.
-        identity::check(resource, call.method == Method::PUT, &value, &old.object)?;
+        object_identity::check(resource, call.method == Method::PUT, &value, &old.object)?;
         let ownership = FieldOwnership::Updated(requested.clone());
         Ok(UpdatedObject { object: value.clone(), warnings: warnings.clone(), ownership })
     };
@@ -88,7 +87,7 @@ async fn create_on_update(
     if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
-    identity::check(resource, true, &value, &Value::Null)?;
+    object_identity::check(resource, true, &value, &Value::Null)?;
     create::create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
@@ -151,11 +150,11 @@ pub(crate) async fn update_object(
         let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let old = server.large_object_cache.live(&server.webhooks, kind, &current).await?;
         let UpdatedObject { object, mut warnings, ownership } = make(&old)?;
-        identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
-        identity::require_version(kind.info(), &object)?;
+        object_identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
+        object_identity::require_version(kind.info(), &object)?;
         let mut new = mutate(server, resource, call, object, &old, ownership, context.as_ref()).await?;
         prepare_and_validate(server, resource, call, &mut new.object, &old.object)?;
-        let addresses = services::take(server, resource, &mut new.object).await?;
+        let addresses = service_allocation::take(server, resource, &mut new.object).await?;
         warnings.extend(admission::validate(server, resource, &new.object, Some(&old.object), &call.audit)?);
         // As in create, the allocated addresses are not locked while webhooks are called.
         let _locked = match &context {
@@ -166,7 +165,7 @@ pub(crate) async fn update_object(
                 let (new_object, old_object) =
                     (admission_object(resource, &whole_new), admission_object(resource, &whole_old));
                 dynamic::validate(context, Some(&new_object), Some(&old_object)).await?;
-                services::take(server, resource, &mut new.object).await?
+                service_allocation::take(server, resource, &mut new.object).await?
             }
         };
         let is_charged = resource_quota::handles_update(resource, &new.object, &old.object);
@@ -279,7 +278,7 @@ async fn mutate(
     if !dynamic::mutate(context, &mut object, Some(&old.whole()), &admit).await? {
         return Ok(new);
     }
-    identity::check(resource, false, &object, &old.object)?;
+    object_identity::check(resource, false, &object, &old.object)?;
     object_meta::preserve_system_metadata(&mut object, &old.object);
     call.warnings
         .lock()

@@ -1,6 +1,8 @@
-//! WATCH: each watcher pulls events from the store's window. An event is encoded once for all watchers.
+//! WATCH (upstream's `WatchServer`): each watcher pulls events from the store's window. An event is encoded once for all
+//! watchers.
 
 use crate::{
+    api_server::{ApiServer, Call},
     conversion,
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
@@ -8,7 +10,6 @@ use crate::{
     request_scope::RequestScope,
     response::{self, HandlerResult},
     selectors::Selection,
-    service::{ApiServer, Call},
     webhook::WebhookClient,
 };
 use bytes::{BufMut, Bytes, BytesMut};

@@ -1,9 +1,9 @@
 //! Helpers of all writes: dry runs, warnings, and the response with the written object.
 
 use crate::{
+    api_server::{ApiServer, Call},
     conversion, object,
     response::{self, Body, HandlerResult},
-    service::{ApiServer, Call},
 };
 use errors::ApiError;
 use http::{HeaderValue, Response};

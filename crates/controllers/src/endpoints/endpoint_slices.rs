@@ -57,6 +57,7 @@ pub(super) fn reconcile_slices(
     changes
 }
 
+/// Computes the changes of the slices of one address family (`reconcileByAddressType`).
 fn reconcile_address_family(
     service: &Service,
     spec: &ServiceSpec,

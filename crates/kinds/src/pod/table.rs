@@ -1,7 +1,20 @@
-//! Table row of a Pod (upstream's `printPod`).
+//! Table columns and rows of Pods (upstream's `podColumnDefinitions` and `printPod`).
 
-use crate::{Row, age, age_cell, name_cell};
+use crate::{Column, Row, age, age_cell, column, name_cell};
 use serde_json::{Value, json};
+
+/// Columns of the table.
+pub(super) const COLUMNS: &[Column] = &[
+    Column { format: "name", ..column("Name", "string", 0) },
+    column("Ready", "string", 0),
+    column("Status", "string", 0),
+    column("Restarts", "string", 0),
+    column("Age", "string", 0),
+    column("IP", "string", 1),
+    column("Node", "string", 1),
+    column("Nominated Node", "string", 1),
+    column("Readiness Gates", "string", 1),
+];
 
 /// Ready containers, restarts and the last restart of a Pod.
 #[derive(Default)]

@@ -49,7 +49,8 @@ fn requests(pod: &ApiPod) -> Amounts {
     pod.spec.as_ref().map(|spec| resources::pod_resources(spec, ResourceField::Requests)).unwrap_or_default()
 }
 
-/// Decides whether the node has the requested resources; if granted, they are reserved from now on.
+/// Decides whether the node has the requested resources; if granted, they are reserved from now on
+/// (`handlePodResourcesResize`).
 pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycleEvent {
     let desired = requests(&pod.desired());
     let decision = shared.pods.resize(pod.uid(), |others| {

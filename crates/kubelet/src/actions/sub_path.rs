@@ -70,7 +70,7 @@ fn open_and_bind(volume: &Path, sub: &str, target: &Path) -> Result<(), BindErro
     Ok(())
 }
 
-/// Opens a path below a volume. Missing directories are created with the volume's permissions.
+/// Opens a path below a volume. Missing directories are created with the volume's permissions (`SafeMakeDir`).
 fn open_or_create(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
     let root = safe_open::open_path(volume)?;
     let permissions = fs::metadata(proc_fd_path(&root))?.permissions();

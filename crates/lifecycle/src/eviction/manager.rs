@@ -1,4 +1,6 @@
-//! Eviction manager state (`managerImpl.synchronize`).
+//! Eviction manager: which thresholds are met, and since when (the pure half of `managerImpl.synchronize`).
+//!
+//! `ranking.rs` selects the Pod to evict; the loop is `crates/kubelet/src/eviction.rs`.
 
 use super::{EvictionPolicy, Signal, SignalObservations, Threshold};
 use crate::{NodePressure, container::elapsed};

@@ -3,10 +3,10 @@
 
 use super::registrations::Registrations;
 use crate::{
+    api_server::{ApiServer, Call},
     authorization::{self, Decision},
     conversion,
     request_scope::RequestScope,
-    service::{ApiServer, Call},
 };
 use ::admission::{
     AuthorizationAttributes, AuthorizationDecision, Authorizer,

@@ -6,8 +6,8 @@ use super::{
     mutating_admission_policy, validating_admission_policy,
 };
 use crate::{
+    api_server::{ApiServer, Call},
     request_scope::RequestScope,
-    service::{ApiServer, Call},
 };
 use ::admission::attributes::Operation;
 use errors::ApiError;

@@ -1,6 +1,6 @@
 //! The `LimitRanger` admission plugin.
 
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},

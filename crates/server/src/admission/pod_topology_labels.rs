@@ -1,7 +1,7 @@
 //! The `PodTopologyLabels` admission plugin (KEP-4742): copies the zone and region labels of the Node to its Pods, for the
 //! downward API.
 
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use api::feature_gates::Gate;
 use serde_json::{Map, Value};
 use store::Key;

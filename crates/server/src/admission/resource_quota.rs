@@ -1,7 +1,7 @@
 //! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
 //! effect at its creation.
 
-use crate::{object, request_scope::RequestScope, service::ApiServer};
+use crate::{api_server::ApiServer, object, request_scope::RequestScope};
 use ::admission::quota::{self, Kind, Object};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;

@@ -1,6 +1,6 @@
 //! The `RuntimeClass` admission plugin.
 
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use api::quantity::Amount;
 use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
-use crate::{create, service::ApiServer};
+use crate::{api_server::ApiServer, create};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};

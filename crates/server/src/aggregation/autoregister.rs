@@ -4,7 +4,7 @@
 //! is none; the extension API server's manifest updates or replaces it.
 
 use super::{PATH, STORAGE};
-use crate::{registry, service::ApiServer};
+use crate::{api_server::ApiServer, registry};
 use futures::{FutureExt, future::join_all};
 use http::Method;
 use serde_json::{Value, json};

@@ -5,10 +5,11 @@ use super::{
     proxy::{ResolveError, resolve_endpoint, server_name, set_user_headers},
 };
 use crate::{
-    backend_connections, endpoints,
+    api_server::ApiServer,
+    backend_connections,
     handler_chain::read_body,
+    resolve_endpoint,
     reverse_proxy::{self, Outgoing},
-    service::ApiServer,
 };
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};
@@ -55,22 +56,22 @@ pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -
 /// Checks the Service and its endpoints, before any request.
 fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
     let Route { namespace, service: name, port, .. } = route;
-    let Some(service) = endpoints::service(&server.store, namespace, name) else {
+    let Some(service) = resolve_endpoint::service(&server.store, namespace, name) else {
         return Some(unavailable("ServiceNotFound", format!("service/{name} in {namespace:?} is not present")));
     };
     if service["spec"]["type"].as_str().unwrap_or("ClusterIP") != "ClusterIP" {
         return None;
     }
-    let Ok(port_name) = endpoints::port_name(&service, *port) else {
+    let Ok(port_name) = resolve_endpoint::port_name(&service, *port) else {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
         return Some(unavailable("ServicePortError", message));
     };
-    let slices = endpoints::slices(&server.store, namespace, name);
+    let slices = resolve_endpoint::slices(&server.store, namespace, name);
     if slices.is_empty() {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
         return Some(unavailable("EndpointsNotFound", message));
     }
-    if endpoints::random_endpoint(&slices, &port_name, |_| true).is_none() {
+    if resolve_endpoint::random_endpoint(&slices, &port_name, |_| true).is_none() {
         let message = format!(
             "endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
         );

@@ -2,13 +2,13 @@
 
 use super::Route;
 use crate::{
+    api_server::ApiServer,
     audit::Peer,
     backend_connections::{self, unavailable},
     deadline,
-    endpoints::{self, ResolveEndpointError, ServiceDestination},
+    resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
     response::HandlerResult,
     reverse_proxy::{self, Outgoing},
-    service::ApiServer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use request::{RequestInfo, UserInfo};
@@ -71,7 +71,7 @@ pub(super) enum ResolveError {
 
 /// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
 pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, ResolveError> {
-    match endpoints::resolve(&server.store, &route.namespace, &route.service, route.port)? {
+    match resolve_endpoint::resolve(&server.store, &route.namespace, &route.service, route.port)? {
         ServiceDestination::Endpoint(to) => Ok(to),
         ServiceDestination::ExternalName(_) => Err(ResolveError::ExternalName),
     }

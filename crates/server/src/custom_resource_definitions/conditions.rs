@@ -18,7 +18,8 @@ pub(super) fn set(status: &mut Value, condition: &str, value: &str, reason: &str
     set_condition(status, condition, value, reason, message, now());
 }
 
-/// Computes the desired status of a definition; `None` when it has it. `others` are the other definitions of its group.
+/// Computes the desired status of a definition, as upstream's naming and establishing controllers; `None` when it has it.
+/// `others` are the other definitions of its group.
 pub(super) fn desired_status(definition: &Value, others: &[&Value]) -> Option<Value> {
     let (requested, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let mut status = definition["status"].clone();

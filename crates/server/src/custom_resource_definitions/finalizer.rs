@@ -2,9 +2,9 @@
 
 use super::{Definition, conditions, reconcile, update_definition};
 use crate::{
+    api_server::ApiServer,
     delete::{self, DeletionOptions},
     request_scope::RequestScope,
-    service::ApiServer,
 };
 use futures::{StreamExt, stream};
 use kinds::{CUSTOM_RESOURCE_FINALIZER, Custom, KindRef, custom::DefinitionContext};

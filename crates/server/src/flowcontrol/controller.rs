@@ -2,7 +2,7 @@
 //! (`apf_controller.go`).
 
 use super::{FLOW_SCHEMAS, PRIORITY_LEVELS};
-use crate::{service::ApiServer, write::now};
+use crate::{api_server::ApiServer, write::now};
 use futures::{FutureExt, future::join_all};
 use http::Method;
 use kinds::{conditions::set_condition, flow_control::bootstrap};

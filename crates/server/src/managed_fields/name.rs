@@ -1,6 +1,6 @@
 //! Name of a request's field manager.
 
-use crate::service::Call;
+use crate::api_server::Call;
 use errors::ApiError;
 use http::header;
 use kinds::{FieldErrors, FieldPath};

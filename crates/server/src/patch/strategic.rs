@@ -1,4 +1,4 @@
-//! Strategic merge patch (upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`). Patch strategies and merge keys are in
+//! Strategic merge patch (`StrategicMergePatch` of upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`). Patch strategies and merge keys are in
 //! the table of types.
 
 use serde_json::{Map, Value};

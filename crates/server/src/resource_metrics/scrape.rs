@@ -4,7 +4,7 @@ use super::{
     exposition,
     usage::{NextStep, NodeSamples, SamplePair},
 };
-use crate::{node_proxy, service::ApiServer};
+use crate::{api_server::ApiServer, node_proxy};
 use errors::ApiError;
 use futures::{FutureExt, future::join_all};
 use jiff::Timestamp;

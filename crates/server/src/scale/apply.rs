@@ -2,12 +2,12 @@
 
 use super::{SCALE, Scale, ScalePaths, scale_for_update, write};
 use crate::{
+    api_server::{ApiServer, Call},
     managed_fields,
     managed_object::ManagedObject,
     request_scope::RequestScope,
     response::HandlerResult,
     server_side_apply,
-    service::{ApiServer, Call},
     strict::Validation,
     write::now,
 };

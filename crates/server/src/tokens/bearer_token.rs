@@ -1,7 +1,7 @@
 //! Authentication of bearer tokens of all kinds: of the token file, of service accounts, and bootstrap tokens.
 
 use super::{ISSUER, TokenError, bootstrap_token, service_account};
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 use request::UserInfo;

@@ -2,7 +2,7 @@
 //! (`plugin/pkg/auth/authenticator/token/bootstrap`).
 
 use super::token_request::get_object;
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use request::UserInfo;

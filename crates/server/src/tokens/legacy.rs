@@ -1,7 +1,7 @@
 //! Legacy service account tokens, which are stored in Secrets and do not expire (`pkg/serviceaccount/legacy.go`).
 
 use super::{ISSUER, SigningKey, TokenError, token_request::get_object};
-use crate::service::ApiServer;
+use crate::api_server::ApiServer;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::FutureExt;
 use http::Method;

@@ -1,12 +1,12 @@
-//! Authentication of service account tokens, which are valid while the account and the bound object exist
-//! (upstream's `pkg/serviceaccount/claims.go`, `Validate`).
+//! Authentication of service account tokens (JWT), which are valid while the account and the bound object exist
+//! (upstream's `jwtTokenAuthenticator.AuthenticateToken`, and `Validate` in `pkg/serviceaccount/claims.go`).
 
 use super::{
     ISSUER, TokenError,
     legacy::{self, LEGACY_ISSUER},
     token_request::get_object,
 };
-use crate::{authorization::go_quoted_list, service::ApiServer};
+use crate::{api_server::ApiServer, authorization::go_quoted_list};
 use jiff::Timestamp;
 use request::{UserInfo, user};
 use serde_json::Value;

@@ -4,11 +4,11 @@
 use super::ISSUER;
 use crate::{
     admission::dynamic,
+    api_server::{ApiServer, Call},
     authorization::node,
     create, decode,
     request_scope::RequestScope,
     response::{self, HandlerResult},
-    service::{ApiServer, Call},
     write::{dry_run, now},
 };
 use errors::{ApiError, GroupKind, GroupResource};

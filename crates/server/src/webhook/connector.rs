@@ -4,7 +4,7 @@ use super::target::{Peer, Service};
 use crate::{
     backend_connections,
     backend_tls::{self, TlsConfigError},
-    endpoints::{self, ServiceDestination},
+    resolve_endpoint::{self, ServiceDestination},
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::Uri;
@@ -44,7 +44,9 @@ impl Connector {
         let (address, port) = match &self.service {
             None => (host.clone(), port),
             Some(Service { namespace, name, port }) => {
-                match endpoints::resolve(&self.store, namespace, name, i64::from(*port)).map_err(io::Error::other)? {
+                match resolve_endpoint::resolve(&self.store, namespace, name, i64::from(*port))
+                    .map_err(io::Error::other)?
+                {
                     ServiceDestination::Endpoint(to) => (to.ip().to_string(), to.port()),
                     ServiceDestination::ExternalName(name) => (name, *port),
                 }

@@ -2,11 +2,11 @@
 
 use crate::{
     admission::{dynamic, pod_topology_labels},
+    api_server::{ApiServer, Call},
     create::set_request_namespace,
     decode, object,
     request_scope::RequestScope,
     response::{self, HandlerResult},
-    service::{ApiServer, Call},
     storage_errors,
     store_quota::Purpose,
     write::{dry_run, now},

@@ -14,7 +14,7 @@ use crate::{
     large_object_cache::LargeObjectCache,
     large_requests::LargeRequests,
     metrics::Metrics,
-    node_proxy, node_stream, pods, read,
+    node_proxy, node_stream, pod_binding, read,
     registry::Registry,
     request_scope::RequestScope,
     resource_metrics,
@@ -270,7 +270,7 @@ impl ApiServer {
     async fn dispatch(&self, resource: RequestScope, call: &mut Call) -> HandlerResult {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
-            ("bindings", None) if info.create_only => return pods::bind_any(self, &resource, call).await,
+            ("bindings", None) if info.create_only => return pod_binding::bind_any(self, &resource, call).await,
             (_, None) if info.aggregation_fallback => return resource_metrics::handle(self, &resource, call).await,
             (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
             (_, None) if info.create_only => return reviews::handle_review(self, &resource, call).await,
@@ -279,7 +279,7 @@ impl ApiServer {
                 return scale::handle(self, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
-                return pods::bind(self, &resource, call).await;
+                return pod_binding::bind(self, &resource, call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
                 return eviction::answer(self, &resource, call).await;

@@ -1,6 +1,7 @@
-//! Allocation of cluster IPs and node ports of Services.
+//! Allocation of cluster IPs and node ports of Services (upstream's `pkg/registry/core/service/ipallocator` and
+//! `portallocator`).
 
-use crate::{ip_addresses, object, request_scope::RequestScope, service::ApiServer, service_ranges::Ranges};
+use crate::{api_server::ApiServer, ip_addresses, object, request_scope::RequestScope, service_ranges::Ranges};
 use api::address::ipv4;
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath, KindInfo, is_headless_without_selector, needs_health_check, needs_node_ports};
