@@ -55,9 +55,9 @@ struct File {
 fn warn_overlapping_paths(volume: &Value, warnings: &mut Vec<String>) {
     let name = text(volume, "name");
     for (field, kind, named) in [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")] {
-        let (source, name) = (&volume[field], text(&volume[field], named));
+        let (source, source_name) = (&volume[field], text(&volume[field], named));
         let files = item_paths(source).map(|path| File { path, source: String::new() });
-        warn_file_conflicts(files, &format!("volume {name:?} ({kind} {name:?})"), warnings);
+        warn_file_conflicts(files, &format!("volume {name:?} ({kind} {source_name:?})"), warnings);
     }
     let files = item_paths(&volume["downwardAPI"]).map(|path| File { path, source: String::new() });
     warn_file_conflicts(files, &format!("volume {name:?} (DownwardAPI)"), warnings);
