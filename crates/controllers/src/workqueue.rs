@@ -38,7 +38,7 @@ impl WorkQueue {
             at: HashMap::new(),
             processing: HashMap::new(),
             failures: ItemExponentialFailureRateLimiter::new(max_backoff),
-            bucket: BucketRateLimiter::default(),
+            bucket: BucketRateLimiter::new(max_backoff),
         }
     }
 
@@ -160,5 +160,14 @@ mod tests {
         let mut delay = |key: u32| queue.add_rate_limited(key.to_string(), at(0)).as_millis();
         assert!((0..100).all(|key| delay(key) == 5));
         assert_eq!([delay(100), delay(101), delay(102)], [100, 200, 300]);
+    }
+
+    #[test]
+    fn many_failures_delay_no_key_beyond_the_maximum() {
+        let (max, now) = (Duration::from_secs(30), Instant::now());
+        let mut queue = WorkQueue::new(max);
+        assert!((0..10_000).all(|key| queue.add_rate_limited(key.to_string(), now) <= max));
+        let later = now + Duration::from_secs(41);
+        assert_eq!(queue.add_rate_limited("late".into(), later), Duration::from_millis(5));
     }
 }
