@@ -102,11 +102,11 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating.
+    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating: they are marked before the first request,
+    /// during which the informer may show them.
     async fn claim_pods(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
-        let all = self.members.in_namespace(set.namespace());
-        let claimed = self.pods.claim_pods(set, &spec.selector, all).await?;
-        Ok(self.pending_deletions.mark_terminating(claimed))
+        let all = self.pending_deletions.pods_in_namespace(&self.members, set.namespace());
+        self.pods.claim_pods(set, &spec.selector, all).await
     }
 
     /// Creates or deletes Pods until their number is the desired one (`manageReplicas`).

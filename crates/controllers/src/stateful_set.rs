@@ -188,10 +188,8 @@ impl StatefulSetController {
         history: &RevisionHistory,
         now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
-        let all = self.pods.in_namespace(namespace(set));
-        let mine = self
-            .pending_deletions
-            .mark_terminating(self.control.claim_pods_matching(set, |pod| is_member(set, pod), all).await?);
+        let all = self.pending_deletions.pods_in_namespace(&self.pods, namespace(set));
+        let mine = self.control.claim_pods_matching(set, |pod| is_member(set, pod), all).await?;
         let had = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
         let mut past = history.existing.iter().chain(&history.old).map(AsRef::as_ref);
         let current = past.find(|revision| Some(revision_name(revision)) == had).unwrap_or(&history.current);
