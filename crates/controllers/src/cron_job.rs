@@ -127,8 +127,8 @@ impl Controller for CronJobController {
             Some(start) => self.start_job(&cron, start, &mut plan.status, &mut expected).await,
             None => Ok(()),
         };
-        self.job_expectations.set(key, expected, now);
-        self.update_status(key, &cron, plan.status, now).await?;
+        self.job_expectations.set(key, expected);
+        self.update_status(key, &cron, plan.status).await?;
         started.map(|()| plan.requeue_after)
     }
 }
@@ -240,13 +240,7 @@ impl CronJobController {
     }
 
     /// Writes the status if it has changed.
-    async fn update_status(
-        &self,
-        key: &str,
-        cron: &CronJob,
-        status: CronJobStatus,
-        now: Instant,
-    ) -> Result<(), kube::Error> {
+    async fn update_status(&self, key: &str, cron: &CronJob, status: CronJobStatus) -> Result<(), kube::Error> {
         if cron.status.clone().unwrap_or_default() == status {
             return Ok(());
         }
@@ -258,7 +252,7 @@ impl CronJobController {
             Ok(reported) => {
                 let mut expected = ExpectedVersion::default();
                 expected.observe(&reported.metadata);
-                self.status_expectations.set(key, expected, now);
+                self.status_expectations.set(key, expected);
                 Ok(())
             }
             // If the object has changed or is gone, the watch enqueues it again.

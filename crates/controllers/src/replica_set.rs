@@ -79,7 +79,7 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
         let Some(spec) = view.spec.as_ref() else { return Ok(None) };
         let claimed = self.claim_pods(set.as_ref(), spec).await?;
         let failure = if view.metadata.deletion_timestamp.is_none() {
-            self.manage_replicas(key, &set, spec, &claimed, now).await
+            self.manage_replicas(key, &set, spec, &claimed).await
         } else {
             None
         };
@@ -116,7 +116,6 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         set: &K,
         spec: &ReplicaSetSpec,
         claimed: &[Arc<PodSummary>],
-        now: Instant,
     ) -> Option<Failure> {
         let active: Vec<&PodSummary> = claimed.iter().map(AsRef::as_ref).filter(|m: &&PodSummary| m.active).collect();
         let desired = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
@@ -141,7 +140,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
                 }
             }
         }
-        self.expectations.set(key, expected, now);
+        self.expectations.set(key, expected);
         failure
     }
 

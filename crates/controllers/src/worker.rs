@@ -17,6 +17,9 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const EVENT_BATCH_SIZE: usize = 256;
 /// Reconcile timeout.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Minimum delay after an abandoned reconcile: its last request may still be committed, and must be observed before the
+/// retry, which would create the same again.
+const MIN_DELAY_AFTER_ABANDONED: Duration = Duration::from_secs(1);
 
 /// A reconciler: it drives the observed state of a key's object towards the desired state.
 ///
@@ -50,6 +53,15 @@ enum ReconcileError {
     Panic,
     #[error("reconcile timed out after {} s", RECONCILE_TIMEOUT.as_secs())]
     Timeout,
+}
+
+impl ReconcileError {
+    fn min_delay(&self) -> Duration {
+        match self {
+            Self::Request(_) => Duration::ZERO,
+            Self::Panic | Self::Timeout => MIN_DELAY_AFTER_ABANDONED,
+        }
+    }
 }
 
 /// A finished reconcile.
@@ -108,6 +120,10 @@ async fn reconcile<C: Controller>(controller: Arc<C>, key: String) -> Reconciled
 }
 
 fn requeue(queue: &mut WorkQueue, Reconciled { key, result, span }: Reconciled, now: Instant) {
+    let min_delay = result.as_ref().map_or_else(ReconcileError::min_delay, |_| Duration::ZERO);
+    if !min_delay.is_zero() {
+        queue.set_not_before(&key, saturating_add(now, min_delay));
+    }
     queue.done(&key);
     match result {
         Ok(requeue_after) => {
@@ -117,7 +133,7 @@ fn requeue(queue: &mut WorkQueue, Reconciled { key, result, span }: Reconciled, 
             }
         }
         Err(error) => {
-            let delay = queue.add_rate_limited(key, now);
+            let delay = queue.add_rate_limited(key, now).max(min_delay);
             span.in_scope(|| tracing::warn!(?delay, %error, "reconcile failed, requeueing"));
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct WorkQueue {
     at: HashMap<String, Instant>,
     /// Keys that are being processed; with a time if they were added meanwhile.
     processing: HashMap<String, Option<Instant>>,
+    /// Earliest times of keys, whenever they are added.
+    not_before: HashMap<String, Instant>,
     failures: ItemExponentialFailureRateLimiter,
     bucket: BucketRateLimiter,
 }
@@ -37,6 +39,7 @@ impl WorkQueue {
             due: BTreeSet::new(),
             at: HashMap::new(),
             processing: HashMap::new(),
+            not_before: HashMap::new(),
             failures: ItemExponentialFailureRateLimiter::new(max_backoff),
             bucket: BucketRateLimiter::new(max_backoff),
         }
@@ -48,6 +51,7 @@ impl WorkQueue {
             *again = Some(again.map_or(at, |known| known.min(at)));
             return;
         }
+        let at = self.not_before.get(&key).map_or(at, |earliest| at.max(*earliest));
         match self.at.get(&key) {
             Some(known) if *known <= at => return,
             Some(known) => {
@@ -64,6 +68,11 @@ impl WorkQueue {
         let delay = self.failures.when(&key).max(self.bucket.when(now));
         self.add(key, saturating_add(now, delay));
         delay
+    }
+
+    /// Prevents that a key which is being processed is handed out again before a time.
+    pub(crate) fn set_not_before(&mut self, key: &str, at: Instant) {
+        self.not_before.insert(key.to_owned(), at);
     }
 
     /// Resets the delay of a key (`Forget`).
@@ -83,6 +92,7 @@ impl WorkQueue {
         }
         let (_, key) = self.due.pop_first()?;
         self.at.remove(&key);
+        self.not_before.remove(&key);
         self.processing.insert(key.clone(), None);
         Some(key)
     }
@@ -136,6 +146,22 @@ mod tests {
         queue.done("a");
         queue.done("b");
         assert_eq!((queue.get(at(9)), queue.processing.len()), (None, 0));
+    }
+
+    #[test]
+    fn events_do_not_shorten_the_minimum_delay() {
+        let (mut queue, at) = queue();
+        queue.add("a".into(), at(0));
+        assert!(queue.get(at(0)).is_some());
+        queue.add("a".into(), at(0));
+        queue.set_not_before("a", at(5));
+        queue.done("a");
+        queue.add("a".into(), at(1));
+        assert_eq!((queue.next_due(), queue.get(at(4))), (Some(at(5)), None));
+        assert!(queue.get(at(5)).is_some());
+        queue.done("a");
+        queue.add("a".into(), at(2));
+        assert_eq!((queue.next_due(), queue.not_before.len()), (Some(at(2)), 0));
     }
 
     #[test]
