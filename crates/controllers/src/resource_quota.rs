@@ -30,7 +30,10 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Mutex as AsyncMutex, mpsc},
+    time::Instant,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Minimum interval of counts in a namespace.
@@ -64,8 +67,8 @@ struct ResourceQuotaController {
     client: Client,
     /// Quotas by namespace and name.
     quotas: Mutex<HashMap<String, Quotas>>,
-    /// By namespace. A reconcile takes its namespace's out.
-    monitors: Mutex<HashMap<String, Monitors>>,
+    /// By namespace. A reconcile locks its namespace's; they are kept if it is abandoned.
+    monitors: Mutex<HashMap<String, Arc<AsyncMutex<Monitors>>>>,
     changed: mpsc::UnboundedSender<String>,
 }
 
@@ -104,15 +107,16 @@ impl Controller for ResourceQuotaController {
     }
 
     async fn reconcile(&self, namespace: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let mut monitors = self.monitors.lock().remove(namespace).unwrap_or_default();
-        let Some(quotas) = self.quotas_of(namespace) else { return Ok(None) };
+        let Some(quotas) = self.quotas_of(namespace) else {
+            self.monitors.lock().remove(namespace);
+            return Ok(None);
+        };
+        let monitors = Arc::clone(self.monitors.lock().entry(namespace.to_owned()).or_default());
+        let mut monitors = monitors.lock().await;
         if let Some(left) = monitors.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
-            self.monitors.lock().insert(namespace.to_owned(), monitors);
             return Ok(Some(left));
         }
-        let counted = self.count_all(namespace, &quotas, &mut monitors, now).await;
-        self.monitors.lock().insert(namespace.to_owned(), monitors);
-        counted.map(Some)
+        self.count_all(namespace, &quotas, &mut monitors, now).await.map(Some)
     }
 }
 
@@ -272,13 +276,25 @@ mod tests {
         let quotas = [("x".to_owned(), [("q".to_owned(), quota)].into())];
         let pods = (ApiResource::erase::<Pod>(&()), CancellationToken::new().drop_guard());
         let watched = [((String::new(), "pods".to_owned()), pods)].into();
-        let monitors = [("x".to_owned(), Monitors { watched, counted: None })];
+        let monitors = [("x".to_owned(), Arc::new(AsyncMutex::new(Monitors { watched, counted: None })))];
         ResourceQuotaController {
             client: api.client(),
             quotas: Mutex::new(quotas.into()),
             monitors: Mutex::new(monitors.into()),
             changed: mpsc::unbounded_channel().0,
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_count_keeps_its_watches() {
+        let (api, now) = (FakeApi::new(), Instant::now());
+        api.hang_next(PODS);
+        let controller = controller(&api);
+        let abandoned = tokio::time::timeout(Duration::from_secs(1), controller.reconcile("x", now)).await;
+        assert!(abandoned.is_err());
+        let monitors = Arc::clone(&controller.monitors.lock()["x"]);
+        assert_eq!(monitors.try_lock().unwrap().watched.len(), 1);
+        assert_eq!(controller.reconcile("x", now).await.unwrap(), Some(RESYNC_PERIOD));
     }
 
     #[tokio::test(start_paused = true)]
