@@ -239,12 +239,12 @@ impl JobController {
         };
         let mut done = 0;
         for pod in pods {
-            let unheld = if counted {
+            let finalizer_removed = if counted {
                 Ok(())
             } else {
                 self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, expected).await
             };
-            let deleted = match unheld {
+            let deleted = match finalizer_removed {
                 Ok(()) => self.control.delete_pod(&about, pod, expected).await.map(drop),
                 Err(e) => Err(("FailedDelete", e)),
             };

@@ -23,13 +23,13 @@ pub(crate) struct WorkQueue {
     /// Queued keys in the order of their time.
     due: BTreeSet<(Instant, String)>,
     /// Time of each queued key.
-    at: HashMap<String, Instant>,
+    queued_at: HashMap<String, Instant>,
     /// Keys that are being processed; with a time if they were added meanwhile.
     processing: HashMap<String, Option<Instant>>,
     /// Earliest times of keys, whenever they are added.
     not_before: HashMap<String, Instant>,
     failures: ItemExponentialFailureRateLimiter,
-    bucket: BucketRateLimiter,
+    rate_limiter: BucketRateLimiter,
 }
 
 impl WorkQueue {
@@ -37,11 +37,11 @@ impl WorkQueue {
     pub(crate) fn new(max_backoff: Duration) -> Self {
         Self {
             due: BTreeSet::new(),
-            at: HashMap::new(),
+            queued_at: HashMap::new(),
             processing: HashMap::new(),
             not_before: HashMap::new(),
             failures: ItemExponentialFailureRateLimiter::new(max_backoff),
-            bucket: BucketRateLimiter::new(max_backoff),
+            rate_limiter: BucketRateLimiter::new(max_backoff),
         }
     }
 
@@ -52,7 +52,7 @@ impl WorkQueue {
             return;
         }
         let at = self.not_before.get(&key).map_or(at, |earliest| at.max(*earliest));
-        match self.at.get(&key) {
+        match self.queued_at.get(&key) {
             Some(known) if *known <= at => return,
             Some(known) => {
                 self.due.remove(&(*known, key.clone()));
@@ -60,12 +60,12 @@ impl WorkQueue {
             None => {}
         }
         self.due.insert((at, key.clone()));
-        self.at.insert(key, at);
+        self.queued_at.insert(key, at);
     }
 
     /// Adds a failed key after a delay, which it returns (`AddRateLimited`).
     pub(crate) fn add_rate_limited(&mut self, key: String, now: Instant) -> Duration {
-        let delay = self.failures.when(&key).max(self.bucket.when(now));
+        let delay = self.failures.when(&key).max(self.rate_limiter.when(now));
         self.add(key, saturating_add(now, delay));
         delay
     }
@@ -91,7 +91,7 @@ impl WorkQueue {
             return None;
         }
         let (_, key) = self.due.pop_first()?;
-        self.at.remove(&key);
+        self.queued_at.remove(&key);
         self.not_before.remove(&key);
         self.processing.insert(key.clone(), None);
         Some(key)
