@@ -151,10 +151,16 @@ pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: names::STATEFUL_SET,
         start: |c| {
-            let several = c.options.gates.enabled(Gate::MaxUnavailableStatefulSet);
+            let max_unavailable_enabled = c.options.gates.enabled(Gate::MaxUnavailableStatefulSet);
             Some(
-                stateful_set::run(c.clients.clone(), c.revisions.clone(), c.pods.clone(), several, c.stop.clone())
-                    .boxed(),
+                stateful_set::run(
+                    c.clients.clone(),
+                    c.revisions.clone(),
+                    c.pods.clone(),
+                    max_unavailable_enabled,
+                    c.stop.clone(),
+                )
+                .boxed(),
             )
         },
     },

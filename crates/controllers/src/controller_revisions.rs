@@ -82,7 +82,6 @@ impl Revisions {
         key: &str,
         owner: &K,
         history: &RevisionHistory,
-        now: Instant,
     ) -> Result<RevisionSync, kube::Error> {
         let (api, current) = (self.api(owner), &history.current);
         let name = current.metadata.name.as_deref().unwrap_or_default();
@@ -98,7 +97,7 @@ impl Revisions {
             Ok(revision) => {
                 let mut expected = ExpectedVersion::default();
                 expected.observe(&revision.metadata);
-                self.expectations.set(key, expected, now);
+                self.expectations.set(key, expected);
                 Ok(RevisionSync::Synced)
             }
             Err(e) if is_code(&e, 409) && history.existing.is_none() => {

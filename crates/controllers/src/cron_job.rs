@@ -4,6 +4,7 @@
 //! result and records Events.
 
 mod plan;
+mod schedule_changes;
 mod schedule_times;
 mod template;
 #[cfg(test)]
@@ -32,8 +33,8 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
 };
-use parking_lot::Mutex;
 use plan::{CronJobSnapshot, JobStart, delete_from_active_list, jobs_beyond_history_limits};
+use schedule_changes::ScheduleChanges;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,8 +55,7 @@ struct CronJobController {
     /// Expectations of Job writes, and of CronJob status writes.
     job_expectations: Expectations,
     status_expectations: Expectations,
-    /// CronJobs whose schedule has changed since their last sync.
-    changed: Mutex<HashSet<String>>,
+    schedule_changes: ScheduleChanges,
 }
 
 impl Controller for CronJobController {
@@ -67,7 +67,7 @@ impl Controller for CronJobController {
             Event::CronJob(CacheEvent::Changed { before, after: Some(cron) }) => {
                 let when = |cron: &CronJob| cron.spec.as_ref().map(|s| (s.schedule.clone(), s.time_zone.clone()));
                 if before.is_some_and(|before| when(&before) != when(&cron)) {
-                    self.changed.lock().insert(key(cron.as_ref()));
+                    self.schedule_changes.insert(key(cron.as_ref()));
                 }
                 vec![key(cron.as_ref())]
             }
@@ -92,10 +92,11 @@ impl Controller for CronJobController {
 
     /// Syncs a CronJob (`syncCronJob`).
     async fn reconcile(&self, key: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
+        let change = self.schedule_changes.take(key);
         let Some(cron) = self.known.get_by_key(key) else {
             self.job_expectations.delete(key);
             self.status_expectations.delete(key);
-            self.changed.lock().remove(key);
+            change.done();
             return Ok(None);
         };
         let Some(spec) = cron.spec.as_ref().filter(|_| self.jobs.has_synced()) else { return Ok(None) };
@@ -116,7 +117,7 @@ impl Controller for CronJobController {
             }
         }
         let missing = self.missing_active_jobs(&status, &jobs).await?;
-        let (zone, changed) = (self.clock.zone(), self.changed.lock().remove(key));
+        let (zone, changed) = (self.clock.zone(), change.is_set());
         let snapshot =
             CronJobSnapshot { cron: &cron, spec, jobs: &jobs, missing: &missing, changed, zone, now: self.clock.now() };
         let mut plan = snapshot.plan(status);
@@ -127,9 +128,11 @@ impl Controller for CronJobController {
             Some(start) => self.start_job(&cron, start, &mut plan.status, &mut expected).await,
             None => Ok(()),
         };
-        self.job_expectations.set(key, expected, now);
-        self.update_status(key, &cron, plan.status, now).await?;
-        started.map(|()| plan.requeue_after)
+        self.job_expectations.set(key, expected);
+        self.update_status(key, &cron, plan.status).await?;
+        started?;
+        change.done();
+        Ok(plan.requeue_after)
     }
 }
 
@@ -240,13 +243,7 @@ impl CronJobController {
     }
 
     /// Writes the status if it has changed.
-    async fn update_status(
-        &self,
-        key: &str,
-        cron: &CronJob,
-        status: CronJobStatus,
-        now: Instant,
-    ) -> Result<(), kube::Error> {
+    async fn update_status(&self, key: &str, cron: &CronJob, status: CronJobStatus) -> Result<(), kube::Error> {
         if cron.status.clone().unwrap_or_default() == status {
             return Ok(());
         }
@@ -258,7 +255,7 @@ impl CronJobController {
             Ok(reported) => {
                 let mut expected = ExpectedVersion::default();
                 expected.observe(&reported.metadata);
-                self.status_expectations.set(key, expected, now);
+                self.status_expectations.set(key, expected);
                 Ok(())
             }
             // If the object has changed or is gone, the watch enqueues it again.
@@ -287,7 +284,7 @@ pub(crate) fn run(
         jobs,
         job_expectations: Expectations::default(),
         status_expectations: Expectations::default(),
-        changed: Mutex::default(),
+        schedule_changes: ScheduleChanges::default(),
     };
     let works = worker::run(controller, events, stop);
     // The future is large, so it is boxed.

@@ -106,7 +106,7 @@ impl Controller for DaemonSetController {
             label: CONTROLLER_REVISION_HASH,
         };
         let history = construct_history(&templated, self.revisions.claim(set.as_ref(), &spec.selector).await?);
-        match self.revisions.sync_current(key, set.as_ref(), &history, now).await? {
+        match self.revisions.sync_current(key, set.as_ref(), &history).await? {
             RevisionSync::Synced => {}
             RevisionSync::NotObserved | RevisionSync::NamespaceTerminating => return Ok(None),
             RevisionSync::Collision => {
@@ -125,7 +125,7 @@ impl Controller for DaemonSetController {
         let plan = snapshot.plan(|node| self.backoff.next(key, format!("{uid}/{generation}/{node}"), now));
         let mut expected = ExpectedVersion::default();
         let failure = self.apply_plan(&set, spec, &plan, &history, &mut expected).await;
-        self.pod_expectations.set(key, expected, now);
+        self.pod_expectations.set(key, expected);
         let live = mine.iter().filter_map(|pod| pod.labels.get(CONTROLLER_REVISION_HASH)).map(String::as_str).collect();
         let excess = history.excess(spec.revision_history_limit.unwrap_or(10), &live);
         self.revisions.prune(set.as_ref(), excess).await?;

@@ -104,7 +104,7 @@ impl Controller for DeploymentController {
         for set in &plan.changed {
             let mut expected = ExpectedVersion::default();
             let done = self.apply_replica_set(&deployment, spec, set, &mut expected).await;
-            self.expectations.set(key, expected, now);
+            self.expectations.set(key, expected);
             // The ReplicaSet has changed since the decision: the watch enqueues the Deployment again.
             if !done? {
                 return Ok(None);

@@ -107,13 +107,13 @@ impl Controller for EndpointsController {
             return self.delete_endpoints(key).await.map(|()| None);
         };
         let Some(spec) = service.spec.as_ref().filter(|spec| has_selector(spec)) else {
-            return self.mirror_endpoints(key, &service, now).await.map(|()| None);
+            return self.mirror_endpoints(key, &service).await.map(|()| None);
         };
         let mut pods = self.pods.in_namespace(service.metadata.namespace.as_deref().unwrap_or_default());
         pods.retain(|pod| selects(spec, pod));
         let mut expected = ExpectedVersion::default();
         let sliced = self.sync_endpoint_slices(key, &service, spec, &pods, &mut expected).await;
-        self.expectations.set(key, expected, now);
+        self.expectations.set(key, expected);
         match sliced {
             Err(e) if is_namespace_terminating(&e) => return Ok(None),
             other => other?,
@@ -174,14 +174,14 @@ impl EndpointsController {
     }
 
     /// Mirrors a user's Endpoints to EndpointSlices, for a Service without a selector.
-    async fn mirror_endpoints(&self, key: &str, service: &Service, now: Instant) -> Result<(), kube::Error> {
+    async fn mirror_endpoints(&self, key: &str, service: &Service) -> Result<(), kube::Error> {
         // A Service with an empty selector has no endpoints of its own, and none to mirror.
         let has_own = service.spec.as_ref().is_some_and(|spec| spec.selector.is_none());
         let endpoints = self.endpoints.get_by_key(key).filter(|_| has_own);
         let changes = mirroring::reconcile_mirrored_slices(endpoints.as_deref(), &self.slices_of(key, service).1);
         let mut expected = ExpectedVersion::default();
         let done = self.apply_slice_changes(&self.clients.mirrors, service, &changes, &mut expected).await;
-        self.expectations.set(key, expected, now);
+        self.expectations.set(key, expected);
         match done {
             Err(e) if is_namespace_terminating(&e) => Ok(()),
             other => other,

@@ -40,9 +40,12 @@ impl Expectations {
         None
     }
 
-    pub(crate) fn set(&self, key: &str, expected: ExpectedVersion, now: Instant) {
+    /// Sets the expectation of a key. It expires after a time from now, not from the start of the reconcile, which may
+    /// have waited for its requests.
+    pub(crate) fn set(&self, key: &str, expected: ExpectedVersion) {
         if expected.0 > 0 {
-            self.0.lock().insert(key.to_owned(), (expected.0, saturating_add(now, EXPECTATIONS_TIMEOUT)));
+            let until = saturating_add(Instant::now(), EXPECTATIONS_TIMEOUT);
+            self.0.lock().insert(key.to_owned(), (expected.0, until));
         }
     }
 
@@ -55,17 +58,17 @@ impl Expectations {
 mod tests {
     use super::*;
 
-    #[test]
-    fn expectation_ends_when_observed_or_expired() {
+    #[tokio::test(start_paused = true)]
+    async fn expectation_ends_when_observed_or_expired() {
         let (expectations, now) = (Expectations::default(), Instant::now());
         let mut expected = ExpectedVersion::default();
-        expectations.set("a", expected, now);
+        expectations.set("a", expected);
         assert_eq!(expectations.remaining_wait("a", 0, now), None);
         expected.observe(&ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() });
-        expectations.set("a", expected, now);
+        expectations.set("a", expected);
         assert_eq!(expectations.remaining_wait("a", 6, now), Some(EXPECTATIONS_TIMEOUT));
         assert_eq!(expectations.remaining_wait("a", 7, now), None);
-        expectations.set("a", expected, now);
+        expectations.set("a", expected);
         assert_eq!(expectations.remaining_wait("a", 6, now + EXPECTATIONS_TIMEOUT), None);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! An owner that no watch has shown is looked up in the API before a dependent is deleted because of its absence.
 
+mod delete_object;
 mod graph;
 mod metadata;
 mod monitors;
@@ -21,7 +22,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy},
     core::PartialObjectMeta,
     discovery::{ApiResource, Discovery},
 };
@@ -237,25 +238,18 @@ impl GarbageCollector {
             // Break a cycle of objects that block each other's foreground deletion.
             self.patch_metadata(uid, node, OwnersAndFinalizers::unblock_owner_references).await?;
         }
-        let policy = if is_waited_for || node.is_foreground() {
+        // The owner's removal may be observed before a change of the dependent's references, such as their removal by
+        // an orphaning deletion: their watches are independent.
+        let Some(live) = self.live_with_known_owners(uid, node).await? else { return Ok(()) };
+        let has = |finalizer| live.metadata.finalizers.iter().flatten().any(|f| f == finalizer);
+        let policy = if is_waited_for || has(FOREGROUND) {
             PropagationPolicy::Foreground
-        } else if node.orphans() {
+        } else if has(ORPHAN) {
             PropagationPolicy::Orphan
         } else {
             PropagationPolicy::Background
         };
-        tracing::debug!(kind = node.resource().kind, name = node.name, "deleting object without owners");
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-        let params = DeleteParams {
-            propagation_policy: Some(policy),
-            preconditions: Some(preconditions),
-            ..DeleteParams::default()
-        };
-        match self.api(node).delete(&node.name, &params).await {
-            // Another object has this name by now.
-            Err(e) if !is_code(&e, 409) => Err(e),
-            _ => Ok(()),
-        }
+        self.delete_object(uid, node, live.metadata.resource_version, &policy).await
     }
 
     async fn classify_owner(

@@ -40,7 +40,7 @@ use futures::{
     future::join_all,
     stream::{self, BoxStream, StreamExt},
 };
-use history::History;
+use history::{Histories, History};
 use k8s_openapi::{
     api::autoscaling::{
         v1::Scale,
@@ -50,7 +50,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource, api::PostParams, discovery::ApiResource};
 use normalize::Bounds;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex};
 use proposal::{MetricsResult, compute};
 use scale_target::ScaleClient;
 use status::{ScaleObservation, ScalingMode, status};
@@ -90,7 +90,7 @@ struct HorizontalController {
     targets: ScaleClient,
     /// Selectors of the scales by autoscaler.
     selectors: Mutex<HashMap<String, LabelRequirements>>,
-    histories: Mutex<HashMap<String, History>>,
+    histories: Histories,
     started: Instant,
     /// Whether [`Event::Pods`] was observed, which enqueues all autoscalers.
     pods_listed: AtomicBool,
@@ -168,11 +168,15 @@ impl Controller for HorizontalController {
 impl HorizontalController {
     fn forget(&self, key: &str) {
         self.selectors.lock().remove(key);
-        self.histories.lock().remove(key);
+        self.histories.delete(key);
+    }
+
+    fn history(&self, sync: &Sync<'_>) -> MappedMutexGuard<'_, History> {
+        self.histories.get(sync.key, sync.hpa.metadata.uid.as_deref())
     }
 
     async fn warn(&self, hpa: &HorizontalPodAutoscaler, reason: &str, message: &str) {
-        if self.histories.lock().entry(key(hpa)).or_default().allow_warning(Instant::now()) {
+        if self.histories.get(&key(hpa), hpa.metadata.uid.as_deref()).allow_warning(Instant::now()) {
             self.recorder.record(&hpa.object_ref(&()), true, reason, message).await;
         }
     }
@@ -191,7 +195,7 @@ impl HorizontalController {
         let got = "the HPA controller was able to get the target's current scale";
         sync.conditions.set_able_to_scale(true, ("SucceededGetScale", got));
         let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
-        self.histories.lock().entry(sync.key.to_owned()).or_default().record_initial_recommendation(replicas, sync.now);
+        self.history(sync).record_initial_recommendation(replicas, sync.now);
         let bounds = Bounds::of(sync.spec, replicas);
         let mut found = ScaleObservation { current: replicas, desired: Some(replicas), ..ScaleObservation::default() };
         let (desired, message) = match bounds.mode() {
@@ -208,10 +212,9 @@ impl HorizontalController {
                     return Some(ScaleObservation { desired: None, ..found });
                 };
                 let behavior = sync.spec.behavior.as_ref().map(Behavior::of);
-                let mut histories = self.histories.lock();
-                let history = histories.entry(sync.key.to_owned()).or_default();
+                let mut history = self.history(sync);
                 let conditions = &mut sync.conditions;
-                (bounds.normalize(desired, behavior.as_ref(), history, conditions, sync.now), message)
+                (bounds.normalize(desired, behavior.as_ref(), &mut history, conditions, sync.now), message)
             }
         };
         if desired == replicas {
@@ -326,8 +329,7 @@ impl HorizontalController {
         self.recorder.record(&sync.hpa.object_ref(&()), false, "SuccessfulRescale", &message).await;
         if let Some(behavior) = sync.spec.behavior.as_ref().map(Behavior::of) {
             let rules = if desired > replicas { &behavior.up } else { &behavior.down };
-            let mut histories = self.histories.lock();
-            let history = histories.entry(sync.key.to_owned()).or_default();
+            let mut history = self.history(sync);
             history.record_scale_event(replicas, desired, rules.longest_policy_period(), sync.now);
         }
         let scaled = Time(truncate_to_seconds(self.clock.now()));
@@ -379,7 +381,7 @@ pub(crate) fn run(
         known: known.clone(),
         pods,
         selectors: Mutex::default(),
-        histories: Mutex::default(),
+        histories: Histories::default(),
         started: Instant::now(),
         pods_listed: AtomicBool::new(false),
     };

@@ -118,10 +118,10 @@ impl Controller for JobController {
             for pod in mine.iter().filter(|pod| job_summary(pod).tracked) {
                 self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, &mut expected).await?;
             }
-            self.pod_expectations.set(key, expected, now);
+            self.pod_expectations.set(key, expected);
             return Ok(None);
         }
-        Box::pin(self.sync_job(key, &job, spec, &mine, now)).await
+        Box::pin(self.sync_job(key, &job, spec, &mine)).await
     }
 }
 
@@ -163,7 +163,6 @@ impl JobController {
         job: &Job,
         spec: &JobSpec,
         mine: &[Arc<PodSummary>],
-        now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
         let backoff = self.backoff_record(key, job);
         let snapshot = JobSnapshot::new(job, spec, mine, backoff, Timestamp::now());
@@ -171,7 +170,7 @@ impl JobController {
         let mut expected = ExpectedVersion::default();
         let (outcome, failure) = self.apply_pod_action(job, spec, &plan, &mut expected).await;
         // Expect the created Pods whatever fails from here on.
-        self.pod_expectations.set(key, expected, now);
+        self.pod_expectations.set(key, expected);
         // In a terminating namespace no Pod is created, which is not a failure. Terminal Pods then need not wait for
         // replacements.
         let many = usize::try_from(outcome.done).unwrap_or(0);
@@ -179,7 +178,7 @@ impl JobController {
             failure.is_none() && matches!(&plan.action, PodAction::Create(new) if many < new.len());
         let tracked = track_job_status(&snapshot, &plan, outcome);
         let mut job = job.clone();
-        if !self.update_status(key, &mut job, tracked.status, now).await? {
+        if !self.update_status(key, &mut job, tracked.status).await? {
             return Ok(None);
         }
         let backoff = backoff.after(&snapshot.newly_succeeded(), &snapshot.newly_failed());
@@ -198,12 +197,12 @@ impl JobController {
                 continue;
             }
             self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, &mut expected).await?;
-            self.pod_expectations.set(key, expected, now);
+            self.pod_expectations.set(key, expected);
             pods_with_finalizer.remove(pod.uid.as_str());
         }
         let mut status = job.status.clone().unwrap_or_default();
         let ended = finalize_status(&mut status, tracked.end.as_ref(), &pods_with_finalizer);
-        let updated = self.update_status(key, &mut job, status, now).await?;
+        let updated = self.update_status(key, &mut job, status).await?;
         if let Some(end) = tracked.end.filter(|_| ended && updated) {
             if end.type_ == "Complete" {
                 self.control.recorder.record(&about, false, "Completed", "Job completed").await;
@@ -240,12 +239,12 @@ impl JobController {
         };
         let mut done = 0;
         for pod in pods {
-            let unheld = if counted {
+            let finalizer_removed = if counted {
                 Ok(())
             } else {
                 self.control.remove_finalizer(pod, JOB_TRACKING_FINALIZER, expected).await
             };
-            let deleted = match unheld {
+            let deleted = match finalizer_removed {
                 Ok(()) => self.control.delete_pod(&about, pod, expected).await.map(drop),
                 Err(e) => Err(("FailedDelete", e)),
             };
@@ -259,13 +258,7 @@ impl JobController {
 
     /// Writes the status if it has changed. Returns whether the API has it: finalizers are only removed after a
     /// successful write.
-    async fn update_status(
-        &self,
-        key: &str,
-        job: &mut Job,
-        status: JobStatus,
-        now: Instant,
-    ) -> Result<bool, kube::Error> {
+    async fn update_status(&self, key: &str, job: &mut Job, status: JobStatus) -> Result<bool, kube::Error> {
         if job.status.as_ref() == Some(&status) {
             return Ok(true);
         }
@@ -281,7 +274,7 @@ impl JobController {
         };
         let mut expected = ExpectedVersion::default();
         expected.observe(&job.metadata);
-        self.status_expectations.set(key, expected, now);
+        self.status_expectations.set(key, expected);
         Ok(true)
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     pod_control::error_message,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
-use futures::stream::StreamExt;
+use futures::stream::{self, StreamExt};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
@@ -22,8 +22,14 @@ use std::{
     net::Ipv4Addr,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+enum Event {
+    Service(CacheEvent<Service>),
+    /// An assigned address is no longer needed.
+    AddressReleased,
+}
 
 struct LoadBalancerController {
     client: Client,
@@ -32,6 +38,8 @@ struct LoadBalancerController {
     services: SharedInformer<Service>,
     /// Assigned addresses, whether or not the informer has observed them.
     assigned: Mutex<HashMap<String, Ipv4Addr>>,
+    /// Sends [`Event::AddressReleased`].
+    released: mpsc::UnboundedSender<()>,
 }
 
 /// Returns whether the Service needs an address of this controller.
@@ -105,10 +113,17 @@ impl LoadBalancerController {
         let allocated = allocate(service, self.pool, &self.allocated(&assigned, key))?;
         // Record before the write, which may succeed although its answer is lost. The address in the status wins.
         match allocated.or_else(|| addresses(service).find(|ip| self.pool.contains(ip))) {
-            Some(ip) => assigned.insert(key.to_owned(), ip),
-            None => assigned.remove(key),
-        };
+            Some(ip) => drop(assigned.insert(key.to_owned(), ip)),
+            None => self.release(&mut assigned, key),
+        }
         Ok(allocated)
+    }
+
+    /// Releases the address of a Service, which can then be assigned to a pending one.
+    fn release(&self, assigned: &mut HashMap<String, Ipv4Addr>, key: &str) {
+        if assigned.remove(key).is_some() {
+            let _ = self.released.send(());
+        }
     }
 
     /// Returns the keys of Services without an address.
@@ -136,12 +151,12 @@ impl LoadBalancerController {
 }
 
 impl Controller for LoadBalancerController {
-    type Event = CacheEvent<Service>;
+    type Event = Event;
 
     const NAME: &'static str = names::SERVICE_LB;
 
-    fn observe(&self, event: CacheEvent<Service>, _now: Instant) -> Vec<String> {
-        let CacheEvent::Changed { before, after } = event else { return self.pending() };
+    fn observe(&self, event: Event, _now: Instant) -> Vec<String> {
+        let Event::Service(CacheEvent::Changed { before, after }) = event else { return self.pending() };
         let had = before.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let has = after.as_ref().is_some_and(|service| addresses(service).next().is_some());
         let service_key =
@@ -149,7 +164,7 @@ impl Controller for LoadBalancerController {
         if let Some(service_key) =
             service_key.as_ref().filter(|_| !after.as_ref().is_some_and(|service| needs_address(service)))
         {
-            self.assigned.lock().remove(service_key);
+            self.release(&mut self.assigned.lock(), service_key);
         }
         // A released address can be assigned to a pending Service.
         let others = if had && !has { self.pending() } else { vec![] };
@@ -161,7 +176,7 @@ impl Controller for LoadBalancerController {
             return Ok(None);
         }
         let Some(service) = self.services.get_by_key(key).filter(|s| needs_address(s)) else {
-            self.assigned.lock().remove(key);
+            self.release(&mut self.assigned.lock(), key);
             return Ok(None);
         };
         match self.allocate(key, &service) {
@@ -185,10 +200,14 @@ pub(crate) fn run(
     pool: Ipv4Net,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send {
-    let events = services.subscribe().boxed();
+    let (released, receiver) = mpsc::unbounded_channel();
+    let receiver = stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    let receiver = receiver.map(|()| Event::AddressReleased);
+    let events = stream::select(services.subscribe().map(Event::Service), receiver).boxed();
     let client = clients.for_service_account("service-controller");
     let recorder = EventRecorder::new(client.clone(), "service-controller");
-    worker::run(LoadBalancerController { client, recorder, pool, services, assigned: Mutex::default() }, events, stop)
+    let controller = LoadBalancerController { client, recorder, pool, services, assigned: Mutex::default(), released };
+    worker::run(controller, events, stop)
 }
 
 #[cfg(test)]

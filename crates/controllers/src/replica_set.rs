@@ -79,7 +79,7 @@ impl<K: ReplicaSetLike> Controller for ReplicaSetController<K> {
         let Some(spec) = view.spec.as_ref() else { return Ok(None) };
         let claimed = self.claim_pods(set.as_ref(), spec).await?;
         let failure = if view.metadata.deletion_timestamp.is_none() {
-            self.manage_replicas(key, &set, spec, &claimed, now).await
+            self.manage_replicas(key, &set, spec, &claimed).await
         } else {
             None
         };
@@ -102,11 +102,11 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         affected_owners(&self.known, &pod.namespace, pod.controller.as_ref(), selects)
     }
 
-    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating.
+    /// Claims the ReplicaSet's Pods. Pending deletions count as terminating: they are marked before the first request,
+    /// during which the informer may show them.
     async fn claim_pods(&self, set: &K, spec: &ReplicaSetSpec) -> Result<Vec<Arc<PodSummary>>, kube::Error> {
-        let all = self.members.in_namespace(set.namespace());
-        let claimed = self.pods.claim_pods(set, &spec.selector, all).await?;
-        Ok(self.pending_deletions.mark_terminating(claimed))
+        let all = self.pending_deletions.pods_in_namespace(&self.members, set.namespace());
+        self.pods.claim_pods(set, &spec.selector, all).await
     }
 
     /// Creates or deletes Pods until their number is the desired one (`manageReplicas`).
@@ -116,7 +116,6 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
         set: &K,
         spec: &ReplicaSetSpec,
         claimed: &[Arc<PodSummary>],
-        now: Instant,
     ) -> Option<Failure> {
         let active: Vec<&PodSummary> = claimed.iter().map(AsRef::as_ref).filter(|m: &&PodSummary| m.active).collect();
         let desired = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
@@ -141,7 +140,7 @@ impl<K: ReplicaSetLike> ReplicaSetController<K> {
                 }
             }
         }
-        self.expectations.set(key, expected, now);
+        self.expectations.set(key, expected);
         failure
     }
 

@@ -30,7 +30,10 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Mutex as AsyncMutex, mpsc},
+    time::Instant,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Minimum interval of counts in a namespace.
@@ -64,8 +67,8 @@ struct ResourceQuotaController {
     client: Client,
     /// Quotas by namespace and name.
     quotas: Mutex<HashMap<String, Quotas>>,
-    /// By namespace. A reconcile takes its namespace's out.
-    monitors: Mutex<HashMap<String, Monitors>>,
+    /// By namespace. A reconcile locks its namespace's; they are kept if it is abandoned.
+    monitors: Mutex<HashMap<String, Arc<AsyncMutex<Monitors>>>>,
     changed: mpsc::UnboundedSender<String>,
 }
 
@@ -104,15 +107,16 @@ impl Controller for ResourceQuotaController {
     }
 
     async fn reconcile(&self, namespace: &str, now: Instant) -> Result<Option<Duration>, kube::Error> {
-        let mut monitors = self.monitors.lock().remove(namespace).unwrap_or_default();
-        let Some(quotas) = self.quotas_of(namespace) else { return Ok(None) };
+        let Some(quotas) = self.quotas_of(namespace) else {
+            self.monitors.lock().remove(namespace);
+            return Ok(None);
+        };
+        let monitors = Arc::clone(self.monitors.lock().entry(namespace.to_owned()).or_default());
+        let mut monitors = monitors.lock().await;
         if let Some(left) = monitors.counted.and_then(|at| MIN_COUNT_INTERVAL.checked_sub(now.duration_since(at))) {
-            self.monitors.lock().insert(namespace.to_owned(), monitors);
             return Ok(Some(left));
         }
-        let counted = self.count_all(namespace, &quotas, &mut monitors, now).await;
-        self.monitors.lock().insert(namespace.to_owned(), monitors);
-        counted.map(Some)
+        self.count_all(namespace, &quotas, &mut monitors, now).await.map(Some)
     }
 }
 
@@ -137,7 +141,6 @@ impl ResourceQuotaController {
     ) -> Result<Duration, kube::Error> {
         let kinds = counted_kinds(quotas);
         monitors.sync_watches(&self.client, namespace, &kinds, &self.changed).await?;
-        monitors.counted = Some(now);
         let mut objects = Vec::new();
         let mut unserved = Vec::new();
         for (name, (resource, _)) in &monitors.watched {
@@ -152,6 +155,8 @@ impl ResourceQuotaController {
         for quota in quotas.values() {
             update_status(&self.client, namespace, quota, &objects).await?;
         }
+        // A failed count is retried with back-off instead.
+        monitors.counted = Some(now);
         let all_are_served = monitors.watched.len() == kinds.len();
         Ok(if all_are_served { RESYNC_PERIOD } else { DISCOVERY_INTERVAL })
     }
@@ -254,4 +259,56 @@ pub(crate) async fn run(clients: Clients, stop: CancellationToken) {
     let events = stream::select(quotas, counted.map(Event::CountedObjectChanged)).boxed();
     let controller = ResourceQuotaController { client, quotas: Mutex::default(), monitors: Mutex::default(), changed };
     worker::run(controller, events, stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_api::FakeApi;
+    use k8s_openapi::api::core::v1::Pod;
+
+    const PODS: &str = "GET api/v1/namespaces/x/pods";
+
+    /// Returns a controller with a quota of the namespace `x` that counts Pods, which are already watched.
+    fn controller(api: &FakeApi) -> ResourceQuotaController {
+        let quota = json!({"metadata": {"name": "q", "namespace": "x"}, "spec": {"hard": {"pods": "1"}}});
+        let quota = Arc::new(serde_json::from_value(quota).unwrap());
+        let quotas = [("x".to_owned(), [("q".to_owned(), quota)].into())];
+        let pods = (ApiResource::erase::<Pod>(&()), CancellationToken::new().drop_guard());
+        let watched = [((String::new(), "pods".to_owned()), pods)].into();
+        let monitors = [("x".to_owned(), Arc::new(AsyncMutex::new(Monitors { watched, counted: None })))];
+        ResourceQuotaController {
+            client: api.client(),
+            quotas: Mutex::new(quotas.into()),
+            monitors: Mutex::new(monitors.into()),
+            changed: mpsc::unbounded_channel().0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_count_keeps_its_watches() {
+        let (api, now) = (FakeApi::new(), Instant::now());
+        api.hang_next(PODS);
+        let controller = controller(&api);
+        let abandoned = tokio::time::timeout(Duration::from_secs(1), controller.reconcile("x", now)).await;
+        assert!(abandoned.is_err());
+        let monitors = Arc::clone(&controller.monitors.lock()["x"]);
+        assert_eq!(monitors.try_lock().unwrap().watched.len(), 1);
+        assert_eq!(controller.reconcile("x", now).await.unwrap(), Some(RESYNC_PERIOD));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_count_is_retried_with_growing_delays() {
+        let api = FakeApi::new();
+        (0..8).for_each(|_| api.refuse_next(PODS, 500));
+        let events = stream::iter([Event::CountedObjectChanged("x".into())]).chain(stream::pending()).boxed();
+        tokio::spawn(worker::run(controller(&api), events, CancellationToken::new()));
+        let began = Instant::now();
+        let mut times = Vec::new();
+        for left in (0..8).rev() {
+            api.wait_until("the count fails", |api| api.refusals(PODS) == left).await;
+            times.push(began.elapsed().as_millis());
+        }
+        assert_eq!(times, [0, 5, 15, 35, 75, 155, 315, 635]);
+    }
 }

@@ -132,7 +132,7 @@ impl Controller for StatefulSetController {
         let recorded = if is_deleting {
             RevisionSync::Synced
         } else {
-            self.revisions.sync_current(key, set.as_ref(), &history, now).await?
+            self.revisions.sync_current(key, set.as_ref(), &history).await?
         };
         match recorded {
             RevisionSync::Synced => Box::pin(self.sync_stateful_set(key, &set, spec, &history, now)).await,
@@ -188,10 +188,8 @@ impl StatefulSetController {
         history: &RevisionHistory,
         now: Instant,
     ) -> Result<Option<Duration>, kube::Error> {
-        let all = self.pods.in_namespace(namespace(set));
-        let mine = self
-            .pending_deletions
-            .mark_terminating(self.control.claim_pods_matching(set, |pod| is_member(set, pod), all).await?);
+        let all = self.pending_deletions.pods_in_namespace(&self.pods, namespace(set));
+        let mine = self.control.claim_pods_matching(set, |pod| is_member(set, pod), all).await?;
         let had = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
         let mut past = history.existing.iter().chain(&history.old).map(AsRef::as_ref);
         let current = past.find(|revision| Some(revision_name(revision)) == had).unwrap_or(&history.current);
@@ -210,7 +208,7 @@ impl StatefulSetController {
         let update_revision = revision_name(&history.current);
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
         let plan = snapshot.plan(|ordinal| self.backoff.next(key, format!("{uid}/{update_revision}/{ordinal}"), now));
-        let done = self.apply_steps(key, set, current, &history.current, &plan.steps, now).await;
+        let done = self.apply_steps(key, set, current, &history.current, &plan.steps).await;
         let rolled = if done.is_ok() { plan.rolled } else { 0 };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
         let reported = self.update_status(set, status::status(set, &snapshot, rolled, collisions)).await;

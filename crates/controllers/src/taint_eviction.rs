@@ -149,7 +149,7 @@ impl TaintEviction {
 }
 
 /// What to do with a Pod.
-enum Next {
+enum EvictionStep {
     Keep,
     /// Keep it: the pending eviction is cancelled.
     Cancel,
@@ -163,17 +163,17 @@ impl State {
         self.deleted.remove(pod);
     }
 
-    fn next(&mut self, name: &str, pod: &PodSummary, now: Instant) -> Next {
+    fn next(&mut self, name: &str, pod: &PodSummary, now: Instant) -> EvictionStep {
         if self.deleted.get(name) == Some(&pod.uid) {
-            return Next::Keep;
+            return EvictionStep::Keep;
         }
         let taints = pod.node.as_ref().and_then(|node| self.taints.get(node)).map(Vec::as_slice).unwrap_or_default();
         let Some(min_toleration_time) = min_toleration_time(taints, &pod.tolerations) else {
-            return if self.scheduled.remove(name).is_some() { Next::Cancel } else { Next::Keep };
+            return if self.scheduled.remove(name).is_some() { EvictionStep::Cancel } else { EvictionStep::Keep };
         };
         let since = *self.scheduled.entry(name.to_owned()).or_insert(now);
         let left = min_toleration_time.saturating_sub(now.saturating_duration_since(since));
-        if left.is_zero() { Next::Evict } else { Next::Wait(left) }
+        if left.is_zero() { EvictionStep::Evict } else { EvictionStep::Wait(left) }
     }
 }
 
@@ -197,13 +197,13 @@ impl Controller for TaintEviction {
         };
         let next = self.state.lock().next(name, &pod, now);
         match next {
-            Next::Keep => Ok(None),
-            Next::Cancel => {
+            EvictionStep::Keep => Ok(None),
+            EvictionStep::Cancel => {
                 self.record(&pod, &format!("Cancelling deletion of Pod {name}")).await;
                 Ok(None)
             }
-            Next::Wait(left) => Ok(Some(left)),
-            Next::Evict => {
+            EvictionStep::Wait(left) => Ok(Some(left)),
+            EvictionStep::Evict => {
                 self.evict(&pod).await?;
                 let mut state = self.state.lock();
                 state.cancel(name);

@@ -67,7 +67,7 @@ enum Event {
 
 struct TokenController {
     client: Client,
-    maker: TokenIssuer,
+    token_issuer: TokenIssuer,
     root_ca: Option<String>,
     state: Mutex<State>,
 }
@@ -184,7 +184,7 @@ impl TokenController {
             put("namespace", namespace.to_owned());
         }
         if !has_token {
-            let token = (self.maker.0)(TokenSubject { namespace, account, uid, secret: name });
+            let token = (self.token_issuer.0)(TokenSubject { namespace, account, uid, secret: name });
             put("token", token.ok_or_else(|| kube::Error::Service("failed to issue token".into()))?);
         }
         new.metadata.annotations.get_or_insert_default().insert(SERVICE_ACCOUNT_UID.to_owned(), uid.to_owned());
@@ -260,13 +260,13 @@ impl Controller for TokenController {
     }
 }
 
-pub(crate) async fn run(clients: Clients, maker: TokenIssuer, root_ca: Option<String>, stop: CancellationToken) {
+pub(crate) async fn run(clients: Clients, token_issuer: TokenIssuer, root_ca: Option<String>, stop: CancellationToken) {
     // As upstream, it uses the controller manager's identity: it runs before service accounts exist.
     let client = clients.shared();
     let of_type = Config::default().fields(&format!("type={SERVICE_ACCOUNT_TOKEN}"));
     let secrets = watch(Api::all(client.clone()), of_type).map(Event::Secret);
     let accounts = watch(Api::all(client.clone()), Config::default()).map(Event::Account);
     let events = stream::select(secrets, accounts).boxed();
-    let controller = TokenController { client, maker, root_ca, state: Mutex::default() };
+    let controller = TokenController { client, token_issuer, root_ca, state: Mutex::default() };
     worker::run(controller, events, stop).await;
 }

@@ -5,8 +5,11 @@ use futures::{
     FutureExt,
     stream::{BoxStream, StreamExt},
 };
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::{task::JoinSet, time::Instant};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::{
+    task::{self, JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
@@ -17,6 +20,9 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const EVENT_BATCH_SIZE: usize = 256;
 /// Reconcile timeout.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Minimum delay after an abandoned reconcile: its last request may still be committed, and must be observed before the
+/// retry, which would create the same again.
+const MIN_DELAY_AFTER_ABANDONED: Duration = Duration::from_secs(1);
 
 /// A reconciler: it drives the observed state of a key's object towards the desired state.
 ///
@@ -52,6 +58,15 @@ enum ReconcileError {
     Timeout,
 }
 
+impl ReconcileError {
+    fn min_delay(&self) -> Duration {
+        match self {
+            Self::Request(_) => Duration::ZERO,
+            Self::Panic | Self::Timeout => MIN_DELAY_AFTER_ABANDONED,
+        }
+    }
+}
+
 /// A finished reconcile.
 struct Reconciled {
     key: String,
@@ -66,12 +81,16 @@ pub(crate) async fn run<C: Controller>(
     stop: CancellationToken,
 ) {
     let (controller, mut queue) = (Arc::new(controller), WorkQueue::new(MAX_BACKOFF));
-    let mut workers = JoinSet::new();
+    let mut workers = Workers::default();
     loop {
+        // Before the events, which may never pause.
+        while let Some(reconciled) = workers.tasks.try_join_next_with_id() {
+            requeue(&mut queue, workers.reconciled::<C>(reconciled), Instant::now());
+        }
         while workers.len() < C::WORKERS
             && let Some(key) = queue.get(Instant::now())
         {
-            workers.spawn(reconcile(Arc::clone(&controller), key));
+            workers.spawn(&controller, key);
         }
         let due = queue.next_due().filter(|_| workers.len() < C::WORKERS);
         tokio::select! {
@@ -84,19 +103,46 @@ pub(crate) async fn run<C: Controller>(
                     controller.observe(event, now).into_iter().for_each(|key| queue.add(key, now));
                 }
             }
-            Some(joined) = workers.join_next() => match joined {
-                Ok(reconciled) => requeue(&mut queue, reconciled, Instant::now()),
-                Err(error) => tracing::error!(controller = C::NAME, %error, "worker failed"),
-            },
+            Some(joined) = workers.tasks.join_next_with_id() => {
+                requeue(&mut queue, workers.reconciled::<C>(joined), Instant::now());
+            }
             () = sleep_until(due) => {}
         }
     }
-    workers.shutdown().await;
+    workers.tasks.shutdown().await;
+}
+
+/// The running reconciles.
+#[derive(Default)]
+struct Workers {
+    tasks: JoinSet<Reconciled>,
+    /// Keys by task, for tasks that end without a result.
+    keys: HashMap<task::Id, String>,
+}
+
+impl Workers {
+    fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn spawn<C: Controller>(&mut self, controller: &Arc<C>, key: String) {
+        let task = self.tasks.spawn(reconcile(Arc::clone(controller), key.clone()));
+        self.keys.insert(task.id(), key);
+    }
+
+    /// Returns the outcome of an ended task. A task panics if the drop of an abandoned reconcile does.
+    fn reconciled<C: Controller>(&mut self, joined: Result<(task::Id, Reconciled), JoinError>) -> Reconciled {
+        let id = joined.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let key = self.keys.remove(&id).unwrap_or_default();
+        match joined {
+            Ok((_, reconciled)) => reconciled,
+            Err(_) => Reconciled { span: span::<C>(&key), key, result: Err(ReconcileError::Panic) },
+        }
+    }
 }
 
 async fn reconcile<C: Controller>(controller: Arc<C>, key: String) -> Reconciled {
-    // Of the highest level, because a level filter that drops it would drop the fields of the lines in it.
-    let span = tracing::error_span!("reconcile", controller = C::NAME, key);
+    let span = span::<C>(&key);
     // A panic for one object must not stop the controller for all others.
     let attempt = AssertUnwindSafe(controller.reconcile(&key, Instant::now())).catch_unwind();
     let result = match tokio::time::timeout(RECONCILE_TIMEOUT, attempt).instrument(span.clone()).await {
@@ -107,7 +153,16 @@ async fn reconcile<C: Controller>(controller: Arc<C>, key: String) -> Reconciled
     Reconciled { key, result, span }
 }
 
+/// Returns a span of the highest level, because a level filter that drops it would drop the fields of the lines in it.
+fn span<C: Controller>(key: &str) -> Span {
+    tracing::error_span!("reconcile", controller = C::NAME, key)
+}
+
 fn requeue(queue: &mut WorkQueue, Reconciled { key, result, span }: Reconciled, now: Instant) {
+    let min_delay = result.as_ref().map_or_else(ReconcileError::min_delay, |_| Duration::ZERO);
+    if !min_delay.is_zero() {
+        queue.set_not_before(&key, saturating_add(now, min_delay));
+    }
     queue.done(&key);
     match result {
         Ok(requeue_after) => {
@@ -117,7 +172,7 @@ fn requeue(queue: &mut WorkQueue, Reconciled { key, result, span }: Reconciled, 
             }
         }
         Err(error) => {
-            let delay = queue.add_rate_limited(key, now);
+            let delay = queue.add_rate_limited(key, now).max(min_delay);
             span.in_scope(|| tracing::warn!(?delay, %error, "reconcile failed, requeueing"));
         }
     }

@@ -23,11 +23,13 @@ pub(crate) struct WorkQueue {
     /// Queued keys in the order of their time.
     due: BTreeSet<(Instant, String)>,
     /// Time of each queued key.
-    at: HashMap<String, Instant>,
+    queued_at: HashMap<String, Instant>,
     /// Keys that are being processed; with a time if they were added meanwhile.
     processing: HashMap<String, Option<Instant>>,
+    /// Earliest times of keys, whenever they are added.
+    not_before: HashMap<String, Instant>,
     failures: ItemExponentialFailureRateLimiter,
-    bucket: BucketRateLimiter,
+    rate_limiter: BucketRateLimiter,
 }
 
 impl WorkQueue {
@@ -35,10 +37,11 @@ impl WorkQueue {
     pub(crate) fn new(max_backoff: Duration) -> Self {
         Self {
             due: BTreeSet::new(),
-            at: HashMap::new(),
+            queued_at: HashMap::new(),
             processing: HashMap::new(),
+            not_before: HashMap::new(),
             failures: ItemExponentialFailureRateLimiter::new(max_backoff),
-            bucket: BucketRateLimiter::default(),
+            rate_limiter: BucketRateLimiter::new(max_backoff),
         }
     }
 
@@ -48,7 +51,8 @@ impl WorkQueue {
             *again = Some(again.map_or(at, |known| known.min(at)));
             return;
         }
-        match self.at.get(&key) {
+        let at = self.not_before.get(&key).map_or(at, |earliest| at.max(*earliest));
+        match self.queued_at.get(&key) {
             Some(known) if *known <= at => return,
             Some(known) => {
                 self.due.remove(&(*known, key.clone()));
@@ -56,14 +60,19 @@ impl WorkQueue {
             None => {}
         }
         self.due.insert((at, key.clone()));
-        self.at.insert(key, at);
+        self.queued_at.insert(key, at);
     }
 
     /// Adds a failed key after a delay, which it returns (`AddRateLimited`).
     pub(crate) fn add_rate_limited(&mut self, key: String, now: Instant) -> Duration {
-        let delay = self.failures.when(&key).max(self.bucket.when(now));
+        let delay = self.failures.when(&key).max(self.rate_limiter.when(now));
         self.add(key, saturating_add(now, delay));
         delay
+    }
+
+    /// Prevents that a key which is being processed is handed out again before a time.
+    pub(crate) fn set_not_before(&mut self, key: &str, at: Instant) {
+        self.not_before.insert(key.to_owned(), at);
     }
 
     /// Resets the delay of a key (`Forget`).
@@ -82,7 +91,8 @@ impl WorkQueue {
             return None;
         }
         let (_, key) = self.due.pop_first()?;
-        self.at.remove(&key);
+        self.queued_at.remove(&key);
+        self.not_before.remove(&key);
         self.processing.insert(key.clone(), None);
         Some(key)
     }
@@ -139,6 +149,22 @@ mod tests {
     }
 
     #[test]
+    fn events_do_not_shorten_the_minimum_delay() {
+        let (mut queue, at) = queue();
+        queue.add("a".into(), at(0));
+        assert!(queue.get(at(0)).is_some());
+        queue.add("a".into(), at(0));
+        queue.set_not_before("a", at(5));
+        queue.done("a");
+        queue.add("a".into(), at(1));
+        assert_eq!((queue.next_due(), queue.get(at(4))), (Some(at(5)), None));
+        assert!(queue.get(at(5)).is_some());
+        queue.done("a");
+        queue.add("a".into(), at(2));
+        assert_eq!((queue.next_due(), queue.not_before.len()), (Some(at(2)), 0));
+    }
+
+    #[test]
     fn event_after_a_failure_is_processed_at_once() {
         let (mut queue, at) = queue();
         queue.add("a".into(), at(0));
@@ -160,5 +186,14 @@ mod tests {
         let mut delay = |key: u32| queue.add_rate_limited(key.to_string(), at(0)).as_millis();
         assert!((0..100).all(|key| delay(key) == 5));
         assert_eq!([delay(100), delay(101), delay(102)], [100, 200, 300]);
+    }
+
+    #[test]
+    fn many_failures_delay_no_key_beyond_the_maximum() {
+        let (max, now) = (Duration::from_secs(30), Instant::now());
+        let mut queue = WorkQueue::new(max);
+        assert!((0..10_000).all(|key| queue.add_rate_limited(key.to_string(), now) <= max));
+        let later = now + Duration::from_secs(41);
+        assert_eq!(queue.add_rate_limited("late".into(), later), Duration::from_millis(5));
     }
 }

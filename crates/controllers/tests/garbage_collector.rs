@@ -4,7 +4,8 @@
 use controllers::Options;
 use fake_api::FakeApi;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 fn start() -> FakeApi {
@@ -92,6 +93,34 @@ async fn orphaned_dependents_lose_their_owner_reference() {
     api.delete(&path("a"));
     api.wait_until("a is gone", |api| api.get(&path("a")).is_none()).await;
     assert_eq!(owners(&api, "b"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependent_without_live_owner_reference_survives() {
+    let api = start();
+    make(&api, "a", &[], &[]);
+    make(&api, "b", &[owner("a")], &[]);
+    make(&api, "c", &[owner("a")], &[]);
+    sleep(Duration::from_secs(1)).await;
+    // The watch shows the removal of the owner first.
+    let orphan = json!({"metadata": {"name": "b", "namespace": "x", "uid": "uid-of-b"}});
+    api.put_unobserved(&path("b"), orphan);
+    api.delete(&path("a"));
+    api.wait_until("c is gone", |api| api.get(&path("c")).is_none()).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(owners(&api, "b"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflict_with_unchanged_owners_does_not_stop_deletion() {
+    let api = start();
+    make(&api, "a", &[], &[]);
+    make(&api, "b", &[owner("a")], &[]);
+    let delete = format!("DELETE {}", path("b"));
+    (0..3).for_each(|_| api.refuse_next(&delete, 409));
+    api.delete(&path("a"));
+    api.wait_until("b is gone", |api| api.get(&path("b")).is_none()).await;
+    assert_eq!(api.refusals(&delete), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,6 +64,32 @@ async fn services_get_distinct_addresses_or_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn address_that_was_never_written_is_released() {
+    let api = start().await;
+    let balanced = json!({"type": "LoadBalancer"});
+    for (name, change) in [("deleted", None), ("changed", Some(json!({"type": "ClusterIP"})))] {
+        (0..20).for_each(|_| api.refuse_next(&format!("PUT {}/status", path(name)), 500));
+        put(&api, name, balanced.clone());
+        api.wait_until("the write fails", |api| {
+            recorded_events(api, name).iter().any(|(reason, _)| reason == "SyncLoadBalancerFailed")
+        })
+        .await;
+        let waits = ["one", "two"].map(|other| format!("{name}-{other}"));
+        waits.iter().for_each(|other| put(&api, other, balanced.clone()));
+        api.wait_until("one waits", |api| {
+            waits.iter().any(|other| recorded_events(api, other).iter().any(|(_, text)| text.ends_with("are taken")))
+        })
+        .await;
+        match change {
+            Some(spec) => put(&api, name, spec),
+            None => api.remove(&path(name)),
+        }
+        api.wait_until("both have addresses", |api| waits.iter().all(|other| address(api, other).is_string())).await;
+        waits.iter().for_each(|other| api.remove(&path(other)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn assigned_address_survives_a_restart() {
     let api = FakeApi::new();
     let has = json!({"loadBalancer": {"ingress": [{"ip": "10.9.8.1"}]}});

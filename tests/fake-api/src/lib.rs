@@ -6,6 +6,7 @@
 mod discovery;
 mod hanging;
 mod merge_patch;
+mod target;
 
 use bytes::Bytes;
 use hanging::Hanging;
@@ -16,6 +17,7 @@ use merge_patch::merge;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use target::Target;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -55,36 +57,6 @@ struct Watcher {
     events: Events,
 }
 
-/// A parsed request path.
-struct Target {
-    resource: String,
-    namespace: String,
-    name: String,
-    subresource: String,
-}
-
-impl Target {
-    fn of(path: &str) -> Self {
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let root = if parts[0] == "api" { 2 } else { 3 };
-        let group = parts[..root.min(parts.len())].join("/");
-        let rest = &parts[root.min(parts.len())..];
-        let namespaced = rest.len() > 2 && rest[0] == "namespaces" && !matches!(rest[2], "finalize" | "status");
-        let (namespace, rest) = if namespaced { (rest[1], &rest[2..]) } else { ("", rest) };
-        let part = |i: usize| rest.get(i).copied().unwrap_or_default().to_owned();
-        Self {
-            resource: format!("{group}/{}", part(0)),
-            namespace: namespace.to_owned(),
-            name: part(1),
-            subresource: part(2),
-        }
-    }
-
-    fn key(&self) -> Key {
-        (self.resource.clone(), self.namespace.clone(), self.name.clone())
-    }
-}
-
 impl FakeApi {
     /// Creates an empty server.
     #[must_use]
@@ -108,6 +80,13 @@ impl FakeApi {
         let target = Target::of(path);
         self.state.lock().store(&target.key(), object);
         self.tick();
+    }
+
+    /// Replaces the object at `path` like another client. No watch shows the change, as if all were behind.
+    pub fn put_unobserved(&self, path: &str, object: Value) {
+        let watchers = std::mem::take(&mut self.state.lock().watchers);
+        self.put(path, object);
+        self.state.lock().watchers.extend(watchers);
     }
 
     /// Removes an object despite its finalizers.
@@ -359,6 +338,13 @@ impl State {
         let Some(mut object) = self.objects.get(key).cloned() else {
             return status(404, "NotFound");
         };
+        let differs = |field: &str| {
+            let expected = &options["preconditions"][field];
+            !expected.is_null() && *expected != object["metadata"][field]
+        };
+        if differs("uid") || differs("resourceVersion") {
+            return status(409, "Conflict");
+        }
         let graceful = object["spec"]["nodeName"].is_string() && options["gracePeriodSeconds"] != json!(0);
         if graceful || has_finalizers(&object) {
             if object["metadata"]["deletionTimestamp"].is_null() {

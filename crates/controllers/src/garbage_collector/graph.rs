@@ -75,7 +75,7 @@ impl Node {
     }
 
     /// Returns whether dependents are deleted first.
-    pub(super) fn is_foreground(&self) -> bool {
+    fn is_foreground(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.foreground)
     }
 

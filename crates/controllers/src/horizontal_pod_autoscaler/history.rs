@@ -1,6 +1,7 @@
 //! History of an autoscaler in memory: recommendations, scale events and the rate limit of warnings.
 
-use std::time::Duration;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 /// Values with the time at which they were recorded.
@@ -16,6 +17,28 @@ pub(super) struct History {
     removed: TimedValues,
     /// Remaining warnings, and when they were counted.
     warnings: Option<(f64, Instant)>,
+}
+
+/// Histories of all autoscalers by key, with the autoscaler's UID.
+#[derive(Debug, Default)]
+pub(super) struct Histories(Mutex<HashMap<String, (Option<String>, History)>>);
+
+impl Histories {
+    /// Returns the history of an autoscaler. A recreated one has none, even if a sync of the earlier one was in
+    /// progress when that was deleted.
+    pub(super) fn get(&self, key: &str, uid: Option<&str>) -> MappedMutexGuard<'_, History> {
+        MutexGuard::map(self.0.lock(), |histories| {
+            let (known, history) = histories.entry(key.to_owned()).or_default();
+            if known.as_deref() != uid {
+                (*known, *history) = (uid.map(str::to_owned), History::default());
+            }
+            history
+        })
+    }
+
+    pub(super) fn delete(&self, key: &str) {
+        self.0.lock().remove(key);
+    }
 }
 
 /// Burst of warnings, followed by one in five minutes (`EventSourceObjectSpamFilter`): a failure repeats with every
@@ -77,4 +100,21 @@ impl History {
 
 fn age(at: Instant, now: Instant) -> Duration {
     now.saturating_duration_since(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recreated_autoscaler_inherits_no_history() {
+        let (histories, now) = (Histories::default(), Instant::now());
+        let recommended =
+            |uid| -> Vec<i32> { histories.get("x/a", Some(uid)).recommended(Duration::MAX, now).collect() };
+        histories.get("x/a", Some("1")).recommend(3, Duration::MAX, now);
+        histories.delete("x/a");
+        // A sync of the deleted autoscaler ends.
+        histories.get("x/a", Some("1")).recommend(5, Duration::MAX, now);
+        assert_eq!((recommended("1"), recommended("2")), (vec![5], vec![]));
+    }
 }

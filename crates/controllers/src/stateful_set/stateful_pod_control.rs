@@ -25,7 +25,6 @@ use kube::{
     Api, Resource,
     api::{DeleteParams, PostParams, Preconditions},
 };
-use tokio::time::Instant;
 
 /// Versions of the written objects, for expectations.
 #[derive(Default)]
@@ -43,7 +42,6 @@ impl StatefulSetController {
         current: &ControllerRevision,
         update: &ControllerRevision,
         steps: &[Step],
-        now: Instant,
     ) -> Result<(), kube::Error> {
         let mut writes = Writes::default();
         let mut done = Ok(true);
@@ -67,8 +65,8 @@ impl StatefulSetController {
             }
         }
         // Expect the writes whatever fails.
-        self.pod_expectations.set(key, writes.pods, now);
-        self.claim_expectations.set(key, writes.claims, now);
+        self.pod_expectations.set(key, writes.pods);
+        self.claim_expectations.set(key, writes.claims);
         match done {
             // The namespace controller deletes the rest.
             Err(e) if is_namespace_terminating(&e) => Ok(()),

@@ -29,6 +29,15 @@ impl Drop for Running<'_> {
     }
 }
 
+/// Panics when the reconcile is abandoned.
+struct PanicOnDrop;
+
+impl Drop for PanicOnDrop {
+    fn drop(&mut self) {
+        panic!("as the test wants");
+    }
+}
+
 impl<const WORKERS: usize> Controller for Fake<WORKERS> {
     type Event = String;
     const NAME: &'static str = "fake";
@@ -51,6 +60,10 @@ impl<const WORKERS: usize> Controller for Fake<WORKERS> {
         match key {
             "slow" => tokio::time::sleep(Duration::from_secs(1)).await,
             "hang" if count == 1 => std::future::pending().await,
+            "panic on drop" if count == 1 => {
+                let _panic = PanicOnDrop;
+                std::future::pending::<()>().await;
+            }
             "panic" if count == 1 => panic!("as the test wants"),
             "fail" if count == 1 => return Err(kube::Error::Service("as the test wants".into())),
             _ => tokio::task::yield_now().await,
@@ -99,9 +112,10 @@ async fn hanging_key_does_not_block_others() {
     controller.wait_until(|log| log.finished.len() == 1000).await;
     controller.wait_until(|log| log.running.contains("hang")).await;
     assert_eq!(began.elapsed(), Duration::ZERO);
-    // It is abandoned after the timeout, and retried.
+    // It is abandoned after the timeout, and retried. An event meanwhile does not repeat it earlier.
+    controller.send("hang");
     controller.wait_finished("hang", 1).await;
-    assert_eq!(began.elapsed().as_secs(), RECONCILE_TIMEOUT.as_secs());
+    assert_eq!(began.elapsed(), RECONCILE_TIMEOUT + MIN_DELAY_AFTER_ABANDONED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +149,17 @@ async fn failed_and_panicked_keys_are_retried_with_backoff() {
         controller.send(key);
         controller.wait_finished(key, 1).await;
     }
-    assert_eq!(began.elapsed().as_millis(), 10);
+    // The panicked one waits for its requests.
+    assert_eq!(began.elapsed().as_millis(), 1005);
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_of_a_panicked_task_is_retried() {
+    let controller = start::<1>();
+    let began = Instant::now();
+    controller.send("panic on drop");
+    controller.wait_finished("panic on drop", 1).await;
+    assert_eq!(began.elapsed(), RECONCILE_TIMEOUT + MIN_DELAY_AFTER_ABANDONED);
 }
 
 #[tokio::test(start_paused = true)]

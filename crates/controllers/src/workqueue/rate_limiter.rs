@@ -37,19 +37,29 @@ impl ItemExponentialFailureRateLimiter {
     }
 }
 
-/// Token bucket.
-#[derive(Debug, Default)]
+/// Token bucket with a maximum delay (`TypedWithMaxWaitRateLimiter`).
+#[derive(Debug)]
 pub(super) struct BucketRateLimiter {
+    max_delay: Duration,
     /// Time at which the bucket is full again; `None` before the first token is taken.
     full_at: Option<Instant>,
 }
 
 impl BucketRateLimiter {
-    /// Takes a token. Returns the time until the bucket has it.
+    pub(super) fn new(max_delay: Duration) -> Self {
+        Self { max_delay, full_at: None }
+    }
+
+    /// Takes a token. Returns the time until the bucket has it. If that exceeds the maximum delay, takes none: a burst
+    /// of failures must not delay keys that fail long after it.
     pub(super) fn when(&mut self, now: Instant) -> Duration {
         let full_at = saturating_add(self.full_at.map_or(now, |at| at.max(now)), TOKEN_INTERVAL);
+        let delay = full_at.saturating_duration_since(now).saturating_sub(FILL_TIME);
+        if delay > self.max_delay {
+            return self.max_delay;
+        }
         self.full_at = Some(full_at);
-        full_at.saturating_duration_since(now).saturating_sub(FILL_TIME)
+        delay
     }
 }
 
@@ -70,12 +80,22 @@ mod tests {
 
     #[test]
     fn bucket_refills_at_ten_tokens_per_second() {
-        let (mut bucket, start) = (BucketRateLimiter::default(), Instant::now());
+        let (mut bucket, start) = (BucketRateLimiter::new(Duration::from_secs(1000)), Instant::now());
         let mut take = |millis| bucket.when(start + Duration::from_millis(millis)).as_millis();
         assert!((0..100).all(|_| take(0) == 0));
         assert_eq!([take(0), take(0), take(100), take(400)], [100, 200, 200, 0]);
         // The bucket holds no more than its burst, however long it was not used.
         assert!((0..100).all(|_| take(1_000_000) == 0));
         assert_eq!(take(1_000_000), 100);
+    }
+
+    #[test]
+    fn bucket_takes_no_token_beyond_the_maximum_delay() {
+        let (mut bucket, start) = (BucketRateLimiter::new(Duration::from_secs(30)), Instant::now());
+        let mut take = |seconds| bucket.when(start + Duration::from_secs(seconds)).as_millis();
+        let longest = (0..10_000).map(|_| take(0)).max();
+        assert_eq!((longest, take(0)), (Some(30_000), 30_000));
+        assert_eq!((take(1), take(30)), (29_100, 200));
+        assert!((0..100).all(|_| take(41) == 0));
     }
 }
