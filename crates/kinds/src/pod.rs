@@ -14,7 +14,7 @@ pub(super) use validate::{
 };
 pub(super) use warnings::{template_warnings, warn_claim, warn_removed_plugins};
 
-use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, column};
+use super::{Column, FieldErrors, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget};
 use apply::Filter;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};

@@ -13,9 +13,8 @@ use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
-use request::UserInfo;
 use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
-use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime};
+use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,

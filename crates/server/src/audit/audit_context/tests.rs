@@ -9,7 +9,7 @@ async fn panic_is_logged_with_its_message() {
     let policy = AuditPolicy::parse(policy).unwrap();
     let log =
         Arc::new(AuditLog::open(policy, &path, AuditRotation::default(), |path| std::fs::File::create(path)).unwrap());
-    let (mut head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
+    let (head, ()) = http::Request::get("/api/v1/pods?limit=1").body(()).unwrap().into_parts();
     let audit_context = AuditContext::begin(Some(&log), &head);
     let info = RequestInfo::new(&head.method, &head.uri);
     audit_context.process_request_received(&UserInfo::component("c"), &info).await;
