@@ -1,5 +1,5 @@
 //! NodeMetrics and PodMetrics (`metrics.k8s.io/v1beta1`), with the tables of metrics-server (`pkg/api/table.go`).
-//! [`crate::resource_metrics`] computes them.
+//! The server computes them.
 
 use super::{Cell, Column, KindInfo, NAME, field_validation::items, generic_kind::GenericKind, text};
 use api::quantity::Amount;

@@ -1,4 +1,4 @@
-//! Review kinds, which can only be created and are not stored. [`crate::reviews`] computes their status.
+//! Review kinds, which can only be created and are not stored. The server computes their status.
 
 use super::{KindInfo, generic_kind::GenericKind};
 
