@@ -94,9 +94,9 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     (number as f64 * (unit as f64 / scale)) as u64
 }
 
-/// Parses a duration (`time.ParseDuration`). A negative one becomes zero.
+/// Parses a duration as [`parse_duration`]. A negative one becomes zero.
 #[must_use]
-pub fn parse(text: &str) -> Option<Duration> {
+pub fn parse_non_negative(text: &str) -> Option<Duration> {
     parse_duration(text).ok().map(|parsed| Duration::try_from(parsed).unwrap_or(Duration::ZERO))
 }
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[track_caller]
     fn check_parse(text: &str, millis: Option<u128>) {
-        assert_eq!(parse(text).map(|d| d.as_millis()), millis, "{text}");
+        assert_eq!(parse_non_negative(text).map(|d| d.as_millis()), millis, "{text}");
     }
 
     #[test]

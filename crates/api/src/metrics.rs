@@ -243,6 +243,7 @@ mod tests {
         page.gauge("b", "B.", [(Labels::new(), 1.0)]);
         check(&page, "# HELP a A.\n# TYPE a gauge\na 1700000000 12500\n# HELP b B.\n# TYPE b gauge\nb 1\n");
     }
+
     #[test]
     fn values_are_formatted_as_upstream() {
         for (value, expected) in [

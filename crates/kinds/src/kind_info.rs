@@ -155,7 +155,7 @@ impl KindInfo {
     /// Returns `plural.group`, or the plural alone for the core group, as error messages have it.
     #[must_use]
     pub fn group_resource(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        GroupResource::from(self).to_string()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What method, path and query of a request say (upstream's `RequestInfo`).
+//! Information about a request from its method, path and query (upstream's `RequestInfo`).
 
 use crate::{
     Attributes, Query, RequestTarget, ResourceAttributes, field_requirements,
@@ -7,8 +7,8 @@ use crate::{
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-/// What method, path and query of a request say. It is determined once for each request, so that routing, authorization,
-/// admission, audit and flow control see the same request.
+/// Information about a request from its method, path and query. It is determined once for each request, so that routing,
+/// authorization, audit and flow control see the same request.
 ///
 /// It does not depend on the served resources, so that a denied caller does not learn whether a resource exists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl RequestInfo {
     pub fn new(method: &Method, uri: &Uri) -> Self {
         let mut uri = uri.clone();
         rewrite_deprecated_watch(&mut uri);
-        Self { uri: uri.clone(), ..Self::parse(method, uri.path(), uri.query().unwrap_or_default()) }
+        let info = Self::parse(method, uri.path(), uri.query().unwrap_or_default());
+        Self { uri, ..info }
     }
 
     fn parse(method: &Method, path: &str, query: &str) -> Self {

@@ -36,7 +36,7 @@ impl RequestTimeout {
         }
         let requested = match info.query.get("timeout") {
             None => None,
-            Some(text) => Some(duration::parse(text).ok_or_else(|| {
+            Some(text) => Some(duration::parse_non_negative(text).ok_or_else(|| {
                 let cause = format!("time: invalid duration {text:?}");
                 ApiError::bad_request(format!("invalid timeout specified in the request URL - {cause}"))
             })?),

@@ -80,7 +80,7 @@ fn length_delimited(value_type: ValueType, value: &Value) -> Option<Vec<u8>> {
             put_number(&mut out, 2, if value_type == ValueType::Time { 0 } else { stamp.subsec_nanosecond().into() });
         }
         ValueType::Duration => {
-            let nanos = duration::parse(value.as_str()?)?.as_nanos();
+            let nanos = duration::parse_non_negative(value.as_str()?)?.as_nanos();
             put_number(&mut out, 1, i64::try_from(nanos).ok()?);
         }
         ValueType::IntOrString => match value {
