@@ -1,4 +1,4 @@
-//! Table of the controllers (`cmd/kube-controller-manager/app/controller_descriptor.go`), and what they share.
+//! Table of the controllers (`cmd/kube-controller-manager/app/controller_descriptor.go`), and their shared context.
 
 use crate::{
     Options, certificates, clients::Clients, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption,
@@ -25,7 +25,7 @@ pub(crate) struct ControllerDescriptor {
     pub(crate) start: fn(&ControllerContext) -> Option<BoxFuture<'static, ()>>,
 }
 
-/// What the controllers share (`ControllerContext`).
+/// Clients, options and informers that the controllers share (`ControllerContext`).
 pub(crate) struct ControllerContext {
     clients: Clients,
     options: Options,

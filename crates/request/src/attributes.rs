@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub struct Attributes {
     /// For example `list`. The lower-case method for a non-resource path.
     pub verb: String,
-    /// What the request is about.
+    /// Resource or path of the request.
     pub target: RequestTarget,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a request before its body is read: its [`RequestInfo`], its [`Attributes`] for authorization, and its
+//! Information about a request, without its body: [`RequestInfo`], [`Attributes`] for authorization, and the
 //! [user](UserInfo) (upstream's `apiserver/pkg/endpoints/request` and `apiserver/pkg/authentication/user`).
 //!
 //! Pure: no I/O, no clock, no randomness.

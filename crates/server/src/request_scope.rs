@@ -233,7 +233,7 @@ mod tests {
             let path = format!("/{}{}", segments.join("/"), if slash { "/" } else { "" });
             let Ok(uri) = path.parse::<Uri>() else { return Ok(()) };
             let info = RequestInfo::new(&Method::GET, &uri);
-            // What proxies read of the rewritten URI is the same request.
+            // Proxies read the rewritten URI: it is the same request.
             prop_assert_eq!(&info, &RequestInfo::new(&Method::GET, &info.uri));
             let Ok(scope) = resolve(&Arc::default(), &info) else { return Ok(()) };
             let RequestTarget::Resource(resource) = &info.attributes.target else { return Err(TestCaseError::fail("no resource")) };
