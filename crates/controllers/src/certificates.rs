@@ -12,7 +12,7 @@ pub(crate) use approver::run as approver;
 pub(crate) use cleaner::run as cleaner;
 pub(crate) use signer::run as signer;
 
-use crate::informer::{CacheEvent, SharedInformer, key};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use std::{error::Error, fmt, sync::Arc};

@@ -4,10 +4,11 @@
 use crate::{
     clients::Clients,
     names,
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use api::object_key::object_key;
 use api::selector::LabelRequirements;
+use informer::{WatchEvent, watch};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::{
     Api,

@@ -2,13 +2,14 @@
 
 use crate::{
     Options, certificates, clients::Clients, cluster_role_aggregation, cron_job, daemon_set, deployment, disruption,
-    endpoints, ephemeral_volume, garbage_collector, horizontal_pod_autoscaler, informer::SharedInformer, job,
-    legacy_token_cleaner, load_balancer, names, namespace, node_lifecycle, persistent_volume, pod_gc,
-    pod_summary::PodSummary, protection, replica_set, resource_quota, root_ca_cert_publisher, service_account,
-    service_cidr, stateful_set, taint_eviction, token_controller, ttl_after_finished,
+    endpoints, ephemeral_volume, garbage_collector, horizontal_pod_autoscaler, job, legacy_token_cleaner,
+    load_balancer, names, namespace, node_lifecycle, persistent_volume, pod_gc, pod_summary::PodSummary, protection,
+    replica_set, resource_quota, root_ca_cert_publisher, service_account, service_cidr, stateful_set, taint_eviction,
+    token_controller, ttl_after_finished,
 };
 use api::feature_gates::Gate;
 use futures::{FutureExt, future::BoxFuture};
+use informer::SharedInformer;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, ReplicaSet},
     batch::v1::Job,

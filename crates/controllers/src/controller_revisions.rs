@@ -3,11 +3,11 @@
 use crate::{
     controller_history::RevisionHistory,
     expectations::{Expectations, ExpectedVersion},
-    informer::{Cached, SharedInformer},
     pod_control::{ControllerObject, affected_owners, claim_objects, is_namespace_terminating},
     pod_summary::controller_of,
     worker::{ignore_not_found_or_conflict, is_code},
 };
+use informer::{Cached, SharedInformer};
 use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use kube::{
     Api, Client,

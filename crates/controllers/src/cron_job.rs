@@ -15,13 +15,13 @@ use crate::{
     clock::Clock,
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::{affected_owners, error_message, is_namespace_terminating},
     pod_summary::controller_of,
     worker::{self, Controller, is_code},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use k8s_openapi::{
     api::{
         batch::v1::{CronJob, CronJobStatus, Job},

@@ -14,13 +14,13 @@ use crate::{
     controller_history::{CONTROLLER_REVISION_HASH, RevisionHistory, RevisionSource, construct_history, revision_hash},
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::{PodControl, affected_owners, pod_from_template, selects},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus},

@@ -20,13 +20,13 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::{affected_owners, claim_objects, error_message, is_namespace_terminating, selects},
     pod_summary::{PodSummary, controller_of},
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use kube::{

@@ -5,7 +5,6 @@ mod budget;
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
-    informer::{CacheEvent, SharedInformer, key},
     int_or_string::saturating_sum,
     names,
     pod_control::matches,
@@ -15,6 +14,7 @@ use crate::{
 };
 use budget::{failed_status, needs_scale, sync_budget};
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{

@@ -12,13 +12,13 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::{error_message, is_namespace_terminating},
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict, is_code},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use k8s_openapi::api::{
     core::v1::{Endpoints, Service, ServiceSpec},
     discovery::v1::EndpointSlice,

@@ -4,13 +4,13 @@
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::error_message,
     pod_summary::PodSummary,
     worker::{self, Controller, is_code},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, Pod, Volume},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},

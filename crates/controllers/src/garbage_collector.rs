@@ -12,10 +12,10 @@ use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
     names,
-    watch::WatchEvent,
     worker::{self, Controller, is_code},
 };
 use graph::{FOREGROUND, Graph, Node, ORPHAN};
+use informer::WatchEvent;
 use k8s_openapi::{
     api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,

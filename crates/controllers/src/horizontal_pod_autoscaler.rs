@@ -23,7 +23,6 @@ use crate::{
     clients::Clients,
     clock::{Clock, truncate_to_seconds},
     event_recorder::EventRecorder,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::error_message,
     pod_summary::PodSummary,
@@ -41,6 +40,7 @@ use futures::{
     stream::{self, BoxStream, StreamExt},
 };
 use history::{Histories, History};
+use informer::{CacheEvent, SharedInformer, key};
 use k8s_openapi::{
     api::autoscaling::{
         v1::Scale,

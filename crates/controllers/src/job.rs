@@ -16,7 +16,6 @@ mod tracking;
 use crate::{
     clients::Clients,
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::{Failure, PodControl, affected_owners, matches},
     pod_summary::{JOB_TRACKING_FINALIZER, PodSummary},
@@ -24,6 +23,7 @@ use crate::{
 };
 use backoff::BackoffRecord;
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use kube::{Api, Client, Resource, api::PostParams};

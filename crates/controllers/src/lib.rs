@@ -28,7 +28,6 @@ mod event_recorder;
 mod expectations;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
-mod informer;
 mod int_or_string;
 mod job;
 mod legacy_token_cleaner;
@@ -54,7 +53,6 @@ mod stateful_set;
 mod taint_eviction;
 mod token_controller;
 mod ttl_after_finished;
-mod watch;
 mod worker;
 mod workqueue;
 

@@ -7,12 +7,12 @@
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_control::error_message,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};

@@ -6,10 +6,11 @@ mod discovery_cache;
 use crate::{
     clients::Clients,
     names,
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
 };
+use api::object_key::object_key;
 use discovery_cache::DiscoveryCache;
+use informer::{WatchEvent, watch};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Namespace, NamespaceCondition},

@@ -9,10 +9,11 @@ use crate::{
     event_recorder::EventRecorder,
     names,
     node_condition_taints::{condition, desired_taints},
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, is_code},
 };
+use api::object_key::object_key;
 use futures::stream::{self, StreamExt};
+use informer::{WatchEvent, watch};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{

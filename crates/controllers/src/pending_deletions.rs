@@ -3,10 +3,8 @@
 //! The answer to an immediate deletion carries no `resourceVersion` that expectations could wait for. Until the
 //! informer shows the deletion, such a Pod counts as terminating.
 
-use crate::{
-    informer::{CacheEvent, SharedInformer},
-    pod_summary::PodSummary,
-};
+use crate::pod_summary::PodSummary;
+use informer::{CacheEvent, SharedInformer};
 use parking_lot::Mutex;
 use std::{collections::HashSet, sync::Arc};
 

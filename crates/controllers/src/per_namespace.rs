@@ -2,10 +2,11 @@
 
 use crate::{
     clients::Clients,
-    watch::{WatchEvent, object_key, watch},
     worker::{Controller, is_code},
 };
+use api::object_key::object_key;
 use futures::stream::{self, BoxStream, StreamExt};
+use informer::{WatchEvent, watch};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{Api, Client, Resource, api::PostParams, runtime::watcher::Config};
 use parking_lot::Mutex;

@@ -19,13 +19,13 @@ pub use provisioner::{Provisioner, VolumeDirectories};
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pod_summary::PodSummary,
     worker::{self, Controller},
 };
 use api::persistent_volume_claim::{BIND_COMPLETED, annotation, claim_ref, claim_storage_class, volume_name};
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,

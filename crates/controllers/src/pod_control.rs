@@ -3,11 +3,11 @@
 use crate::{
     event_recorder::EventRecorder,
     expectations::ExpectedVersion,
-    informer::{Cached, SharedInformer, key},
     pod_summary::{PodSummary, controller_of},
     worker::is_code,
 };
 use futures::future::join_all;
+use informer::{Cached, SharedInformer, key};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ObjectReference, Pod, PodTemplateSpec},

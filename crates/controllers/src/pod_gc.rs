@@ -5,13 +5,13 @@
 
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer},
     names,
     pod_summary::PodSummary,
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use api::object_key::object_key;
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, WatchEvent, watch};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client,

@@ -1,9 +1,7 @@
 //! Pod summary: the part of a Pod that controllers of workloads, endpoints, disruption budgets and autoscalers use.
 
-use crate::{
-    daemon_set::target_node_name, horizontal_pod_autoscaler::PodMetricInputs, informer::Cached,
-    int_or_string::saturating_sum,
-};
+use crate::{daemon_set::target_node_name, horizontal_pod_autoscaler::PodMetricInputs, int_or_string::saturating_sum};
+use informer::Cached;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration},

@@ -11,10 +11,9 @@ pub(crate) use pv::run as pv_protection;
 pub(crate) use pvc::run as pvc_protection;
 pub(crate) use vac::run as vac_protection;
 
-use crate::{
-    watch::{WatchEvent, object_key},
-    worker::{Controller, ignore_not_found_or_conflict},
-};
+use crate::worker::{Controller, ignore_not_found_or_conflict};
+use api::object_key::object_key;
+use informer::WatchEvent;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource, api::PostParams};
 use parking_lot::Mutex;

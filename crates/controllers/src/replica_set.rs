@@ -7,7 +7,6 @@ mod status;
 use crate::{
     clients::Clients,
     expectations::{Expectations, ExpectedVersion},
-    informer::{CacheEvent, SharedInformer, key},
     pending_deletions::PendingDeletions,
     pod_control::{Failure, PodControl, affected_owners, error_message, pod_from_template, selects},
     pod_summary::PodSummary,
@@ -16,6 +15,7 @@ use crate::{
 use conversion::ReplicaSetLike;
 pub(crate) use deletion_order::pods_to_delete;
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSetSpec;
 use kube::{Api, Client, api::PostParams};

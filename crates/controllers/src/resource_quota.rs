@@ -6,11 +6,11 @@
 use crate::{
     clients::Clients,
     names,
-    watch::{WatchEvent, watch, watch_while_served},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use admission::quota::{self, Kind, Object};
 use futures::stream::{self, StreamExt};
+use informer::{WatchEvent, watch, watch_while_served};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{ResourceQuota, ResourceQuotaStatus},

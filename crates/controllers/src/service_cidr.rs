@@ -4,10 +4,11 @@
 use crate::{
     clients::Clients,
     names,
-    watch::{WatchEvent, object_key, watch, watch_lean},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use api::object_key::object_key;
 use futures::stream::{self, StreamExt};
+use informer::{WatchEvent, watch, watch_lean};
 use ipnet::IpNet;
 use k8s_openapi::{
     api::networking::v1::{IPAddress, ServiceCIDR},

@@ -18,7 +18,6 @@ use crate::{
     controller_history::{RevisionHistory, RevisionSource, construct_history, revision_name},
     controller_revisions::{RevisionSync, Revisions, affected_by_revision},
     expectations::Expectations,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     pending_deletions::PendingDeletions,
     pod_control::{PodControl, affected_owners, new_controller_ref, selects},
@@ -27,6 +26,7 @@ use crate::{
 };
 use futures::stream::{self, StreamExt};
 use identity::{claim_name, ordinal};
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus};
 use kube::{Api, Client, api::PostParams};

@@ -6,14 +6,14 @@
 use crate::{
     clients::Clients,
     event_recorder::EventRecorder,
-    informer::{self, CacheEvent, SharedInformer},
     names,
     pod_summary::PodSummary,
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use api::object_key::object_key;
 use api::taint;
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, WatchEvent, watch};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::{
     Api, Client,

@@ -6,10 +6,11 @@
 use crate::{
     clients::Clients,
     names,
-    watch::{WatchEvent, object_key, watch},
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use api::object_key::object_key;
 use futures::stream::{self, StreamExt};
+use informer::{WatchEvent, watch};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},

@@ -2,11 +2,11 @@
 
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer, key},
     names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
 use futures::stream::StreamExt;
+use informer::{CacheEvent, SharedInformer, key};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 use kube::{

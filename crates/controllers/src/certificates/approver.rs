@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer},
     names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use informer::{CacheEvent, SharedInformer};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec},

@@ -5,10 +5,10 @@
 use super::{affected_requests, certificate_of, conditions, has};
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer},
     names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use informer::{CacheEvent, SharedInformer};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::{

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer},
     names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
+use informer::{CacheEvent, SharedInformer};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString, api::certificates::v1::CertificateSigningRequest, apimachinery::pkg::apis::meta::v1::Time,

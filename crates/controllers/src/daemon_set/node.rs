@@ -1,6 +1,6 @@
 //! Nodes that should run a DaemonSet's Pod, and the node affinity of such a Pod (`pkg/controller/daemon/util`).
 
-use crate::informer::Cached;
+use informer::Cached;
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSetSpec,

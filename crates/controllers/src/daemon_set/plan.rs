@@ -3,10 +3,10 @@
 use super::node::{NodeSummary, node_should_run_daemon_pod};
 use crate::{
     controller_history::CONTROLLER_REVISION_HASH,
-    informer::Cached,
     int_or_string::{Rounding, scaled_value},
     pod_summary::PodSummary,
 };
+use informer::Cached;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetStatus},

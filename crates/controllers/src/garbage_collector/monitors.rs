@@ -3,9 +3,9 @@
 pub(super) mod aggregated;
 
 use super::ObjectMetadata;
-use crate::watch::{WatchEvent, watch};
 use aggregated::ApiServiceChange;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
+use informer::{WatchEvent, watch};
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,

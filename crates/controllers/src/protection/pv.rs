@@ -1,8 +1,9 @@
 //! PersistentVolume protection: volumes are kept while they are bound to a claim.
 
 use super::{Event, Protected, ProtectionController};
-use crate::{clients::Clients, names, watch::watch, worker};
+use crate::{clients::Clients, names, worker};
 use futures::stream::StreamExt;
+use informer::watch;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, Client, runtime::watcher::Config};
 use tokio_util::sync::CancellationToken;

@@ -3,13 +3,12 @@
 use super::{Event, Protected, ProtectionController};
 use crate::{
     clients::Clients,
-    informer::{CacheEvent, SharedInformer},
     names,
     pod_summary::{PodSummary, controller_of},
-    watch::watch,
     worker,
 };
 use futures::stream::{self, StreamExt};
+use informer::{CacheEvent, SharedInformer, watch};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{Api, Client, api::ListParams, runtime::watcher::Config};
 use tokio_util::sync::CancellationToken;

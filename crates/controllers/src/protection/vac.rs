@@ -1,8 +1,9 @@
 //! VolumeAttributesClass protection: classes are kept while a volume or a claim uses them.
 
 use super::{Event, Protected, ProtectionController};
-use crate::{clients::Clients, names, watch::watch, worker};
+use crate::{clients::Clients, names, worker};
 use futures::stream::{self, StreamExt};
+use informer::watch;
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::VolumeAttributesClass,

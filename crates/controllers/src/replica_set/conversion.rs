@@ -1,7 +1,8 @@
 //! Converts ReplicationControllers to ReplicaSets and back, so that both share one controller
 //! (`pkg/controller/replication/conversion.go`).
 
-use crate::{informer::Cached, names, pod_control::ControllerObject};
+use crate::{names, pod_control::ControllerObject};
+use informer::Cached;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{

@@ -1,6 +1,6 @@
 //! Owner references of a StatefulSet's claims (`persistentVolumeClaimRetentionPolicy`, `isClaimOwnerUpToDate`).
 
-use crate::informer::Cached;
+use informer::Cached;
 use k8s_openapi::{
     api::{apps::v1::StatefulSetSpec, core::v1::PersistentVolumeClaim},
     apimachinery::pkg::apis::meta::v1::OwnerReference,

@@ -2,8 +2,8 @@
 //! and periodically, as in upstream's `garbagecollector.Sync`.
 
 use super::{MonitorEvent, MonitoredKind, can_be_collected};
-use crate::watch::WatchEvent;
 use futures::stream::{self, BoxStream, StreamExt};
+use informer::WatchEvent;
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::APIResourceList, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };

@@ -1,8 +1,6 @@
 //! Lists and watches of the controllers.
 
-pub(crate) use api::object_key::object_key;
-
-use api::without_managed_fields::WithoutManagedFields;
+use api::{object_key::object_key, without_managed_fields::WithoutManagedFields};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -20,12 +18,12 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A watch event, or the end of a list.
 #[derive(Debug)]
-pub(crate) enum WatchEvent<K> {
+pub enum WatchEvent<K> {
     /// The object was created or updated, or is part of a list.
     Applied(Box<K>),
     /// The object was deleted.
     Deleted(Box<K>),
-    /// A list is complete: these [`key`](crate::informer::key)s exist, and no others.
+    /// A list is complete: these [`key`](crate::key)s exist, and no others.
     Listed(HashSet<String>),
 }
 
@@ -40,7 +38,7 @@ impl<K> WatchEvent<WithoutManagedFields<K>> {
 }
 
 /// Like [`watch`], without `managedFields`.
-pub(crate) fn watch_lean<K>(api: Api<WithoutManagedFields<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
+pub fn watch_lean<K>(api: Api<WithoutManagedFields<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -48,7 +46,7 @@ where
 }
 
 /// Watches a kind for ever. Errors are retried with a back-off, and the kind is relisted each [`RELIST_INTERVAL`].
-pub(crate) fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
+pub fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -56,7 +54,7 @@ where
 }
 
 /// Like [`watch`], until the kind is no longer served: custom kinds can be removed.
-pub(crate) fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
+pub fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {

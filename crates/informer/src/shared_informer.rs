@@ -3,7 +3,7 @@
 //! Subscribers receive each change with the object before and after it. A subscriber that lags behind receives
 //! [`CacheEvent::Resync`] instead. Reads return the newest state that the watch has delivered.
 
-use crate::watch::{WatchEvent, watch_lean};
+use crate::reflector::{WatchEvent, watch_lean};
 use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -22,16 +22,23 @@ use tokio_util::sync::CancellationToken;
 const EVENT_CHANNEL_CAPACITY: usize = 256;
 
 /// An object as the informer caches it, usually a summary of the full object.
-pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
+pub trait Cached: PartialEq + Send + Sync + 'static {
+    /// Namespace, empty for a cluster-scoped object.
     fn namespace(&self) -> &str;
+    /// Name.
     fn name(&self) -> &str;
 }
 
 /// A change of the cache.
 #[derive(Debug)]
-pub(crate) enum CacheEvent<T> {
+pub enum CacheEvent<T> {
     /// One object was added, updated (both are set) or deleted.
-    Changed { before: Option<Arc<T>>, after: Option<Arc<T>> },
+    Changed {
+        /// The object before the change; `None` if it was added.
+        before: Option<Arc<T>>,
+        /// The object after the change; `None` if it was deleted.
+        after: Option<Arc<T>>,
+    },
     /// The initial list is complete, or the subscriber lagged: any object may have changed.
     Resync,
 }
@@ -47,7 +54,7 @@ impl<T> Clone for CacheEvent<T> {
 
 impl<T> CacheEvent<T> {
     /// Returns the object before and after the change, as far as they exist.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
         let both = match self {
             Self::Changed { before, after } => [before.as_ref(), after.as_ref()],
             Self::Resync => [None, None],
@@ -57,7 +64,7 @@ impl<T> CacheEvent<T> {
 }
 
 /// Informer of a kind. Clones share the cache.
-pub(crate) struct SharedInformer<T> {
+pub struct SharedInformer<T> {
     store: Arc<RwLock<Store<T>>>,
     events: broadcast::Sender<CacheEvent<T>>,
 }
@@ -91,13 +98,15 @@ where
 }
 
 impl<T: Cached> SharedInformer<T> {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty informer.
+    #[must_use]
+    pub fn new() -> Self {
         let store = Store { by_namespace: HashMap::new(), resource_version: 0, synced: false };
         Self { store: Arc::new(RwLock::new(store)), events: broadcast::channel(EVENT_CHANNEL_CAPACITY).0 }
     }
 
     /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
-    pub(crate) async fn run<K>(self, api: Api<WithoutManagedFields<K>>, transform: fn(K) -> T, stop: CancellationToken)
+    pub async fn run<K>(self, api: Api<WithoutManagedFields<K>>, transform: fn(K) -> T, stop: CancellationToken)
     where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -105,7 +114,7 @@ impl<T: Cached> SharedInformer<T> {
     }
 
     /// Like [`Self::run`], for the objects that `which` selects.
-    pub(crate) async fn run_filtered<K>(
+    pub async fn run_filtered<K>(
         self,
         api: Api<WithoutManagedFields<K>>,
         which: Config,
@@ -124,7 +133,7 @@ impl<T: Cached> SharedInformer<T> {
     }
 
     /// Returns a stream of the changes from now on.
-    pub(crate) fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
+    pub fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
         let changes = stream::unfold(self.events.subscribe(), |mut receiver| async move {
             match receiver.recv().await {
                 Ok(seen) => Some((seen, receiver)),
@@ -135,47 +144,60 @@ impl<T: Cached> SharedInformer<T> {
         changes.boxed()
     }
 
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+    /// Returns an object.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
         self.store.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
     /// Returns an object by its [`key`].
-    pub(crate) fn get_by_key(&self, key: &str) -> Option<Arc<T>> {
+    #[must_use]
+    pub fn get_by_key(&self, key: &str) -> Option<Arc<T>> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.get(namespace, name)
     }
 
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
+    /// Returns the objects of a namespace, sorted by name.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
         let store = self.store.read();
         store.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.store.read().by_namespace.values().map(BTreeMap::len).sum()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+    /// Returns all objects.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<T>> {
         self.store.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Returns the [`key`] of each object.
-    pub(crate) fn keys(&self) -> Vec<String> {
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
         self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|object| key(object.as_ref())).collect()
     }
 
     /// Returns the highest `resourceVersion` that was observed.
-    pub(crate) fn resource_version(&self) -> u64 {
+    #[must_use]
+    pub fn resource_version(&self) -> u64 {
         self.store.read().resource_version
     }
 
     /// Returns whether the initial list is complete (`HasSynced`).
-    pub(crate) fn has_synced(&self) -> bool {
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
         self.store.read().synced
     }
 }
 
 /// Returns the key `namespace/name`, or `name` of a cluster-scoped object.
-pub(crate) fn key<T: Cached>(object: &T) -> String {
+#[must_use]
+pub fn key<T: Cached>(object: &T) -> String {
     match object.namespace() {
         "" => object.name().to_owned(),
         namespace => format!("{namespace}/{}", object.name()),
