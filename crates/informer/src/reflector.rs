@@ -1,4 +1,4 @@
-//! Lists and watches of the controllers.
+//! Reflector: a list, and a watch that continues it (client-go's `Reflector`), as a stream.
 
 use api::{object_key::object_key, without_managed_fields::WithoutManagedFields};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
@@ -50,7 +50,8 @@ pub fn watch<K>(api: Api<K>, config: Config) -> BoxStream<'static, WatchEvent<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    changes(events(api, config))
+    let url = api.resource_url().to_owned();
+    changes(events(api, config), url)
 }
 
 /// Like [`watch`], until the kind is no longer served: custom kinds can be removed.
@@ -58,7 +59,8 @@ pub fn watch_while_served<K>(api: Api<K>, config: Config) -> BoxStream<'static, 
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_not_served))))
+    let url = api.resource_url().to_owned();
+    changes(events(api, config).take_while(|event| std::future::ready(!event.as_ref().is_err_and(is_not_served))), url)
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
@@ -82,6 +84,7 @@ where
 
 fn changes<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+    url: String,
 ) -> BoxStream<'static, WatchEvent<K>>
 where
     K: Resource + Send + 'static,
@@ -100,7 +103,7 @@ where
         Ok(Event::Apply(object)) => Some(WatchEvent::Applied(Box::new(object))),
         Ok(Event::Delete(object)) => Some(WatchEvent::Deleted(Box::new(object))),
         Err(e) => {
-            tracing::warn!(error = %e, "watch failed, retrying");
+            tracing::warn!(url, error = %e, "watch failed, retrying");
             None
         }
     });

@@ -1,21 +1,23 @@
-//! Shared informer: one watch and one cache per kind, used by several controllers (client-go's `SharedInformer`).
+//! Shared informer: one watch and one cache per kind, used by several components (client-go's `SharedInformer`).
 //!
 //! Subscribers receive each change with the object before and after it. A subscriber that lags behind receives
 //! [`CacheEvent::Resync`] instead. Reads return the newest state that the watch has delivered.
 
-use crate::reflector::{WatchEvent, watch_lean};
+mod store;
+
+use crate::reflector::watch_lean;
 use api::without_managed_fields::WithoutManagedFields;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Resource, runtime::watcher::Config};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fmt::Debug,
-    sync::Arc,
+use std::{fmt::Debug, sync::Arc};
+use store::Store;
+use tokio::sync::{
+    broadcast::{self, error::RecvError},
+    watch,
 };
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 /// Number of events that are buffered for a busy subscriber.
@@ -67,20 +69,26 @@ impl<T> CacheEvent<T> {
 pub struct SharedInformer<T> {
     store: Arc<RwLock<Store<T>>>,
     events: broadcast::Sender<CacheEvent<T>>,
+    /// Whether the initial list is complete.
+    synced: Arc<watch::Sender<bool>>,
 }
 
 impl<T> Clone for SharedInformer<T> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), events: self.events.clone() }
+        Self { store: Arc::clone(&self.store), events: self.events.clone(), synced: Arc::clone(&self.synced) }
     }
 }
 
-struct Store<T> {
-    by_namespace: HashMap<String, BTreeMap<String, Arc<T>>>,
-    /// The highest `resourceVersion` that was observed.
-    resource_version: u64,
-    /// Whether the initial list is complete.
-    synced: bool,
+impl<T> Debug for SharedInformer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformer").field("synced", &*self.synced.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Cached> Default for SharedInformer<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// Full objects are cached unchanged.
@@ -101,8 +109,11 @@ impl<T: Cached> SharedInformer<T> {
     /// Creates an empty informer.
     #[must_use]
     pub fn new() -> Self {
-        let store = Store { by_namespace: HashMap::new(), resource_version: 0, synced: false };
-        Self { store: Arc::new(RwLock::new(store)), events: broadcast::channel(EVENT_CHANNEL_CAPACITY).0 }
+        Self {
+            store: Arc::new(RwLock::new(Store::new())),
+            events: broadcast::channel(EVENT_CHANNEL_CAPACITY).0,
+            synced: Arc::new(watch::channel(false).0),
+        }
     }
 
     /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
@@ -125,29 +136,36 @@ impl<T: Cached> SharedInformer<T> {
     {
         let mut changes = watch_lean(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {
-            for seen in self.store.write().fold(change, transform) {
+            // Events are sent under the lock, so that a new subscriber finds each change either in the cache or in its
+            // events.
+            let mut store = self.store.write();
+            for seen in store.fold(change, transform) {
                 // An error means that there is no subscriber.
                 let _ = self.events.send(seen);
             }
+            self.synced.send_if_modified(|synced| std::mem::replace(synced, store.has_synced()) != store.has_synced());
         }
     }
 
-    /// Returns a stream of the changes from now on.
+    /// Returns a stream of the changes from now on. If the initial list is complete already, it begins with
+    /// [`CacheEvent::Resync`].
     pub fn subscribe(&self) -> BoxStream<'static, CacheEvent<T>> {
-        let changes = stream::unfold(self.events.subscribe(), |mut receiver| async move {
+        let store = self.store.read();
+        let (receiver, resync) = (self.events.subscribe(), store.has_synced().then_some(CacheEvent::Resync));
+        let changes = stream::unfold(receiver, |mut receiver| async move {
             match receiver.recv().await {
                 Ok(seen) => Some((seen, receiver)),
                 Err(RecvError::Lagged(_)) => Some((CacheEvent::Resync, receiver)),
                 Err(RecvError::Closed) => None,
             }
         });
-        changes.boxed()
+        stream::iter(resync).chain(changes).boxed()
     }
 
     /// Returns an object.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
-        self.store.read().by_namespace.get(namespace)?.get(name).cloned()
+        self.store.read().get(namespace, name)
     }
 
     /// Returns an object by its [`key`].
@@ -160,38 +178,49 @@ impl<T: Cached> SharedInformer<T> {
     /// Returns the objects of a namespace, sorted by name.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
-        let store = self.store.read();
-        store.by_namespace.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
+        self.store.read().in_namespace(namespace).cloned().collect()
     }
 
     /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.store.read().by_namespace.values().map(BTreeMap::len).sum()
+        self.store.read().len()
+    }
+
+    /// Returns whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Returns all objects.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<T>> {
-        self.store.read().by_namespace.values().flat_map(BTreeMap::values).cloned().collect()
+        self.store.read().all().cloned().collect()
     }
 
     /// Returns the [`key`] of each object.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        self.store.read().by_namespace.values().flat_map(BTreeMap::values).map(|object| key(object.as_ref())).collect()
+        self.store.read().all().map(|object| key(object.as_ref())).collect()
     }
 
     /// Returns the highest `resourceVersion` that was observed.
     #[must_use]
     pub fn resource_version(&self) -> u64 {
-        self.store.read().resource_version
+        self.store.read().resource_version()
     }
 
     /// Returns whether the initial list is complete (`HasSynced`).
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        self.store.read().synced
+        self.store.read().has_synced()
+    }
+
+    /// Waits until the initial list is complete (`WaitForCacheSync`).
+    pub async fn wait_until_synced(&self) {
+        // The sender lives as long as this informer.
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 }
 
@@ -204,125 +233,5 @@ pub fn key<T: Cached>(object: &T) -> String {
     }
 }
 
-impl<T: Cached> Store<T> {
-    fn fold<K: Resource>(&mut self, change: WatchEvent<K>, transform: fn(K) -> T) -> Vec<CacheEvent<T>> {
-        match change {
-            WatchEvent::Applied(object) => {
-                self.observe_resource_version(object.as_ref());
-                let object = Arc::new(transform(*object));
-                let all = self.by_namespace.entry(object.namespace().to_owned()).or_default();
-                let before = all.insert(object.name().to_owned(), Arc::clone(&object));
-                // An update that does not change the cached form affects no controller.
-                if before.as_deref() == Some(&*object) {
-                    return vec![];
-                }
-                vec![CacheEvent::Changed { before, after: Some(object) }]
-            }
-            WatchEvent::Deleted(object) => {
-                self.observe_resource_version(object.as_ref());
-                let meta = object.meta();
-                let namespace = meta.namespace.as_deref().unwrap_or_default();
-                self.remove(namespace, meta.name.as_deref().unwrap_or_default()).into_iter().collect()
-            }
-            WatchEvent::Listed(keys) => {
-                let mut seen = self.retain(&keys);
-                if !std::mem::replace(&mut self.synced, true) {
-                    seen.push(CacheEvent::Resync);
-                }
-                seen
-            }
-        }
-    }
-
-    fn observe_resource_version<K: Resource>(&mut self, object: &K) {
-        let revision = object.meta().resource_version.as_deref().and_then(|r| r.parse().ok());
-        self.resource_version = self.resource_version.max(revision.unwrap_or(0));
-    }
-
-    fn retain(&mut self, keys: &HashSet<String>) -> Vec<CacheEvent<T>> {
-        let all = self.by_namespace.values().flat_map(BTreeMap::values);
-        let gone: Vec<Arc<T>> = all.filter(|object| !keys.contains(&key(object.as_ref()))).cloned().collect();
-        gone.iter().filter_map(|object| self.remove(object.namespace(), object.name())).collect()
-    }
-
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<CacheEvent<T>> {
-        let all = self.by_namespace.get_mut(namespace)?;
-        let before = all.remove(name)?;
-        if all.is_empty() {
-            self.by_namespace.remove(namespace);
-        }
-        Some(CacheEvent::Changed { before: Some(before), after: None })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    #[derive(Debug, PartialEq)]
-    struct Slim(String, Option<String>);
-
-    impl Cached for Slim {
-        fn namespace(&self) -> &'static str {
-            "x"
-        }
-        fn name(&self) -> &str {
-            &self.0
-        }
-    }
-
-    fn transform(map: ConfigMap) -> Slim {
-        Slim(map.metadata.name.unwrap_or_default(), map.data.and_then(|d| d.get("a").cloned()))
-    }
-
-    fn map(name: &str, resource_version: u64, a: &str) -> Box<ConfigMap> {
-        Box::new(ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(name.into()),
-                namespace: Some("x".into()),
-                resource_version: Some(resource_version.to_string()),
-                ..ObjectMeta::default()
-            },
-            data: Some([("a".to_owned(), a.to_owned())].into()),
-            ..ConfigMap::default()
-        })
-    }
-
-    fn published(informer: &SharedInformer<Slim>, change: WatchEvent<ConfigMap>) -> Vec<String> {
-        let seen = informer.store.write().fold(change, transform);
-        let show = |one: &Option<Arc<Slim>>| one.as_ref().map_or("-", |s| s.1.as_deref().unwrap_or("")).to_owned();
-        let line = |seen: &CacheEvent<Slim>| match seen {
-            CacheEvent::Changed { before, after } => format!("{} > {}", show(before), show(after)),
-            CacheEvent::Resync => "all".to_owned(),
-        };
-        seen.iter().map(line).collect()
-    }
-
-    #[test]
-    fn informer_publishes_changes_before_and_after() {
-        let informer = SharedInformer::new();
-        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 3, "one"))), ["- > one"]);
-        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 4, "one"))), [""; 0]);
-        assert_eq!(published(&informer, WatchEvent::Applied(map("m", 5, "two"))), ["one > two"]);
-        assert_eq!(informer.resource_version(), 5);
-        assert_eq!(published(&informer, WatchEvent::Applied(map("n", 6, "three"))), ["- > three"]);
-        assert!(!informer.has_synced());
-        assert_eq!(published(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), ["three > -", "all"]);
-        assert!(informer.has_synced() && informer.keys() == ["x/m"]);
-        assert_eq!(published(&informer, WatchEvent::Listed(["x/m".to_owned()].into())), [""; 0]);
-        assert_eq!(published(&informer, WatchEvent::Deleted(map("m", 9, "two"))), ["two > -"]);
-        assert!(informer.resource_version() == 9 && informer.in_namespace("x").is_empty());
-    }
-
-    #[tokio::test]
-    async fn lagging_subscriber_receives_resync() {
-        let informer: SharedInformer<Slim> = SharedInformer::new();
-        let mut changes = informer.subscribe();
-        for _ in 0..=EVENT_CHANNEL_CAPACITY {
-            informer.events.send(CacheEvent::Changed { before: None, after: None }).unwrap();
-        }
-        assert!(matches!(changes.next().await, Some(CacheEvent::Resync)));
-        assert!(matches!(changes.next().await, Some(CacheEvent::Changed { .. })));
-    }
-}
+mod tests;

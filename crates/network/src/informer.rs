@@ -1,51 +1,39 @@
-//! Informers: reflectors with change notifications. Services and EndpointSlices are watched once, for the proxy and
-//! for DNS.
+//! Informers of the node's network, with notifications of changes. Services and EndpointSlices are watched once, for the
+//! proxy and for DNS.
 
 use api::without_managed_fields::WithoutManagedFields;
-use futures::{
-    TryStreamExt,
-    stream::{self, Stream, StreamExt},
-};
+use futures::stream::{self, Stream, StreamExt};
+use informer::{Cached, SharedInformer};
 use k8s_openapi::{
     api::{core::v1::Service, discovery::v1::EndpointSlice},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{
-    Api, Client,
-    runtime::{
-        WatchStreamExt,
-        reflector::{Lookup, Store, reflector, store},
-        watcher,
-    },
-};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use std::{fmt::Debug, hash::Hash, sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// Interval between two lists: a new list repairs lost events.
-const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Informer of Services and EndpointSlices.
 #[derive(Clone)]
 pub(crate) struct ServiceInformer {
-    services: Store<Service>,
-    slices: Store<EndpointSlice>,
+    services: SharedInformer<Service>,
+    slices: SharedInformer<EndpointSlice>,
     changed: ChangeNotifier,
 }
 
 impl ServiceInformer {
     /// Starts the watches, which run until `stop` is cancelled.
     pub(crate) fn start(client: &Client, stop: &CancellationToken) -> Self {
-        let (services, service_changes) = start_reflector(Api::all(client.clone()), |_| {});
-        let (slices, slice_changes) = start_reflector(Api::all(client.clone()), |_| {});
-        let changed = ChangeNotifier::spawn(stream::select(service_changes, slice_changes), stop);
+        let services = start_informer(Api::all(client.clone()), |service: Service| service, stop);
+        let slices = start_informer(Api::all(client.clone()), |slice: EndpointSlice| slice, stop);
+        let changed = ChangeNotifier::spawn(stream::select(changes(&services), changes(&slices)), stop);
         Self { services, slices, changed }
     }
 
     /// Waits until the initial lists are complete (`WaitForCacheSync`).
     pub(crate) async fn wait_until_synced(&self) {
-        let _ = tokio::join!(self.services.wait_until_ready(), self.slices.wait_until_ready());
+        tokio::join!(self.services.wait_until_synced(), self.slices.wait_until_synced());
     }
 
     /// Waits for a change since the last call.
@@ -54,11 +42,11 @@ impl ServiceInformer {
     }
 
     pub(crate) fn services(&self) -> Vec<Arc<Service>> {
-        self.services.state()
+        self.services.all()
     }
 
     pub(crate) fn slices(&self) -> Vec<Arc<EndpointSlice>> {
-        self.slices.state()
+        self.slices.all()
     }
 }
 
@@ -87,44 +75,28 @@ impl ChangeNotifier {
     }
 }
 
-/// Starts a reflector: returns a store of objects, reduced by `trim`, and a stream of changes.
-pub(crate) fn start_reflector<K>(
+/// Starts an informer, which caches what `transform` makes of each object until `stop` is cancelled.
+pub(crate) fn start_informer<K, T>(
     api: Api<WithoutManagedFields<K>>,
-    trim: fn(&mut K),
-) -> (Store<K>, impl Stream<Item = ()> + Send)
+    transform: fn(K) -> T,
+    stop: &CancellationToken,
+) -> SharedInformer<T>
 where
-    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Lookup + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    <K as Lookup>::DynamicType: Eq + Hash + Clone + Default + Send + Sync,
+    K: k8s_openapi::Resource
+        + k8s_openapi::Metadata<Ty = ObjectMeta>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + 'static,
+    T: Cached,
 {
-    let (reader, writer) = store();
-    let new_watch = move || {
-        let events = watcher(api.clone(), watcher::Config::default()).default_backoff();
-        events.take_until(tokio::time::sleep(RELIST_INTERVAL))
-    };
-    let events = stream::repeat_with(new_watch).flatten().map_ok(move |event| trim_event(event, trim));
-    let changes = reflector(writer, events).filter_map(async |event| match event {
-        // The store is replaced only when the list is complete.
-        Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => None,
-        Ok(_) => Some(()),
-        Err(e) => {
-            tracing::warn!(kind = K::KIND, error = %e, "failed to watch objects");
-            None
-        }
-    });
-    (reader, changes)
+    let informer = SharedInformer::new();
+    tokio::spawn(informer.clone().run(api, transform, stop.clone()));
+    informer
 }
 
-fn trim_event<K>(event: watcher::Event<WithoutManagedFields<K>>, trim: fn(&mut K)) -> watcher::Event<K> {
-    use watcher::Event;
-    let trimmed = |WithoutManagedFields(mut object)| {
-        trim(&mut object);
-        object
-    };
-    match event {
-        Event::Apply(object) => Event::Apply(trimmed(object)),
-        Event::Delete(object) => Event::Delete(trimmed(object)),
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(trimmed(object)),
-        Event::InitDone => Event::InitDone,
-    }
+/// Returns a stream of the changes of an informer.
+pub(crate) fn changes<T: Cached>(informer: &SharedInformer<T>) -> impl Stream<Item = ()> + Send + use<T> {
+    informer.subscribe().map(drop)
 }

@@ -14,15 +14,16 @@ mod tests;
 use crate::{
     bridge,
     command::run,
-    informer::{ChangeNotifier, start_reflector},
+    informer::{ChangeNotifier, changes, start_informer},
     node_event,
     table_sync::TableSync,
 };
 use futures::stream;
 pub(crate) use gate::PolicyGate;
+use informer::SharedInformer;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::{Api, Client, runtime::reflector::Store};
+use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 const UNENFORCED: &str =
@@ -46,16 +47,17 @@ pub(crate) struct PolicyConfig {
 
 /// Policies and the notification of their changes.
 struct Policies {
-    all: Store<NetworkPolicy>,
+    all: SharedInformer<NetworkPolicy>,
     changed: ChangeNotifier,
 }
 
 /// Runs the controller until it is cancelled. `client` lists and watches policies, and if there are some, Pods and
 /// namespaces. Pods wait at the gate for their rules.
 pub(crate) async fn sync_policies(client: &Client, config: PolicyConfig, gate: &PolicyGate, stop: &CancellationToken) {
-    let (all, changes) = start_reflector(Api::all(client.clone()), |_| {});
-    let mut policies = Policies { all, changed: ChangeNotifier::spawn(changes, stop) };
-    let _ = policies.all.wait_until_ready().await;
+    let all = start_informer(Api::all(client.clone()), |policy: NetworkPolicy| policy, stop);
+    let changed = ChangeNotifier::spawn(changes(&all), stop);
+    let mut policies = Policies { all, changed };
+    policies.all.wait_until_synced().await;
     // Rules of an earlier run may be outdated.
     let mut is_removed = false;
     loop {
@@ -83,15 +85,15 @@ async fn enforce(
     }
     let stop = stop.child_token();
     let _stop_on_drop = stop.clone().drop_guard();
-    let (pods, pod_events) = start_reflector(Api::all(client.clone()), pod_addresses::trim);
-    let (namespaces, namespace_events) = start_reflector(Api::all(client.clone()), pod_addresses::trim_namespace);
-    let mut pod_changes = ChangeNotifier::spawn(stream::select(pod_events, namespace_events), &stop);
-    let _ = tokio::join!(pods.wait_until_ready(), namespaces.wait_until_ready());
+    let pods = start_informer(Api::all(client.clone()), pod_addresses::trim, &stop);
+    let namespaces = start_informer(Api::all(client.clone()), pod_addresses::trim_namespace, &stop);
+    let mut pod_changes = ChangeNotifier::spawn(stream::select(changes(&pods), changes(&namespaces)), &stop);
+    tokio::join!(pods.wait_until_synced(), namespaces.wait_until_synced());
     bridge::drop_pod_ipv6(&config.bridge, &table_name(&config.bridge)).await;
     let mut table_sync = TableSync::new(table_name(&config.bridge), "NetworkPolicies", rules::FORWARD);
     let mut reports = gate.reports();
     loop {
-        let (all, pods) = (policies.all.state(), pods.state());
+        let (all, pods) = (policies.all.all(), pods.all());
         if all.is_empty() {
             return;
         }
@@ -101,7 +103,7 @@ async fn enforce(
             // The table may have been removed: no Pod starts before it is installed again.
             table_sync.check().await;
         }
-        if table_sync.sync(rules::table(&all, &pods, &owners, &namespaces.state(), config.pods)).await {
+        if table_sync.sync(rules::table(&all, &pods, &owners, &namespaces.all(), config.pods)).await {
             gate.publish(number, &all);
         }
         let changed = async {

@@ -80,7 +80,7 @@ pub(super) fn pods_by_ip<'a>(pods: &'a [Arc<Pod>], owners: &'a IpOwners) -> BTre
 }
 
 /// Removes the fields of a Pod that policies do not use.
-pub(super) fn trim(pod: &mut Pod) {
+pub(super) fn trim(mut pod: Pod) -> Pod {
     trim_metadata(&mut pod.metadata);
     let trim_containers = |containers: Vec<Container>| -> Vec<Container> {
         let with_ports = containers.into_iter().filter(|c| c.ports.is_some());
@@ -99,13 +99,17 @@ pub(super) fn trim(pod: &mut Pod) {
         pod_ip: status.pod_ip,
         ..PodStatus::default()
     });
+    pod
 }
 
-pub(super) fn trim_namespace(namespace: &mut Namespace) {
-    trim_metadata(&mut namespace.metadata);
-    (namespace.spec, namespace.status) = (None, None);
+pub(super) fn trim_namespace(namespace: Namespace) -> Namespace {
+    let mut metadata = namespace.metadata;
+    trim_metadata(&mut metadata);
+    Namespace { metadata, spec: None, status: None }
 }
 
 fn trim_metadata(metadata: &mut ObjectMeta) {
     (metadata.annotations, metadata.owner_references, metadata.finalizers) = (None, None, None);
+    // Part of the comparison that suppresses events.
+    (metadata.resource_version, metadata.generation) = (None, None);
 }

@@ -21,7 +21,7 @@ fn pod(text: &str) -> Arc<Pod> {
     let (key, value) = words[2].split_once('=').expect("a label");
     let has = |word: &str| words.contains(&word);
     let http = if has("other") { 9090 } else { 8080 };
-    let mut pod: Pod = serde_json::from_value(json!({
+    let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": namespace, "uid": words[0], "labels": {key: value}, "annotations": {"a": "b"},
             "creationTimestamp": if has("old") { "2026-01-01T00:00:00Z" } else { "2026-01-02T00:00:00Z" },
             "deletionTimestamp": has("ending").then_some("2026-01-03T00:00:00Z")},
@@ -29,8 +29,7 @@ fn pod(text: &str) -> Arc<Pod> {
             {"name": "http", "containerPort": http}, {"name": "dns", "containerPort": 53, "protocol": "UDP"}]}]},
         "status": {"podIP": words[1], "phase": if has("ended") { "Succeeded" } else { "Running" }}}))
     .expect("a Pod");
-    trim(&mut pod);
-    Arc::new(pod)
+    Arc::new(trim(pod))
 }
 
 /// Namespaces are labelled with their names (`NamespaceDefaultLabelName`).
