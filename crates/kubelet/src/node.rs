@@ -2,6 +2,7 @@
 
 use crate::{Shared, csi_node, deadline::within_deadline, node_status};
 use futures::stream::{BoxStream, StreamExt};
+use informer::{WatchEvent, watch};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -9,7 +10,7 @@ use k8s_openapi::{
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt, watcher},
+    runtime::watcher::Config,
 };
 use lifecycle::EventKind;
 use node_status::{Extended, NodeState};
@@ -102,9 +103,14 @@ async fn report(shared: &Shared) {
 /// Watches the node's object.
 fn watch_node(shared: &Shared) -> BoxStream<'static, Node> {
     let api: Api<Node> = Api::all(shared.client.clone());
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", shared.options.node_name));
-    let nodes = watcher(api, config).default_backoff().applied_objects();
-    nodes.filter_map(|node| std::future::ready(node.ok())).boxed()
+    let config = Config::default().fields(&format!("metadata.name={}", shared.options.node_name));
+    let applied = watch(api, config).filter_map(|event| {
+        std::future::ready(match event {
+            WatchEvent::Applied(node) => Some(*node),
+            WatchEvent::Deleted(_) | WatchEvent::Listed(_) => None,
+        })
+    });
+    applied.boxed()
 }
 
 /// Waits until the node's extended resources differ from these. Records Events when it is cordoned or uncordoned.

@@ -9,12 +9,13 @@ use crate::{
     relist, runtime_events, static_pods,
 };
 use api::{
+    object_key::object_key,
     static_pod::{CONFIG_SOURCE, is_mirror, is_static},
-    without_managed_fields::WithoutManagedFields,
 };
 use futures::StreamExt;
+use informer::{WatchEvent, watch_lean};
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
-use kube::{Api, runtime::watcher};
+use kube::{Api, runtime::watcher::Config};
 use lifecycle::{Admission, AdmissionDecision, Pod, PodLifecycleEvent, ResizeDecision};
 use parking_lot::Mutex;
 use std::{
@@ -216,40 +217,61 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     tokio::join!(watch_api(shared), Box::pin(static_pods::run(shared)), shared.stop.run_until_cancelled(runtime));
 }
 
+/// Version of a Pod that the API has shown.
+#[derive(PartialEq)]
+struct ObservedVersion {
+    uid: String,
+    resource_version: Option<String>,
+}
+
+impl ObservedVersion {
+    fn of(pod: &ApiPod) -> Self {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        Self { uid, resource_version: pod.metadata.resource_version.clone() }
+    }
+}
+
 /// Watches the Pods that are bound to this node. After each list, Pods that are gone from the API are terminated
-/// (`HandlePodCleanups`).
+/// (`HandlePodCleanups`). The workers keep the objects, so there is no cache of them here.
 async fn watch_api(shared: &Arc<Shared>) {
-    let api: Api<WithoutManagedFields<ApiPod>> = Api::all(shared.client.clone());
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
-    let mut events = watcher(api, config).boxed();
-    let mut listed: HashSet<String> = HashSet::new();
+    let config = Config::default().fields(&format!("spec.nodeName={}", shared.options.node_name));
+    let mut events = watch_lean::<ApiPod>(Api::all(shared.client.clone()), config);
+    let mut observed: HashMap<String, ObservedVersion> = HashMap::new();
     while let Some(Some(event)) = shared.stop.run_until_cancelled(events.next()).await {
         match event {
-            Ok(watcher::Event::Init) => listed.clear(),
-            Ok(watcher::Event::InitApply(WithoutManagedFields(pod))) => {
-                listed.insert(pod.metadata.uid.clone().unwrap_or_default());
-                add_or_update(shared, pod);
-            }
-            Ok(watcher::Event::InitDone) => {
-                // A Pod that has a checkpoint but is missing in the API was force-deleted.
-                shared.mirror_pods.observe_list(&listed);
-                for handle in shared.pods.all() {
-                    let pod = handle.state.borrow().clone();
-                    if !listed.contains(pod.uid()) && !is_static(pod.object()) {
-                        let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Removed));
-                    }
+            WatchEvent::Applied(pod) => {
+                let (key, version) = (object_key(&pod.metadata), ObservedVersion::of(&pod));
+                // A relist shows unchanged Pods again.
+                if observed.get(&key) != Some(&version) {
+                    observed.insert(key, version);
+                    add_or_update(shared, *pod);
                 }
             }
-            Ok(watcher::Event::Apply(WithoutManagedFields(pod))) => add_or_update(shared, pod),
-            Ok(watcher::Event::Delete(WithoutManagedFields(pod))) if is_mirror(&pod) => {
-                shared.mirror_pods.observe_deleted(&pod);
+            WatchEvent::Listed(keys) => {
+                observed.retain(|key, _| keys.contains(key));
+                let listed = observed.values().map(|version| version.uid.clone()).collect();
+                handle_list(shared, &listed);
             }
-            Ok(watcher::Event::Delete(WithoutManagedFields(pod))) => {
-                if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
+            WatchEvent::Deleted(pod) => {
+                observed.remove(&object_key(&pod.metadata));
+                if is_mirror(&pod) {
+                    shared.mirror_pods.observe_deleted(&pod);
+                } else if let Some(handle) = shared.pods.by_uid(pod.metadata.uid.as_deref().unwrap_or("")) {
                     let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Removed));
                 }
             }
-            Err(error) => tracing::warn!(%error, "failed to watch Pods, retrying"),
+        }
+    }
+}
+
+/// Terminates the Pods that a list does not have.
+fn handle_list(shared: &Shared, listed: &HashSet<String>) {
+    // A Pod that has a checkpoint but is missing in the API was force-deleted.
+    shared.mirror_pods.observe_list(listed);
+    for handle in shared.pods.all() {
+        let pod = handle.state.borrow().clone();
+        if !listed.contains(pod.uid()) && !is_static(pod.object()) {
+            let _ = handle.messages.send(PodMessage::Event(PodLifecycleEvent::Removed));
         }
     }
 }

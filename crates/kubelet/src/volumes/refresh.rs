@@ -9,14 +9,12 @@ use super::{
 };
 use crate::{Shared, blocking, object_cache::ObjectCache, pods::spec};
 use futures::StreamExt;
+use informer::{WatchEvent, watch};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Pod as ApiPod, PodSpec, Secret, Volume},
 };
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Resource, runtime::watcher::Config};
 use lifecycle::Pod;
 use serde::de::DeserializeOwned;
 use std::{
@@ -169,15 +167,22 @@ async fn watch_object<K>(api: Api<K>, source: &ObjectSource, changed: &Unbounded
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", source.name));
-    let mut objects = watcher(api, config).default_backoff().touched_objects().boxed();
-    while let Some(object) = objects.next().await {
-        match object {
-            Ok(object) if object.meta().name.as_deref() == Some(&source.name) => {
-                let _ = changed.send(source.clone());
-            }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, name = source.name, "watch of object failed, restarting"),
+    let config = Config::default().fields(&format!("metadata.name={}", source.name));
+    let key = format!("{}/{}", source.namespace, source.name);
+    let is_source = |object: &K| object.meta().name.as_deref() == Some(&source.name);
+    let (mut changes, mut version) = (watch(api, config), None);
+    while let Some(change) = changes.next().await {
+        let current = match change {
+            WatchEvent::Applied(object) if is_source(&object) => object.meta().resource_version.clone(),
+            WatchEvent::Deleted(object) if is_source(&object) => None,
+            // It was deleted while the watch was interrupted.
+            WatchEvent::Listed(keys) if !keys.contains(&key) => None,
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::Listed(_) => continue,
+        };
+        // A relist shows an unchanged object again.
+        if version != current {
+            version = current;
+            let _ = changed.send(source.clone());
         }
     }
 }

@@ -58,6 +58,9 @@ impl Printer {
 }
 
 /// Watches a cluster and prints its Pods, Jobs, Events and logs.
+///
+/// The watches are kube's, not the crate `informer`'s: a command that prints what happens has no cache, and must not print
+/// Events of a list, which happened before it was started.
 pub(super) struct ClusterTimeline {
     client: Client,
     pub(super) printer: Printer,
