@@ -7,6 +7,7 @@
 mod api_load;
 mod baselines;
 mod client;
+mod idle_pods;
 mod latency;
 mod leak;
 mod podium;
@@ -122,6 +123,10 @@ async fn main() -> Result<()> {
     if is_selected("long-list") {
         let work = "LIST of 30,000 Pods; memory on top";
         rows.push(row("long-list", work, "", "150 ms; 100 MB", scale::long_list(&podium, &api).await?));
+    }
+    if is_selected("idle-pods") {
+        let work = "memory of a Pod of 2.3 KB of JSON that no node runs";
+        rows.push(row("idle-pods", work, "58 KB", "10 KB", idle_pods::run().await?));
     }
     if is_selected("objects") {
         let (memory, load) = scale::objects(&mut podium).await?;
