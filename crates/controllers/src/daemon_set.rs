@@ -28,7 +28,6 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Resource, api::PostParams};
 use node::NodeSummary;
-pub(crate) use node::target_node_name;
 use plan::{DaemonSetSnapshot, Plan};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;

@@ -10,14 +10,11 @@ mod conditions;
 mod history;
 mod metrics;
 mod normalize;
-mod pod_metric_inputs;
 mod proposal;
 mod scale_target;
 mod status;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use pod_metric_inputs::PodMetricInputs;
 
 use crate::{
     clients::Clients,

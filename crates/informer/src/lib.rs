@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod factory;
+pub mod pod_summary;
 mod reflector;
 mod shared_informer;
 

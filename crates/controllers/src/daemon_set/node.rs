@@ -92,18 +92,10 @@ pub(super) fn set_node_affinity(pod: &mut PodSpec, node: &str) {
         Some(NodeSelector { node_selector_terms: vec![term] });
 }
 
-/// Returns the node that the Pod's node affinity names (`GetTargetNodeName`).
-pub(crate) fn target_node_name(pod: &PodSpec) -> Option<String> {
-    let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
-    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
-    let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
-    let mut named = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
-    named.find_map(|field| field.values.as_ref()?.first().cloned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use informer::pod_summary::target_node_name;
     use serde_json::{Value, json};
 
     fn spec(pod: Value) -> DaemonSetSpec {

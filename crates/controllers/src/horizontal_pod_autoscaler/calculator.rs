@@ -3,8 +3,7 @@
 //! The formula is `ceil(replicas * usage / target)`. Pods without metrics and unready Pods are counted
 //! conservatively: they dampen the change and never reverse its direction.
 
-use super::pod_metric_inputs::{MissingRequestError, PodMetricInputs};
-use crate::pod_summary::PodSummary;
+use crate::pod_summary::{MissingRequestError, PodMetricInputs, PodSummary};
 use jiff::{SignedDuration, Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,10 @@
-//! Pod summary: the part of a Pod that controllers of workloads, endpoints, disruption budgets and autoscalers use.
+//! Pod summary: the part of a Pod that the controllers and the scheduler use, which share one copy of it.
 
-use crate::{daemon_set::target_node_name, horizontal_pod_autoscaler::PodMetricInputs, int_or_string::saturating_sum};
-use informer::Cached;
+mod metric_inputs;
+
+pub use metric_inputs::{MissingRequestError, PodMetricInputs, Readiness};
+
+use crate::{Cached, View};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration},
@@ -13,81 +16,100 @@ use std::{collections::BTreeMap, time::Duration};
 /// Annotation: the cost of deleting the Pod compared to others of its ReplicaSet.
 const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Finalizer that keeps a Job's Pod until the Job has counted it.
-pub(crate) const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+pub const JOB_TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label: the completion index of an indexed Job's Pod.
-pub(crate) const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Annotation: the number of earlier failures of the Pod's index.
-pub(crate) const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+pub const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// Annotation: the number of earlier failures of the index that a failure policy ignored.
-pub(crate) const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+pub const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// Summary of a Pod.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct PodSummary {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) generation: Option<i64>,
-    pub(crate) labels: BTreeMap<String, String>,
+pub struct PodSummary {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
     /// The managing controller's owner reference.
-    pub(crate) controller: Option<OwnerReference>,
+    pub controller: Option<OwnerReference>,
     /// Neither terminal nor terminating.
-    pub(crate) active: bool,
-    pub(crate) terminating: bool,
-    pub(crate) node: Option<String>,
+    pub active: bool,
+    /// Whether the Pod has a deletion timestamp.
+    pub terminating: bool,
+    /// The node that the Pod is bound to.
+    pub node: Option<String>,
     /// The node that the node affinity of an unscheduled DaemonSet Pod names.
-    pub(crate) target_node: Option<String>,
-    pub(crate) phase: String,
+    pub target_node: Option<String>,
+    /// Phase.
+    pub phase: String,
     /// The transition time of a true `Ready` condition.
-    pub(crate) ready: Option<Timestamp>,
-    pub(crate) created: Option<Timestamp>,
-    pub(crate) restarts: i32,
-    pub(crate) deletion_cost: i64,
+    pub ready: Option<Timestamp>,
+    /// Creation time.
+    pub created: Option<Timestamp>,
+    /// The highest restart count of a container.
+    pub restarts: i32,
+    /// The annotation [`POD_DELETION_COST`], or 0.
+    pub deletion_cost: i64,
     /// The transition time of a true `DisruptionTarget` condition. Excludes `TerminationByKubelet`, which the kubelet
     /// follows up itself.
-    pub(crate) disruption_target_since: Option<Timestamp>,
-    pub(crate) tolerations: Vec<Toleration>,
+    pub disruption_target_since: Option<Timestamp>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
     /// Whether the kubelet evicted the Pod.
-    pub(crate) evicted: bool,
-    pub(crate) network: PodNetwork,
+    pub evicted: bool,
+    /// Addresses and named ports.
+    pub network: PodNetwork,
     /// Names of the volumes that are claims, with the names of the claims.
-    pub(crate) claims: Vec<(String, String)>,
+    pub claims: Vec<(String, String)>,
     /// Names of the claims of ephemeral volumes.
-    pub(crate) ephemeral_claims: Vec<String>,
+    pub ephemeral_claims: Vec<String>,
     /// Whether the kubelet has confirmed the deletion, or the deletion was forced: only finalizers keep the object.
-    pub(crate) is_shut_down: bool,
+    pub is_shut_down: bool,
     /// Input of the autoscaler's calculations.
-    pub(crate) metric_inputs: Box<PodMetricInputs>,
+    pub metric_inputs: Box<PodMetricInputs>,
     /// Summary for the Job controller. `None` for Pods of other owners.
-    pub(crate) job: Option<Box<JobPodSummary>>,
+    pub job: Option<Box<JobPodSummary>>,
 }
 
 /// Addresses and named ports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct PodNetwork {
-    pub(crate) ips: Vec<String>,
-    pub(crate) hostname: Option<String>,
-    pub(crate) subdomain: Option<String>,
+pub struct PodNetwork {
+    /// Addresses.
+    pub ips: Vec<String>,
+    /// `spec.hostname`, if not empty.
+    pub hostname: Option<String>,
+    /// `spec.subdomain`, if not empty.
+    pub subdomain: Option<String>,
     /// Named container ports: name, protocol, number.
-    pub(crate) ports: Vec<(String, String, i32)>,
+    pub ports: Vec<(String, String, i32)>,
 }
 
 /// The part of a Job's Pod that the Job controller uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct JobPodSummary {
+pub struct JobPodSummary {
     /// Whether the Pod has the finalizer [`JOB_TRACKING_FINALIZER`].
-    pub(crate) tracked: bool,
-    pub(crate) index: Option<i32>,
-    pub(crate) failures: i32,
-    pub(crate) ignored: i32,
+    pub tracked: bool,
+    /// The completion index.
+    pub index: Option<i32>,
+    /// The number of earlier failures of the index.
+    pub failures: i32,
+    /// The number of earlier failures of the index that a failure policy ignored.
+    pub ignored: i32,
     /// Names and exit codes of terminated containers, app containers first.
-    pub(crate) exits: Vec<(String, i32)>,
+    pub exits: Vec<(String, i32)>,
     /// Types and statuses of the conditions.
-    pub(crate) conditions: Vec<(String, String)>,
+    pub conditions: Vec<(String, String)>,
     /// The finish time of the last container, or else the transition time of `Ready`, or else the deletion time.
-    pub(crate) finished: Option<Timestamp>,
+    pub finished: Option<Timestamp>,
     /// Sum of the restart counts of all containers.
-    pub(crate) restarts: i32,
+    pub restarts: i32,
 }
 
 impl Cached for PodSummary {
@@ -100,8 +122,18 @@ impl Cached for PodSummary {
     }
 }
 
+impl View for PodSummary {
+    type Kind = Pod;
+
+    fn of(pod: Pod) -> Self {
+        Self::from_pod(pod)
+    }
+}
+
 impl PodSummary {
-    pub(crate) fn from_pod(pod: Pod) -> Self {
+    /// Returns the summary of a Pod.
+    #[must_use]
+    pub fn from_pod(pod: Pod) -> Self {
         let (meta, spec, status) = (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
         let phase = status.phase.clone().unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
@@ -142,7 +174,8 @@ impl PodSummary {
     }
 
     /// Returns the `DisruptionTarget` condition: true with a reason and message, false without.
-    pub(crate) fn disruption_target(&self, reason_and_message: Option<(&str, &str)>) -> Value {
+    #[must_use]
+    pub fn disruption_target(&self, reason_and_message: Option<(&str, &str)>) -> Value {
         json!({
             "type": "DisruptionTarget",
             "status": if reason_and_message.is_some() { "True" } else { "False" },
@@ -154,17 +187,20 @@ impl PodSummary {
     }
 
     /// Returns whether the Pod has been ready for `after` seconds (`IsPodAvailable`).
-    pub(crate) fn is_available(&self, after: i32, now: Timestamp) -> bool {
+    #[must_use]
+    pub fn is_available(&self, after: i32, now: Timestamp) -> bool {
         self.ready.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(after))
     }
 
     /// Returns whether the phase is terminal (`IsPodTerminal`).
-    pub(crate) fn is_terminal(&self) -> bool {
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
     /// Returns the reference by which Events name the Pod.
-    pub(crate) fn reference(&self) -> ObjectReference {
+    #[must_use]
+    pub fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
@@ -176,14 +212,16 @@ impl PodSummary {
     }
 
     /// Returns the time until the Pod is available. `None` if it is available or not ready.
-    pub(crate) fn time_until_available(&self, after: i32, now: Timestamp) -> Option<Duration> {
+    #[must_use]
+    pub fn time_until_available(&self, after: i32, now: Timestamp) -> Option<Duration> {
         let due = self.ready?.checked_add(SignedDuration::from_secs(i64::from(after))).ok()?;
         let left = Duration::try_from(due.duration_since(now)).ok()?;
         Some(left.max(Duration::from_millis(10))).filter(|_| !self.is_available(after, now))
     }
 
     /// Returns whether both are the same Pod, by UID.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 }
@@ -225,9 +263,19 @@ impl JobPodSummary {
             exits: all().filter_map(|c| Some((c.name.clone(), ended(c)?.exit_code))).collect(),
             conditions: status.conditions.iter().flatten().map(|c| (c.type_.clone(), c.status.clone())).collect(),
             finished: last.or(unready).or_else(|| meta.deletion_timestamp.as_ref().map(|t| t.0)),
-            restarts: saturating_sum(all().map(|c| c.restart_count)),
+            restarts: all().fold(0, |sum, c| i32::saturating_add(sum, c.restart_count)),
         })
     }
+}
+
+/// Returns the node that the Pod's node affinity names (`GetTargetNodeName`).
+#[must_use]
+pub fn target_node_name(pod: &PodSpec) -> Option<String> {
+    let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+    let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let mut named = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
+    named.find_map(|field| field.values.as_ref()?.first().cloned())
 }
 
 fn claims(spec: &PodSpec) -> Vec<(String, String)> {
@@ -245,7 +293,8 @@ fn number<N: std::str::FromStr>(meta: &ObjectMeta, annotation: &str) -> Option<N
 }
 
 /// Returns the reference of the managing controller (`GetControllerOf`).
-pub(crate) fn controller_of(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+#[must_use]
+pub fn controller_of(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|o| o.controller == Some(true))
 }
 

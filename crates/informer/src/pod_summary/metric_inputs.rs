@@ -12,35 +12,61 @@ type MilliValues = Box<[(Box<str>, i64)]>;
 
 /// A Pod does not request the resource, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum MissingRequestError {
+pub enum MissingRequestError {
+    /// No request of the whole Pod.
     #[error("missing pod-level request for {resource} in Pod {pod}")]
-    PodLevel { resource: String, pod: String },
+    PodLevel {
+        /// The resource.
+        resource: String,
+        /// The Pod's name.
+        pod: String,
+    },
+    /// No request of a container.
     #[error("missing request for {resource} in container {container} of Pod {pod}")]
-    Container { resource: String, container: String, pod: String },
+    Container {
+        /// The resource.
+        resource: String,
+        /// The container's name.
+        container: String,
+        /// The Pod's name.
+        pod: String,
+    },
+    /// No such container.
     #[error("container {container} not found in Pod {pod}")]
-    ContainerNotFound { container: String, pod: String },
+    ContainerNotFound {
+        /// The container's name.
+        container: String,
+        /// The Pod's name.
+        pod: String,
+    },
 }
 
 /// The part of a Pod that the autoscaler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct PodMetricInputs {
-    pub(super) started: Option<Timestamp>,
-    pub(super) readiness: Option<Readiness>,
+pub struct PodMetricInputs {
+    /// Start time of the Pod.
+    pub started: Option<Timestamp>,
+    /// The condition `Ready`.
+    pub readiness: Option<Readiness>,
     /// Requests of containers: app containers, then sidecars.
-    pub(super) containers: Box<[(Box<str>, MilliValues)]>,
+    pub containers: Box<[(Box<str>, MilliValues)]>,
     /// Pod-level requests (KEP-2837).
-    pub(super) whole: Option<MilliValues>,
+    pub whole: Option<MilliValues>,
 }
 
 /// The condition `Ready`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Readiness {
-    pub(super) is_false: bool,
-    pub(super) since: Timestamp,
+pub struct Readiness {
+    /// Whether its status is `False`.
+    pub is_false: bool,
+    /// Its transition time.
+    pub since: Timestamp,
 }
 
 impl PodMetricInputs {
-    pub(crate) fn of(spec: &PodSpec, status: &PodStatus) -> Self {
+    /// Returns the inputs of a Pod.
+    #[must_use]
+    pub fn of(spec: &PodSpec, status: &PodStatus) -> Self {
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready");
         let requires = |container_kind: ContainerKind| {
             let some = containers(spec).filter(move |(kind, _)| *kind == container_kind).map(|(_, c)| c);
@@ -60,12 +86,10 @@ impl PodMetricInputs {
     }
 
     /// Returns the request of a resource in thousandths, of the Pod or one container (`calculateRequests`).
-    pub(super) fn request(
-        &self,
-        pod: &str,
-        of_container: Option<&str>,
-        resource: &str,
-    ) -> Result<i64, MissingRequestError> {
+    ///
+    /// # Errors
+    /// If the Pod or the container does not request the resource.
+    pub fn request(&self, pod: &str, of_container: Option<&str>, resource: &str) -> Result<i64, MissingRequestError> {
         let pod = || pod.to_owned();
         if let (Some(whole), None) = (&self.whole, of_container) {
             let found = find(whole, resource);
