@@ -23,7 +23,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
     ("network", &["api", "files", "informer"]),
     ("request", &["api", "errors"]),
     ("runtime", &["files", "spdy"]),
-    ("scheduler", &["api"]),
+    ("scheduler", &["api", "informer"]),
     ("schema", &["api", "expr"]),
     ("server", &["admission", "api", "apply", "errors", "files", "kinds", "request", "store", "wire"]),
     ("spdy", &[]),

@@ -2,6 +2,7 @@
 //! its service account in `kube-system`, with that account's role. Informers are shared and use
 //! `system:kube-controller-manager`.
 
+use informer::SharedInformerFactory;
 use kube::Client;
 use std::{fmt, sync::Arc};
 
@@ -9,6 +10,7 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Clients {
     shared: Client,
+    informers: SharedInformerFactory,
     for_service_account: Arc<dyn Fn(&str) -> Client + Send + Sync>,
 }
 
@@ -16,12 +18,19 @@ impl Clients {
     /// Creates clients from the one for informers, and a function that returns the client of a service account in
     /// `kube-system`.
     pub fn new(shared: Client, for_service_account: impl Fn(&str) -> Client + Send + Sync + 'static) -> Self {
-        Self { shared, for_service_account: Arc::new(for_service_account) }
+        let informers = SharedInformerFactory::new(shared.clone());
+        Self { shared, informers, for_service_account: Arc::new(for_service_account) }
     }
 
     /// Returns the client for lists and watches.
     pub(crate) fn shared(&self) -> Client {
         self.shared.clone()
+    }
+
+    /// Returns the informers, which other components can share.
+    #[must_use]
+    pub fn informers(&self) -> &SharedInformerFactory {
+        &self.informers
     }
 
     /// Returns the client of a controller's service account.

@@ -16,7 +16,6 @@ use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
     core::v1::{PersistentVolumeClaim, ReplicationController, Service},
 };
-use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 /// A controller, and how it is started.
@@ -42,35 +41,22 @@ pub(crate) struct ControllerContext {
 }
 
 impl ControllerContext {
+    /// Starts the informers. A controller that subscribes later begins with a resync.
     pub(crate) fn new(clients: Clients, options: Options, stop: CancellationToken) -> Self {
+        let informers = clients.informers().clone();
         Self {
             clients,
             options,
             stop,
-            requests: SharedInformer::new(),
-            sets: SharedInformer::new(),
-            replication_controllers: SharedInformer::new(),
-            revisions: SharedInformer::new(),
-            jobs: SharedInformer::new(),
-            services: SharedInformer::new(),
-            claims: SharedInformer::new(),
-            pods: SharedInformer::new(),
+            requests: informers.informer(),
+            sets: informers.informer(),
+            replication_controllers: informers.informer(),
+            revisions: informers.informer(),
+            jobs: informers.informer(),
+            services: informers.informer(),
+            claims: informers.informer(),
+            pods: informers.informer(),
         }
-    }
-
-    /// Returns the tasks of the shared informers. They start after all controllers have subscribed.
-    pub(crate) fn informers(self) -> [BoxFuture<'static, ()>; 8] {
-        let (client, stop) = (self.clients.shared(), self.stop);
-        [
-            self.requests.run(Api::all(client.clone()), |request| request, stop.clone()).boxed(),
-            self.sets.run(Api::all(client.clone()), |set| set, stop.clone()).boxed(),
-            self.replication_controllers.run(Api::all(client.clone()), |set| set, stop.clone()).boxed(),
-            self.revisions.run(Api::all(client.clone()), |revision| revision, stop.clone()).boxed(),
-            self.jobs.run(Api::all(client.clone()), |job| job, stop.clone()).boxed(),
-            self.services.run(Api::all(client.clone()), |service| service, stop.clone()).boxed(),
-            self.claims.run(Api::all(client.clone()), |claim| claim, stop.clone()).boxed(),
-            self.pods.run(Api::all(client), PodSummary::from_pod, stop).boxed(),
-        ]
     }
 }
 
@@ -199,7 +185,7 @@ pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
     },
     ControllerDescriptor {
         name: names::DISRUPTION,
-        start: |c| Some(disruption::run(c.clients.clone(), c.sets.clone(), c.pods.clone(), c.stop.clone()).boxed()),
+        start: |c| Some(disruption::run(&c.clients, c.sets.clone(), c.pods.clone(), c.stop.clone()).boxed()),
     },
     ControllerDescriptor {
         name: names::HORIZONTAL_POD_AUTOSCALER,
@@ -236,14 +222,8 @@ pub(crate) const CONTROLLERS: &[ControllerDescriptor] = &[
         start: |c| {
             let provisioner = c.options.provisioner.clone();
             Some(
-                persistent_volume::run(
-                    c.clients.clone(),
-                    c.pods.clone(),
-                    c.claims.clone(),
-                    provisioner,
-                    c.stop.clone(),
-                )
-                .boxed(),
+                persistent_volume::run(&c.clients, c.pods.clone(), c.claims.clone(), provisioner, c.stop.clone())
+                    .boxed(),
             )
         },
     },

@@ -274,20 +274,15 @@ impl DisruptionController {
 
 /// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
-    clients: Clients,
+    clients: &Clients,
     sets: SharedInformer<ReplicaSet>,
     pods: SharedInformer<PodSummary>,
     stop: CancellationToken,
-) -> impl Future<Output = ()> + Send {
-    let budgets = SharedInformer::<PodDisruptionBudget>::new();
+) -> impl Future<Output = ()> + Send + use<> {
+    let budgets: SharedInformer<PodDisruptionBudget> = clients.informers().informer();
     let others = stream::select(sets.subscribe().map(Event::ReplicaSet), pods.subscribe().map(Event::Pod));
     let events = stream::select(budgets.subscribe().map(Event::Budget), others).boxed();
-    let watched = budgets.clone().run(Api::all(clients.shared()), |budget| budget, stop.clone());
     let client = clients.for_service_account("disruption-controller");
     let recorder = EventRecorder::new(client.clone(), COMPONENT);
-    let works = worker::run(DisruptionController { client, recorder, budgets, sets, pods }, events, stop);
-    // The future is large, so it is boxed.
-    Box::pin(async move {
-        futures::join!(watched, works);
-    })
+    worker::run(DisruptionController { client, recorder, budgets, sets, pods }, events, stop)
 }

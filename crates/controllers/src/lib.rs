@@ -126,9 +126,6 @@ async fn run_all(clients: Clients, options: Options, stop: CancellationToken) {
             names.insert(tasks.spawn(task).id(), controller.name);
         }
     }
-    for informer in context.informers() {
-        tasks.spawn(informer);
-    }
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
             tracing::error!(controller = names.get(&error.id()), %error, "controller task failed");

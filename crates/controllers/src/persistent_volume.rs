@@ -30,7 +30,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -151,27 +151,23 @@ impl Controller for PersistentVolumeController {
 
 /// Subscribes to the informers when called, not when first polled.
 pub(crate) fn run(
-    clients: Clients,
+    clients: &Clients,
     pods: SharedInformer<PodSummary>,
     claims: SharedInformer<PersistentVolumeClaim>,
     provisioner: Option<Provisioner>,
     stop: CancellationToken,
-) -> impl Future<Output = ()> + Send {
-    let (volumes, classes) = (SharedInformer::new(), SharedInformer::new());
+) -> impl Future<Output = ()> + Send + use<> {
+    let informers = clients.informers();
+    let (volumes, classes) = (informers.informer(), informers.informer());
     let events = stream::select_all([
         claims.subscribe().map(Event::Claim).boxed(),
         volumes.subscribe().map(Event::Volume).boxed(),
         classes.subscribe().map(Event::Class).boxed(),
     ]);
-    let all = clients.shared();
     let client = clients.for_service_account("persistent-volume-binder");
     let recorder = EventRecorder::new(client.clone(), "persistentvolume-controller");
-    let volumes_informer = volumes.clone().run(Api::all(all.clone()), |volume| volume, stop.clone());
-    let classes_informer = classes.clone().run(Api::all(all), |class| class, stop.clone());
     let binder = PersistentVolumeController { client, recorder, claims, volumes, classes, pods, provisioner };
-    async move {
-        tokio::join!(volumes_informer, classes_informer, worker::run(binder, events.boxed(), stop));
-    }
+    worker::run(binder, events.boxed(), stop)
 }
 
 /// Returns the first Pod by name that uses the claim and is not scheduled.

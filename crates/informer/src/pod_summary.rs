@@ -1,7 +1,10 @@
 //! Pod summary: the part of a Pod that the controllers and the scheduler use, which share one copy of it.
 
+mod interner;
 mod metric_inputs;
+mod scheduling;
 
+pub use interner::Interned;
 pub use metric_inputs::{MissingRequestError, PodMetricInputs, Readiness};
 
 use crate::{Cached, View};
@@ -10,6 +13,7 @@ use k8s_openapi::{
     api::core::v1::{ContainerStatus, ObjectReference, Pod, PodSpec, PodStatus, Toleration},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
+pub use scheduling::SchedulingInputs;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,7 +40,9 @@ pub struct PodSummary {
     /// `metadata.generation`.
     pub generation: Option<i64>,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Interned<BTreeMap<String, String>>,
+    /// `metadata.resourceVersion` when the Pod last changed in another field of the summary.
+    pub resource_version: NotCompared<Box<str>>,
     /// The managing controller's owner reference.
     pub controller: Option<OwnerReference>,
     /// Neither terminal nor terminating.
@@ -57,6 +63,8 @@ pub struct PodSummary {
     pub restarts: i32,
     /// The annotation [`POD_DELETION_COST`], or 0.
     pub deletion_cost: i64,
+    /// `spec.priority`, or 0.
+    pub priority: i32,
     /// The transition time of a true `DisruptionTarget` condition. Excludes `TerminationByKubelet`, which the kubelet
     /// follows up itself.
     pub disruption_target_since: Option<Timestamp>,
@@ -76,6 +84,18 @@ pub struct PodSummary {
     pub metric_inputs: Box<PodMetricInputs>,
     /// Summary for the Job controller. `None` for Pods of other owners.
     pub job: Option<Box<JobPodSummary>>,
+    /// Input of the scheduler. Empty for a terminal Pod.
+    pub scheduling: SchedulingInputs,
+}
+
+/// A value that does not count in comparisons.
+#[derive(Debug, Clone, Default)]
+pub struct NotCompared<T>(pub T);
+
+impl<T> PartialEq for NotCompared<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Addresses and named ports.
@@ -145,9 +165,11 @@ impl PodSummary {
         let restarts = status.container_statuses.iter().flatten().map(|c| c.restart_count).max();
         let controller = controller_of(meta.owner_references.as_deref().unwrap_or_default()).cloned();
         let node = spec.node_name.clone().filter(|n| !n.is_empty());
+        let is_terminal = matches!(phase.as_str(), "Succeeded" | "Failed");
+        let scheduling = if is_terminal { SchedulingInputs::default() } else { SchedulingInputs::of(&spec, &status) };
         Self {
             target_node: if node.is_none() { target_node_name(&spec) } else { None },
-            active: !terminating && !matches!(phase.as_str(), "Succeeded" | "Failed"),
+            active: !terminating && !is_terminal,
             terminating,
             node,
             ready: ready.map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0)),
@@ -155,6 +177,7 @@ impl PodSummary {
             restarts: restarts.unwrap_or(0),
             deletion_cost: number(&meta, POD_DELETION_COST).unwrap_or(0),
             disruption_target_since: disrupted,
+            priority: spec.priority.unwrap_or(0),
             evicted: status.reason.as_deref() == Some("Evicted"),
             network: PodNetwork::of(&spec, &status),
             claims: claims(&spec),
@@ -167,9 +190,11 @@ impl PodSummary {
             name: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
             generation: meta.generation,
-            labels: meta.labels.unwrap_or_default(),
+            labels: meta.labels.unwrap_or_default().into(),
+            resource_version: NotCompared(meta.resource_version.unwrap_or_default().into()),
             controller,
             phase,
+            scheduling,
         }
     }
 

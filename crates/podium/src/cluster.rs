@@ -174,7 +174,9 @@ impl Cluster {
             tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
         }
         let user = UserInfo::named("system:kube-scheduler");
-        let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default());
+        let controller_clients = controller_clients(&server);
+        let scheduler = scheduler::Scheduler::new(client(user), scheduler::Options::default())
+            .with_informers(controller_clients.informers().clone());
         register_component(&server, "scheduler", &tasks.spawn_on(scheduler.run(stop.clone()), control_plane.handle()));
         let provisioner = local_volumes::provisioner(dir, &node, &server).await?;
         let reporting = store_quota::report(server.quota_alarm(), client(UserInfo::node(&node)), node.clone());
@@ -193,10 +195,8 @@ impl Cluster {
             gates,
             ..controllers::Options::default()
         };
-        let running = tasks.spawn_on(
-            controllers::run(controller_clients(&server), controller_options, stop.clone()),
-            control_plane.handle(),
-        );
+        let running = tasks
+            .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
         let (cluster_containerd, runs) = (containerd.clone(), kubelet.clone());

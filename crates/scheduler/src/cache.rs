@@ -11,6 +11,7 @@ use api::{
     quantity::Amount,
     resources::{self, Amounts, ResourceField},
 };
+use informer::{Cached, View, pod_summary::PodSummary};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -34,9 +35,9 @@ pub struct Cache {
     pub(crate) namespaces: NamespaceLabels,
     pub(crate) pod_index: PodIndex,
     /// PodDisruptionBudgets by namespace and name.
-    pub(crate) budgets: BTreeMap<String, PodDisruptionBudget>,
+    pub(crate) budgets: BTreeMap<String, Arc<PodDisruptionBudget>>,
     pub(crate) nominator: Nominator,
-    nodes: BTreeMap<String, NodeInfo>,
+    nodes: BTreeMap<String, Arc<NodeInfo>>,
     /// Usage by node; also for nodes that are not in the cache yet, if their Pods were added first.
     used: HashMap<String, NodeUsage>,
     assigned: HashMap<Uid, AssignedPod>,
@@ -80,6 +81,8 @@ pub(crate) struct AssignedPod {
     /// Keys of its PersistentVolumeClaims.
     pub(crate) claims: Vec<String>,
     pub(crate) info: Arc<PodInfo>,
+    /// The Pod as the informer has it, `None` if it is assumed or nominated.
+    observed: Option<Arc<PodSummary>>,
     /// Whether the Pod is assumed: its binding is in flight.
     assumed: bool,
 }
@@ -110,6 +113,7 @@ impl AssignedPod {
             ports: host_ports(spec),
             claims: volume_binding::claims(pod).collect(),
             info,
+            observed: None,
             assumed: false,
         }
     }
@@ -140,6 +144,24 @@ impl NodeInfo {
     }
 }
 
+impl Cached for NodeInfo {
+    fn namespace(&self) -> &'static str {
+        ""
+    }
+
+    fn name(&self) -> &str {
+        self.node.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl View for NodeInfo {
+    type Kind = Node;
+
+    fn of(node: Node) -> Self {
+        Self::of(&node)
+    }
+}
+
 impl NodeUsage {
     pub(crate) fn add(&mut self, assigned: &AssignedPod) {
         resources::add_resource_list(&mut self.requests, &assigned.requests);
@@ -166,7 +188,7 @@ impl NodeUsage {
 impl Cache {
     /// Returns the nodes sorted by name, each with its usage.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeInfo, Option<&NodeUsage>)> {
-        self.nodes.iter().map(|(name, node_info)| (name.as_str(), node_info, self.used.get(name)))
+        self.nodes.iter().map(|(name, node_info)| (name.as_str(), &**node_info, self.used.get(name)))
     }
 
     /// Returns the number of nodes.
@@ -186,11 +208,12 @@ impl Cache {
 
     /// Adds or updates a node; returns whether a relevant field has changed.
     pub fn set_node(&mut self, node: &Node) -> bool {
-        let Some(name) = node.metadata.name.clone() else {
-            return false;
-        };
-        let node_info = NodeInfo::of(node);
-        self.nodes.insert(name, node_info.clone()) != Some(node_info)
+        self.set_node_info(Arc::new(NodeInfo::of(node)))
+    }
+
+    /// Like [`Self::set_node`].
+    pub(crate) fn set_node_info(&mut self, node: Arc<NodeInfo>) -> bool {
+        self.nodes.insert(node.name().to_owned(), Arc::clone(&node)).is_none_or(|before| before != node)
     }
 
     /// Removes a node.
@@ -210,6 +233,21 @@ impl Cache {
         if let Some(spec) = &pod.spec {
             self.assign(uid, pod, spec, resources::pod_resources(spec, ResourceField::Requests), node, true);
         }
+    }
+
+    /// Adds or updates a bound Pod; returns whether this frees resources.
+    pub(crate) fn observe_pod(&mut self, summary: &Arc<PodSummary>, pod: &Pod) -> bool {
+        let freed = self.set_pod(pod);
+        if let Some(assigned) = self.assigned.get_mut(&summary.uid) {
+            assigned.observed = Some(Arc::clone(summary));
+        }
+        freed
+    }
+
+    /// Returns whether the Pod is assigned as it is in this summary.
+    pub(crate) fn has_observed(&self, summary: &Arc<PodSummary>) -> bool {
+        let observed = self.assigned.get(&summary.uid).and_then(|assigned| assigned.observed.as_ref());
+        observed.is_some_and(|observed| Arc::ptr_eq(observed, summary))
     }
 
     /// Adds or updates a bound Pod; returns whether this frees resources.

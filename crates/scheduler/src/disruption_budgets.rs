@@ -1,20 +1,9 @@
-//! PodDisruptionBudgets in preemption (`filterPodsWithPDBViolation`), and their watch.
+//! PodDisruptionBudgets in preemption (`filterPodsWithPDBViolation`).
 
-use crate::{cache::AssignedPod, reflector::relisting_watch, victims::Pods};
-use api::{selector::LabelRequirements, without_managed_fields::WithoutManagedFields};
-use futures::stream::BoxStream;
+use crate::{cache::AssignedPod, victims::Pods};
+use api::selector::LabelRequirements;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{
-    Api, Client,
-    runtime::watcher::{Error, Event},
-};
-use std::collections::BTreeMap;
-
-pub(crate) fn watch(
-    client: &Client,
-) -> BoxStream<'static, Result<Event<WithoutManagedFields<PodDisruptionBudget>>, Error>> {
-    relisting_watch(Api::all(client.clone()))
-}
+use std::{collections::BTreeMap, sync::Arc};
 
 /// PodDisruptionBudget with its remaining disruptions.
 struct BudgetState<'a> {
@@ -27,9 +16,10 @@ struct BudgetState<'a> {
 /// disruptions.
 pub(crate) fn split_by_pdb_violation<'a>(
     pods: Pods<'a>,
-    budgets: &BTreeMap<String, PodDisruptionBudget>,
+    budgets: &BTreeMap<String, Arc<PodDisruptionBudget>>,
 ) -> (Pods<'a>, Pods<'a>) {
-    let mut budget_states: Vec<BudgetState<'_>> = budgets.values().filter_map(BudgetState::of).collect();
+    let mut budget_states: Vec<BudgetState<'_>> =
+        budgets.values().filter_map(|budget| BudgetState::of(budget)).collect();
     pods.into_iter().partition(|(_, pod)| {
         let mut violates = false;
         for budget in budget_states.iter_mut().filter(|budget| budget.matches(pod)) {

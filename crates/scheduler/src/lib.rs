@@ -16,6 +16,7 @@
 
 mod affinity_term;
 pub mod cache;
+mod cache_updates;
 mod disruption_budgets;
 mod dynamic_resources;
 mod execute_preemption;
@@ -29,17 +30,17 @@ mod pod_index;
 mod pod_topology_spread;
 mod preemption;
 pub mod queue;
-mod reflector;
 pub mod schedule_pod;
 mod scheduling_loop;
 #[cfg(test)]
 mod test_cache;
 mod victims;
 pub mod volume_binding;
-mod volume_reflector;
+mod volume_informers;
 mod writer;
 
 use futures::{FutureExt, future::BoxFuture};
+use informer::SharedInformerFactory;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +65,7 @@ impl Default for Options {
 /// Scheduler of one cluster. Only one may run for each scheduler name.
 pub struct Scheduler {
     client: Client,
+    informers: SharedInformerFactory,
     options: Options,
 }
 
@@ -71,13 +73,21 @@ impl Scheduler {
     /// Creates a scheduler that uses `client`.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
-        Self { client, options }
+        let informers = SharedInformerFactory::new(client.clone());
+        Self { client, informers, options }
+    }
+
+    /// Reads from informers that other components use, too.
+    #[must_use]
+    pub fn with_informers(self, informers: SharedInformerFactory) -> Self {
+        Self { informers, ..self }
     }
 
     /// Runs until `stop` is cancelled. Writes in flight are dropped; the next scheduler repeats them.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, ()> {
         // Boxed, so that the future is compiled in this crate and not again in each caller.
-        scheduling_loop::SchedulingLoop::new(self.client, self.options).run(stop).boxed()
+        let Self { client, informers, options } = self;
+        async move { scheduling_loop::SchedulingLoop::new(client, &informers, options).run(stop).await }.boxed()
     }
 }
 

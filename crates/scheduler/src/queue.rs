@@ -4,7 +4,7 @@
 //! attempt.
 
 use crate::cache::Uid;
-use k8s_openapi::api::core::v1::Pod;
+use informer::pod_summary::PodSummary;
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, HashMap},
@@ -33,9 +33,18 @@ pub struct SchedulingQueue {
     moves: u64,
 }
 
+/// A Pod without a node.
+#[derive(Debug, Clone)]
+pub struct PendingPod {
+    /// The Pod, as the informer has it.
+    pub summary: Arc<PodSummary>,
+    /// Whether events of other Pods, nodes or namespaces can make it schedulable.
+    pub depends_on_other_pods: bool,
+}
+
 #[derive(Debug)]
 struct QueuedPod {
-    pod: Arc<Pod>,
+    pod: PendingPod,
     arrival: u64,
     attempts: u32,
     state: State,
@@ -58,7 +67,7 @@ enum State {
 
 impl SchedulingQueue {
     /// Adds or updates a pending Pod. An unschedulable Pod is moved only if its spec or labels have changed.
-    pub fn add_or_update(&mut self, uid: &str, pod: Arc<Pod>, now: Instant) {
+    pub fn add_or_update(&mut self, uid: &str, pod: PendingPod, now: Instant) {
         let Some(entry) = self.entries.get_mut(uid) else {
             self.arrivals += 1;
             let arrival = self.arrivals;
@@ -69,7 +78,7 @@ impl SchedulingQueue {
             self.activate(uid);
             return;
         };
-        let changed = entry.pod.spec != pod.spec || entry.pod.metadata.labels != pod.metadata.labels;
+        let changed = !entry.pod.summary.is_scheduled_alike(&pod.summary);
         let (state, old) = (entry.state, priority(&entry.pod));
         entry.pod = pod;
         match state {
@@ -114,7 +123,7 @@ impl SchedulingQueue {
 
     /// Pops the next Pod. The caller finishes the attempt with [`Self::add_unschedulable`], [`Self::retry`] or
     /// [`Self::remove`].
-    pub fn pop(&mut self, now: Instant) -> Option<(Uid, Arc<Pod>)> {
+    pub fn pop(&mut self, now: Instant) -> Option<(Uid, Arc<PodSummary>)> {
         while let Some((at, _)) = self.timers.first()
             && *at <= now
         {
@@ -127,7 +136,7 @@ impl SchedulingQueue {
         let entry = self.entries.get_mut(&uid)?;
         entry.attempts = entry.attempts.saturating_add(1);
         entry.state = State::InFlight { moves, updated: false };
-        let pod = Arc::clone(&entry.pod);
+        let pod = Arc::clone(&entry.pod.summary);
         Some((uid, pod))
     }
 
@@ -179,7 +188,7 @@ impl SchedulingQueue {
     }
 
     /// Moves the unschedulable Pods that the predicate selects.
-    pub fn move_matching(&mut self, now: Instant, may_be_schedulable: impl Fn(&Pod) -> bool) {
+    pub fn move_matching(&mut self, now: Instant, may_be_schedulable: impl Fn(&PendingPod) -> bool) {
         self.moves += 1;
         let unschedulable: Vec<(Uid, Instant, Instant)> = self
             .entries
@@ -195,6 +204,12 @@ impl SchedulingQueue {
             self.timers.remove(&(until, uid.clone()));
             self.back_off(&uid, backoff, now);
         }
+    }
+
+    /// Returns whether the Pod is queued as it is in this summary.
+    #[must_use]
+    pub fn has(&self, uid: &str, pod: &Arc<PodSummary>) -> bool {
+        self.entries.get(uid).is_some_and(|entry| Arc::ptr_eq(&entry.pod.summary, pod))
     }
 
     /// Returns when the next timer expires.
@@ -238,8 +253,8 @@ impl SchedulingQueue {
     }
 }
 
-fn priority(pod: &Pod) -> i32 {
-    pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
+fn priority(pod: &PendingPod) -> i32 {
+    pod.summary.priority
 }
 
 fn backoff_duration(attempts: u32) -> Duration {
@@ -272,7 +287,8 @@ mod tests {
         fn add_or_update(&mut self, name: &str, priority: i32, seconds: u64) {
             let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [], "priority": priority } });
             let now = self.at(seconds);
-            self.queue.add_or_update(name, Arc::new(serde_json::from_value(pod).expect("a Pod")), now);
+            let summary = Arc::new(PodSummary::from_pod(serde_json::from_value(pod).expect("a Pod")));
+            self.queue.add_or_update(name, PendingPod { summary, depends_on_other_pods: false }, now);
         }
 
         /// Pops all Pods that are due, in order.

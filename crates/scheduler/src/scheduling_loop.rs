@@ -5,109 +5,118 @@ mod schedule_one;
 
 use crate::{
     DEFAULT_SCHEDULER, Options,
-    cache::Cache,
-    disruption_budgets,
+    cache::{Cache, NodeInfo},
+    cache_updates::apply_event,
+    namespace_labels::LabeledNamespace,
     pod_constraints::depends_on_other_pods,
-    queue::SchedulingQueue,
-    reflector::{ListState, relisting_watch},
-    volume_reflector::{self, VolumeEvent, VolumeListStates},
+    queue::{PendingPod, SchedulingQueue},
+    volume_informers::{VolumeEvent, VolumeInformers},
     writer::{WriteOutcome, Writer},
 };
-use api::{
-    pod::{is_terminal, node_name},
-    without_managed_fields::WithoutManagedFields,
-};
+use api::pod::node_name;
 use futures::stream::StreamExt;
-use k8s_openapi::api::{
-    core::v1::{Namespace, Node, Pod},
-    policy::v1::PodDisruptionBudget,
-};
-use kube::{
-    Api, Client,
-    runtime::watcher::{Error, Event},
-};
-use std::sync::Arc;
+use informer::{CacheEvent, SharedInformer, SharedInformerFactory, key, pod_summary::PodSummary};
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::Client;
+use std::{collections::HashSet, sync::Arc};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct SchedulingLoop {
-    client: Client,
     options: Options,
     writer: Writer,
     cache: Cache,
     queue: SchedulingQueue,
     /// Writes in flight (bindings, conditions, events).
     writes: JoinSet<WriteOutcome>,
-    nodes: ListState,
-    pods: ListState,
-    storage: VolumeListStates,
-    namespaces: ListState,
+    nodes: SharedInformer<NodeInfo>,
+    pods: SharedInformer<PodSummary>,
+    storage: VolumeInformers,
+    namespaces: SharedInformer<LabeledNamespace>,
+    budgets: SharedInformer<PodDisruptionBudget>,
+    /// Whether all initial lists are in the cache. Nothing is scheduled before.
+    synced: bool,
     /// Whether a queued Pod may have inter-Pod affinity or topology spread constraints.
     may_depend_on_other_pods: bool,
-    budgets: ListState,
 }
 
 impl SchedulingLoop {
-    pub(crate) fn new(client: Client, options: Options) -> Self {
+    /// Starts the informers.
+    pub(crate) fn new(client: Client, informers: &SharedInformerFactory, options: Options) -> Self {
         Self {
-            writer: Writer::new(client.clone(), &options.scheduler_name),
-            client,
+            writer: Writer::new(client, &options.scheduler_name),
             options,
             cache: Cache::default(),
             queue: SchedulingQueue::default(),
             writes: JoinSet::new(),
-            nodes: ListState::default(),
-            pods: ListState::default(),
-            storage: VolumeListStates::default(),
-            namespaces: ListState::default(),
+            nodes: informers.informer(),
+            pods: informers.informer(),
+            storage: VolumeInformers::start(informers),
+            namespaces: informers.informer(),
+            budgets: informers.informer(),
+            synced: false,
             may_depend_on_other_pods: false,
-            budgets: ListState::default(),
         }
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut nodes = relisting_watch::<Node>(Api::all(self.client.clone()));
-        // No field selector on `status.phase`: the server would decode every Pod to apply it, and this watch decodes
-        // it anyway.
-        let mut pods = relisting_watch::<WithoutManagedFields<Pod>>(Api::all(self.client.clone()));
-        let mut storage = volume_reflector::watch(&self.client);
-        let mut namespaces = relisting_watch::<WithoutManagedFields<Namespace>>(Api::all(self.client.clone()));
-        let mut budgets = disruption_budgets::watch(&self.client);
+        let (mut nodes, mut pods) = (self.nodes.subscribe(), self.pods.subscribe());
+        let (mut storage, mut namespaces) = (self.storage.subscribe(), self.namespaces.subscribe());
+        let mut budgets = self.budgets.subscribe();
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(event) = nodes.next() => self.on_node(event),
-                Some(event) = pods.next() => self.on_pod(event),
-                Some(seen) = storage.next() => self.on_storage(seen),
-                Some(event) = namespaces.next() => self.on_namespace(event),
-                Some(event) = budgets.next() => self.on_budget(event),
+                Some(event) = nodes.next() => self.on_node(&event),
+                Some(event) = pods.next() => self.on_pod(&event),
+                Some(event) = storage.next() => self.on_storage(&event),
+                Some(event) = namespaces.next() => self.on_namespace(&event),
+                Some(event) = budgets.next() => self.on_budget(&event),
                 Some(done) = self.writes.join_next() => match done {
                     Ok(outcome) => self.on_write_finished(outcome),
                     Err(e) => tracing::error!(error = %e, "write task failed"),
                 },
                 () = sleep_until(wakeup) => {}
             }
+            self.synced = self.synced || self.sync();
             self.schedule();
         }
     }
 
+    /// Applies everything that the informers have to the cache, once all initial lists are complete. Returns whether
+    /// they are: their last events may still be in the subscriptions.
+    fn sync(&mut self) -> bool {
+        let is_complete = self.nodes.has_synced()
+            && self.pods.has_synced()
+            && self.storage.has_synced()
+            && self.namespaces.has_synced()
+            && self.budgets.has_synced();
+        if is_complete {
+            self.on_node(&CacheEvent::Resync);
+            for event in VolumeEvent::RESYNCS {
+                self.on_storage(&event);
+            }
+            self.on_namespace(&CacheEvent::Resync);
+            self.on_budget(&CacheEvent::Resync);
+            self.on_pod(&CacheEvent::Resync);
+        }
+        is_complete
+    }
+
     fn may_schedule(&self) -> bool {
-        let lists = [&self.nodes, &self.pods, &self.namespaces, &self.budgets];
-        let synced = self.storage.synced() && lists.iter().all(|list| list.synced);
-        synced && self.writes.len() < self.options.writes_in_flight
+        self.synced && self.writes.len() < self.options.writes_in_flight
     }
 
     /// Schedules the Pods of the queue until it is empty or too many writes are in flight.
     fn schedule(&mut self) {
         while self.may_schedule() {
             if self.cache.take_pods_changed() && std::mem::take(&mut self.may_depend_on_other_pods) {
-                self.queue.move_matching(Instant::now(), depends_on_other_pods);
+                self.queue.move_matching(Instant::now(), |pod| pod.depends_on_other_pods);
             }
             let Some((uid, pod)) = self.queue.pop(Instant::now()) else {
                 return;
             };
-            self.schedule_one(uid, pod);
+            self.schedule_one(uid, &pod);
         }
     }
 
@@ -150,109 +159,107 @@ impl SchedulingLoop {
         }
     }
 
-    fn on_node(&mut self, event: Result<Event<Node>, Error>) {
-        match event {
-            Ok(Event::Init) => self.nodes.seen.clear(),
-            Ok(Event::InitApply(node)) => {
-                self.nodes.seen.extend(node.metadata.name.clone());
-                self.set_node(&node);
+    fn on_node(&mut self, event: &CacheEvent<NodeInfo>) {
+        let current = match event {
+            CacheEvent::Changed { .. } => {
+                let Some(name) = event.objects().next().map(|node| key(node.as_ref())) else { return };
+                match self.nodes.get_by_key(&name) {
+                    Some(node) => vec![node],
+                    None => return self.cache.remove_node(&name),
+                }
             }
-            Ok(Event::InitDone) => {
-                let seen = std::mem::take(&mut self.nodes.seen);
-                self.cache.retain_nodes(|name| seen.contains(name));
-                self.nodes.synced = true;
+            CacheEvent::Resync => {
+                let all = self.nodes.all();
+                let names: HashSet<String> = all.iter().map(|node| key(node.as_ref())).collect();
+                self.cache.retain_nodes(|name| names.contains(name));
+                all
             }
-            Ok(Event::Apply(node)) => self.set_node(&node),
-            Ok(Event::Delete(node)) => self.cache.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
-            Err(e) => tracing::warn!(error = %e, "failed to watch nodes"),
+        };
+        for node in current {
+            if self.cache.set_node_info(node) {
+                self.queue.move_all(Instant::now());
+            }
         }
     }
 
-    fn set_node(&mut self, node: &Node) {
-        if self.cache.set_node(node) {
+    /// Handles a change of a Pod. Its state is read from the informer, because the event may be older than what a resync
+    /// or a later event has shown.
+    fn on_pod(&mut self, event: &CacheEvent<PodSummary>) {
+        let Some(key) = event.objects().next().map(|pod| key(pod.as_ref())) else {
+            return self.resync_pods();
+        };
+        let current = self.pods.get_by_key(&key);
+        for pod in event.objects() {
+            // Another Pod may have the name now.
+            if current.as_ref().is_none_or(|current| current.uid != pod.uid) {
+                self.remove_pod(&pod.uid);
+            }
+        }
+        if let Some(pod) = current {
+            self.set_pod(&pod);
+        }
+    }
+
+    fn resync_pods(&mut self) {
+        let all = self.pods.all();
+        let uids: HashSet<&str> = all.iter().map(|pod| pod.uid.as_str()).collect();
+        self.queue.retain(|uid| uids.contains(uid));
+        self.writer.retain(|uid| uids.contains(uid));
+        let freed = self.cache.retain_nominated_pods(|uid| uids.contains(uid));
+        if self.cache.retain_pods(|uid| uids.contains(uid)) || freed {
             self.queue.move_all(Instant::now());
         }
-    }
-
-    fn on_pod(&mut self, event: Result<Event<WithoutManagedFields<Pod>>, Error>) {
-        match event {
-            Ok(Event::Init) => self.pods.seen.clear(),
-            Ok(Event::InitApply(WithoutManagedFields(pod))) => {
-                self.pods.seen.extend(pod.metadata.uid.clone());
-                self.set_pod(pod);
-            }
-            Ok(Event::InitDone) => {
-                let seen = std::mem::take(&mut self.pods.seen);
-                self.queue.retain(|uid| seen.contains(uid));
-                self.writer.retain(|uid| seen.contains(uid));
-                let freed = self.cache.retain_nominated_pods(|uid| seen.contains(uid));
-                if self.cache.retain_pods(|uid| seen.contains(uid)) || freed {
-                    self.queue.move_all(Instant::now());
-                }
-                self.pods.synced = true;
-            }
-            Ok(Event::Apply(WithoutManagedFields(pod))) => self.set_pod(pod),
-            Ok(Event::Delete(WithoutManagedFields(pod))) => {
-                self.remove_pod(pod.metadata.uid.as_deref().unwrap_or_default());
-            }
-            Err(e) => tracing::warn!(error = %e, "failed to watch pods"),
+        for pod in &all {
+            self.set_pod(pod);
         }
     }
 
-    fn on_storage(&mut self, seen: Result<VolumeEvent, Error>) {
-        match seen {
-            Ok(seen) => {
-                if let Some(affected) = self.storage.apply_event(&mut self.cache.storage, seen) {
-                    self.queue.move_matching(Instant::now(), |pod| affected.contains(pod));
-                }
-            }
-            Err(e) => tracing::warn!(error = %e, "failed to watch persistent volumes and claims"),
+    fn on_storage(&mut self, event: &VolumeEvent) {
+        if let Some(affected) = self.storage.apply_event(&mut self.cache.storage, event) {
+            self.queue.move_matching(Instant::now(), |pod| affected.contains(pod));
         }
     }
 
-    fn on_namespace(&mut self, event: Result<Event<WithoutManagedFields<Namespace>>, Error>) {
-        match event {
-            Ok(event) => {
-                if let Some(name) = self.cache.namespaces.apply_event(&mut self.namespaces, event) {
-                    // A `namespaceSelector` of another Pod may match this namespace now.
-                    let is_affected =
-                        |pod: &Pod| depends_on_other_pods(pod) || pod.metadata.namespace.as_ref() == Some(&name);
-                    self.queue.move_matching(Instant::now(), is_affected);
-                }
-            }
-            Err(e) => tracing::warn!(error = %e, "failed to watch namespaces"),
+    fn on_namespace(&mut self, event: &CacheEvent<LabeledNamespace>) {
+        let changed = self.cache.namespaces.apply_event(&self.namespaces, event);
+        if !changed.is_empty() {
+            // A `namespaceSelector` of another Pod may match these namespaces now.
+            let is_affected = |pod: &PendingPod| pod.depends_on_other_pods || changed.contains(&pod.summary.namespace);
+            self.queue.move_matching(Instant::now(), is_affected);
         }
     }
 
-    fn on_budget(&mut self, event: Result<Event<WithoutManagedFields<PodDisruptionBudget>>, Error>) {
-        match event {
-            // A changed budget makes no Pod schedulable.
-            Ok(event) => drop(self.budgets.apply_event(&mut self.cache.budgets, event, |budget| budget)),
-            Err(e) => tracing::warn!(error = %e, "failed to watch pod disruption budgets"),
-        }
+    fn on_budget(&mut self, event: &CacheEvent<PodDisruptionBudget>) {
+        // A changed budget makes no Pod schedulable.
+        apply_event(&mut self.cache.budgets, &self.budgets, event);
     }
 
-    fn set_pod(&mut self, pod: Pod) {
-        let Some(uid) = pod.metadata.uid.clone() else {
+    fn set_pod(&mut self, summary: &Arc<PodSummary>) {
+        let uid = summary.uid.as_str();
+        if self.cache.has_observed(summary) || self.queue.has(uid, summary) {
             return;
-        };
-        if is_terminal(&pod) {
-            self.remove_pod(&uid);
-        } else if node_name(&pod).is_some() {
-            self.queue.remove(&uid);
-            self.writer.forget(&uid);
-            self.clear_nomination(&uid, node_name(&pod));
-            if self.cache.set_pod(&pod) {
+        }
+        if summary.is_terminal() {
+            return self.remove_pod(uid);
+        }
+        let pod = summary.to_scheduling_pod();
+        if node_name(&pod).is_some() {
+            self.queue.remove(uid);
+            self.writer.forget(uid);
+            self.clear_nomination(uid, node_name(&pod));
+            if self.cache.observe_pod(summary, &pod) {
                 self.queue.move_all(Instant::now());
             }
-        } else if !self.is_responsible_for(&pod) || pod.metadata.deletion_timestamp.is_some() {
-            self.queue.remove(&uid);
-            self.clear_nomination(&uid, None);
-        } else if !self.cache.is_assumed(&uid) {
-            if self.cache.update_nominated_pod(&uid, &pod) {
+        } else if !self.is_responsible_for(&pod) || summary.terminating {
+            self.queue.remove(uid);
+            self.clear_nomination(uid, None);
+        } else if !self.cache.is_assumed(uid) {
+            if self.cache.update_nominated_pod(uid, &pod) {
                 self.queue.move_all(Instant::now());
             }
-            self.queue.add_or_update(&uid, Arc::new(pod), Instant::now());
+            let depends_on_other_pods = depends_on_other_pods(&pod);
+            let pending = PendingPod { summary: Arc::clone(summary), depends_on_other_pods };
+            self.queue.add_or_update(uid, pending, Instant::now());
         }
     }
 

@@ -2,12 +2,9 @@
 
 use crate::{
     cache::Cache,
-    reflector::ListState,
     schedule_pod::{Decision, schedule_pod},
 };
-use api::without_managed_fields::WithoutManagedFields;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 /// Nodes `a1` and `a2` in zone `a`, `b1` in zone `b`, and `bare` without labels. `old` is tainted, in zone `c`.
@@ -21,9 +18,7 @@ pub(crate) fn cache(nodes: &[&str], assigned: &[(&str, Value)]) -> Cache {
     }
     for team in ["red", "blue"] {
         let labels = json!({ "metadata": { "name": format!("{team}-team"), "labels": { "team": team } } });
-        cache
-            .namespaces
-            .apply_event(&mut ListState::default(), Event::Apply(WithoutManagedFields(read::<Namespace>(labels))));
+        cache.namespaces.insert(read::<Namespace>(labels));
     }
     for (i, (node, pod)) in assigned.iter().enumerate() {
         let mut pod = pod.clone();

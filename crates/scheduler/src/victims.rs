@@ -3,7 +3,7 @@
 use crate::{cache::AssignedPod, disruption_budgets, filter_and_score::FilterStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 /// Assigned Pods, each with its `metadata.uid`.
 pub(crate) type Pods<'a> = Vec<(&'a str, &'a AssignedPod)>;
@@ -39,7 +39,7 @@ fn importance(pod: &AssignedPod) -> (Reverse<i32>, Timestamp, &str, &str) {
 pub(crate) fn select_victims_on_node<'a>(
     node: &'a str,
     mut potential_victims: Pods<'a>,
-    budgets_by_key: &BTreeMap<String, PodDisruptionBudget>,
+    budgets_by_key: &BTreeMap<String, Arc<PodDisruptionBudget>>,
     simulation: &mut impl NodeSimulation,
 ) -> Result<Candidate<'a>, FilterStatus> {
     for (_, pod) in &potential_victims {

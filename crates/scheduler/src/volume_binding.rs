@@ -16,7 +16,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 /// Why no node can satisfy the claims of a Pod, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,11 +43,11 @@ pub(crate) enum ClaimError {
 #[derive(Debug, Default)]
 pub struct VolumeCache {
     /// Claims by namespace and name.
-    pub(crate) claims: BTreeMap<String, PersistentVolumeClaim>,
+    pub(crate) claims: BTreeMap<String, Arc<PersistentVolumeClaim>>,
     /// By name.
-    pub(crate) volumes: BTreeMap<String, PersistentVolume>,
+    pub(crate) volumes: BTreeMap<String, Arc<PersistentVolume>>,
     /// By name.
-    pub(crate) classes: BTreeMap<String, StorageClass>,
+    pub(crate) classes: BTreeMap<String, Arc<StorageClass>>,
 }
 
 /// Writes that precede the binding of a Pod (upstream's `PodVolumes`): pairs of the current and the updated object.
@@ -95,10 +98,10 @@ impl VolumeCache {
     /// Assumes the writes in the cache (`AssumePodVolumes`).
     pub(crate) fn assume(&mut self, pod_volumes: &PodVolumes) {
         for (_, volume) in &pod_volumes.bindings {
-            self.volumes.insert(object_key(&volume.metadata), volume.clone());
+            self.volumes.insert(object_key(&volume.metadata), Arc::new(volume.clone()));
         }
         for (_, claim) in &pod_volumes.provisions {
-            self.claims.insert(object_key(&claim.metadata), claim.clone());
+            self.claims.insert(object_key(&claim.metadata), Arc::new(claim.clone()));
         }
     }
 
@@ -108,14 +111,14 @@ impl VolumeCache {
             if let Some(current) = self.volumes.get_mut(&object_key(&original.metadata))
                 && is_same_version(&current.metadata, &original.metadata)
             {
-                *current = original;
+                *current = Arc::new(original);
             }
         }
         for (original, _) in pod_volumes.provisions {
             if let Some(current) = self.claims.get_mut(&object_key(&original.metadata))
                 && is_same_version(&current.metadata, &original.metadata)
             {
-                *current = original;
+                *current = Arc::new(original);
             }
         }
     }
@@ -228,7 +231,7 @@ impl PodClaims<'_> {
                 continue;
             }
             let free = self.storage.volumes.iter().filter(|(name, _)| !chosen.contains(name.as_str()));
-            match find_matching_volume(claim, free.map(|(_, volume)| volume), Some(node), true) {
+            match find_matching_volume(claim, free.map(|(_, volume)| &**volume), Some(node), true) {
                 Some(volume) => {
                     chosen.extend(volume.metadata.name.as_deref());
                     match bind_volume_to_claim(volume, claim) {

@@ -244,7 +244,10 @@ fn adopted_pod_gets_its_identity() {
     let set = set(json!({}));
     let plan = decide(&set, "0 1 2", &[], |snapshot| {
         let mut pods = snapshot.pods.clone();
-        Arc::make_mut(pods.get_mut(&1).unwrap()).labels.remove("statefulset.kubernetes.io/pod-name");
+        let pod = Arc::make_mut(pods.get_mut(&1).unwrap());
+        let mut labels = (*pod.labels).clone();
+        labels.remove("statefulset.kubernetes.io/pod-name");
+        pod.labels = labels.into();
         StatefulSetSnapshot { pods, owner: snapshot.owner.clone(), claims: snapshot.claims.clone(), ..*snapshot }
             .plan(|_| None)
     });

@@ -203,7 +203,8 @@ fn budget_is_violated_only_as_last_resort() {
     check(&nodes, pod("p", 10, "4"), "a: x");
     let mut elsewhere = two();
     budget(&mut elsewhere, "b", all, 0, json!({}));
-    elsewhere.budgets.get_mut("default/b").expect("a budget").metadata.namespace = Some("other".into());
+    let budget = elsewhere.budgets.get_mut("default/b").expect("a budget");
+    Arc::make_mut(budget).metadata.namespace = Some("other".into());
     check(&elsewhere, pod("p", 10, "2"), "n: guarded");
 }
 

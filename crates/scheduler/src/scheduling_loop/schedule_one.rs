@@ -7,8 +7,10 @@ use crate::{
     fit_error,
     pod_constraints::depends_on_other_pods,
     preemption::Preemption,
+    queue::PendingPod,
     schedule_pod::{Decision, schedule_pod},
 };
+use informer::pod_summary::PodSummary;
 use k8s_openapi::api::core::v1::Pod;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -16,7 +18,8 @@ use tokio::time::Instant;
 impl SchedulingLoop {
     /// Schedules one Pod: selects a node, assumes the Pod there and starts to write the binding, or reports why the Pod
     /// is unschedulable (upstream's `ScheduleOne`, with `handleSchedulingFailure`).
-    pub(super) fn schedule_one(&mut self, uid: Uid, pod: Arc<Pod>) {
+    pub(super) fn schedule_one(&mut self, uid: Uid, pod: &PodSummary) {
+        let pod = Arc::new(pod.to_scheduling_pod());
         let spec = pod.spec.as_ref();
         if spec.is_some_and(|s| s.scheduling_gates.as_ref().is_some_and(|g| !g.is_empty())) {
             // A gated Pod was not attempted: it is scheduled without backoff when its gates are removed.
@@ -77,7 +80,7 @@ impl SchedulingLoop {
         }
         // Pods that lose their nomination may fit on other nodes.
         let is_lower_nominated =
-            |pod: &Pod| preemption.lower_nominated.iter().any(|other| pod.metadata.uid.as_ref() == Some(&other.uid));
+            |pod: &PendingPod| preemption.lower_nominated.iter().any(|other| pod.summary.uid == other.uid);
         if !preemption.lower_nominated.is_empty() {
             self.queue.move_matching(Instant::now(), is_lower_nominated);
         }
