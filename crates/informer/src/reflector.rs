@@ -111,25 +111,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fake_api::FakeApi;
-    use k8s_openapi::api::core::v1::ConfigMap;
-
-    const MAPS: &str = "GET api/v1/namespaces/x/configmaps";
-
-    #[tokio::test(start_paused = true)]
-    async fn watch_while_served_ends_with_not_found() {
-        let api = FakeApi::new();
-        let maps = || Api::<ConfigMap>::namespaced(api.client(), "x");
-        // Other errors do not end the watch.
-        api.refuse_next(MAPS, 503);
-        let mut changes = watch_while_served(maps(), Config::default());
-        assert!(matches!(changes.next().await, Some(WatchEvent::Listed(_))));
-        (0..9).for_each(|_| api.refuse_next(MAPS, 404));
-        assert!(watch_while_served(maps(), Config::default()).next().await.is_none());
-        // `watch` retries a kind that is not served.
-        assert!(matches!(watch(maps(), Config::default()).next().await, Some(WatchEvent::Listed(_))));
-        assert_eq!(api.refusals(MAPS), 0);
-    }
-}
+mod tests;

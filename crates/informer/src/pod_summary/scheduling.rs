@@ -40,7 +40,8 @@ fn encode(part: &impl Serialize) -> Interned<[u8]> {
 }
 
 impl PodSummary {
-    /// Returns the Pod with the fields that scheduling depends on. The others are not set.
+    /// Returns the Pod with the fields that scheduling depends on. The others are not set: one that the scheduler
+    /// begins to read must be added to `trimmed_spec` or `trimmed_status`.
     #[must_use]
     pub fn to_scheduling_pod(&self) -> Pod {
         let mut spec: PodSpec = serde_json::from_slice(&self.scheduling.spec).unwrap_or_default();
@@ -128,7 +129,12 @@ fn trimmed_volume(volume: &Volume) -> Option<Volume> {
 /// Returns the conditions, the nominated node and the resources of resized containers, `None` if there are none.
 fn trimmed_status(spec: &PodSpec, status: &PodStatus) -> Option<PodStatus> {
     let is_bound = spec.node_name.as_ref().is_some_and(|name| !name.is_empty());
-    let is_read = |c: &&PodCondition| c.type_ == "PodResizePending" || (c.type_ == "PodScheduled" && !is_bound);
+    let is_read = |c: &&PodCondition| match c.type_.as_str() {
+        "PodScheduled" => !is_bound,
+        // A resize counts the allocated requests, and a preemption waits for its victims.
+        "PodResizePending" | "DisruptionTarget" => true,
+        _ => false,
+    };
     let conditions: Vec<PodCondition> = status.conditions.iter().flatten().filter(is_read).cloned().collect();
     let resized = |all: Option<&[ContainerStatus]>| {
         let resized: Vec<_> = all?.iter().filter_map(|status| resized_container(spec, status)).collect();
@@ -182,7 +188,8 @@ mod tests {
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}},
                     "ports": [{"containerPort": 80, "hostPort": 80}]}]},
             "status": {"phase": "Pending", "nominatedNodeName": "n", "startTime": "2026-01-01T00:00:00Z",
-                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"},
+                    {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
         });
         json_patch::merge(&mut pod, &changes);
         pod

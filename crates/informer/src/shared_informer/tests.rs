@@ -1,6 +1,8 @@
 use super::*;
 use crate::WatchEvent;
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+use std::collections::HashSet;
 
 #[derive(Debug, PartialEq)]
 struct Slim(String, Option<String>);
@@ -66,4 +68,23 @@ async fn lagging_subscriber_receives_resync() {
     }
     assert!(matches!(changes.next().await, Some(CacheEvent::Resync)));
     assert!(matches!(changes.next().await, Some(CacheEvent::Changed { .. })));
+}
+
+#[tokio::test]
+async fn late_subscriber_begins_with_a_resync() {
+    let informer: SharedInformer<Slim> = SharedInformer::new();
+    let mut early = informer.subscribe();
+    informer.store.write().fold(WatchEvent::<ConfigMap>::Listed(HashSet::new()), transform);
+    assert!(matches!(informer.subscribe().next().await, Some(CacheEvent::Resync)));
+    assert!(futures::poll!(early.next()).is_pending());
+}
+
+#[tokio::test]
+async fn informer_of_a_view_is_started_once() {
+    let api = fake_api::FakeApi::new();
+    api.put("api/v1/namespaces/x/configmaps/m", json!({"metadata": {"name": "m", "namespace": "x"}}));
+    let informers = crate::SharedInformerFactory::new(api.client());
+    let (one, two) = (informers.informer::<ConfigMap>(), informers.informer::<ConfigMap>());
+    one.wait_until_synced().await;
+    assert!(Arc::ptr_eq(&one.get("x", "m").unwrap(), &two.get("x", "m").unwrap()));
 }
