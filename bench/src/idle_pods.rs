@@ -44,10 +44,11 @@ pub(crate) async fn run() -> Result<String> {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m-{i}")}, "data": {"v": padding}})
     })
     .await?;
-    let parts = |of: fn(&Footprint) -> u64| {
-        let (store, controllers) = (of(&maps), of(&foreign).saturating_sub(of(&maps)));
-        let scheduler = of(&pods).saturating_sub(of(&foreign));
-        format!("{} B (store {store}, controllers {controllers}, scheduler {scheduler})", of(&pods))
+    let parts = |state: fn(&Footprint) -> u64| {
+        let [all, without_scheduler, stored] = [&pods, &foreign, &maps].map(state);
+        let (controllers, scheduler) =
+            (without_scheduler.saturating_sub(stored), all.saturating_sub(without_scheduler));
+        format!("{all} B (store {stored}, controllers {controllers}, scheduler {scheduler})")
     };
     Ok(format!(
         "{} after writing, {} after a start; {} B of JSON",

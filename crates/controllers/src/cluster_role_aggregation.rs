@@ -6,8 +6,7 @@ use crate::{
     names,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
-use api::object_key::object_key;
-use api::selector::LabelRequirements;
+use api::{object_key::object_key, selector::LabelRequirements};
 use informer::{WatchEvent, watch};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::{

@@ -10,8 +10,7 @@ use crate::{
     pod_summary::PodSummary,
     worker::{self, Controller, ignore_not_found_or_conflict},
 };
-use api::object_key::object_key;
-use api::taint;
+use api::{object_key::object_key, taint};
 use futures::stream::{self, StreamExt};
 use informer::{CacheEvent, SharedInformer, WatchEvent, watch};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};

@@ -159,7 +159,7 @@ async fn silent_watch_is_listed_again_after_the_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletion_during_a_disconnection_is_published_after_the_relist() {
+async fn missed_deletion_is_published_after_relist() {
     let script = Script::new(&[
         list(5, &[config_map("a", 4), config_map("b", 3)]),
         (200, json!([expired()])),
