@@ -174,7 +174,8 @@ async fn missed_deletion_is_published_after_relist() {
     let stop_on_drop = stop.clone().drop_guard();
     tokio::spawn(informer.clone().run(script.api(), |map: ConfigMap| map, stop));
     // Both are added; after the relist, one is deleted, and the unchanged one is not published again.
-    let seen: Vec<String> = changes.take(4).map(|event| all(&event)).collect().await;
+    let seen = changes.take(4).map(|event| all(&event)).collect::<Vec<String>>();
+    let seen = tokio::time::timeout(Duration::from_secs(60), seen).await.unwrap();
     assert_eq!(seen, ["01", "01", "resync", "10"]);
     assert_eq!(informer.keys(), ["x/b"]);
     drop(stop_on_drop);
