@@ -6,6 +6,7 @@ use crate::{
     kubelet_dialer::KubeletDialer, listen_options, load_balancer_pool, local_volumes, store_quota,
 };
 use anyhow::{Context, Result};
+use audit::AuditLog;
 use encryption::Encryption;
 use ipnet::Ipv4Net;
 use kube::Client;
@@ -14,7 +15,7 @@ use lifecycle::NodePolicy;
 use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
 use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
-use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
+use server::{AdmissionPlugins, ApiServer, Pki, TokenFile, TokenLifetime, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,

@@ -1,15 +1,13 @@
 //! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
-    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime,
+    AdmissionPlugins, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime,
     admission::RegistrationInformer,
     aggregation::Aggregation,
-    audit::AuditContext,
     authorization::RbacInformer,
     compaction::Compaction,
     component_statuses::{self, Components},
     create, custom_resource_definitions, delete, eviction,
-    flowcontrol::FlowControl,
     ip_addresses::{self, IpAddresses},
     large_object_cache::LargeObjectCache,
     large_requests::LargeRequests,
@@ -17,22 +15,23 @@ use crate::{
     node_proxy, node_stream, pod_binding, read,
     registry::Registry,
     request_scope::RequestScope,
-    resource_metrics,
-    response::{self, HandlerResult},
-    reviews, scale,
+    resource_metrics, reviews, scale,
     system_objects::{self, SystemObjects},
     tokens, update, watch,
     webhook::WebhookClient,
     write::with_warnings,
 };
 use api::feature_gates::FeatureGates;
+use audit::{AuditContext, AuditLog};
 use bytes::Bytes;
 use errors::ApiError;
+use flowcontrol::FlowControl;
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use kinds::Subresource;
 use parking_lot::Mutex;
 use request::{Query, UserInfo};
+use response::HandlerResult;
 use std::sync::Arc;
 use store::Store;
 use tokio::time::Instant;
@@ -150,7 +149,7 @@ impl ApiServer {
         };
         Registry::load(&server);
         server.aggregation.load(&server);
-        server.flow_control.reload(&server);
+        server.flow_control.reload(&server.store);
         server
     }
 
@@ -197,7 +196,7 @@ impl ApiServer {
     #[must_use]
     pub fn with_max_requests_inflight(self, total: usize) -> Self {
         let server = Self { flow_control: Arc::new(FlowControl::new(total)), ..self };
-        server.flow_control.reload(&server);
+        server.flow_control.reload(&server.store);
         server
     }
 

@@ -17,23 +17,15 @@ pub(crate) use certificate_signing_requests::{restrict_certificate_subject, set_
 pub(crate) use impersonation::impersonate;
 pub(crate) use policy_comparator::go_quoted_list;
 pub(crate) use policy_params::check_policy_params;
-pub(crate) use policy_rule::{PolicyRule, non_resource_url_matches};
+pub(crate) use policy_rule::PolicyRule;
 pub(crate) use rbac_informer::RbacInformer;
 
-use crate::{ApiServer, api_server::Call, audit::AuditContext, request_scope::RequestScope, reverse_proxy};
+use crate::{ApiServer, api_server::Call, request_scope::RequestScope, reverse_proxy};
+use audit::AuditContext;
 use errors::{ApiError, GroupResource};
 use http::HeaderMap;
-use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
+use request::{Attributes, Decision, RequestTarget, ResourceAttributes, UserInfo};
 use serde_json::Value;
-
-/// The decision of an authorizer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Allowed, with a reason that may be empty.
-    Allowed(String),
-    /// Not allowed by any rule, with a reason that may be empty.
-    NoOpinion(String),
-}
 
 /// Decides whether the user may make a request: the node authorizer first, then RBAC.
 pub(crate) fn authorize(server: &ApiServer, user: &UserInfo, attributes: &Attributes) -> Decision {

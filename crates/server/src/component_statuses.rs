@@ -4,12 +4,12 @@ use crate::{
     api_server::{ApiServer, Call},
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     selectors::Selection,
     write,
 };
 use errors::ApiError;
 use parking_lot::RwLock;
+use response::HandlerResult;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, error::Error, fmt};
 

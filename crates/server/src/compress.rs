@@ -1,12 +1,12 @@
 //! Gzip compression of large responses.
 
-use crate::response::{Body, BoxError, JsonStream, ProxiedResponse};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{TryStreamExt, stream};
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
+use response::{Body, BoxError, JsonStream, ProxiedResponse};
 use std::io::Write;
 
 /// Minimal size of a compressed response, in bytes (upstream's `defaultGzipThresholdBytes`).
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test]
     async fn compressed_response_loses_content_length() {
-        let mut large = crate::response::json(200, &json!({"k": "x".repeat(200_000)}));
+        let mut large = response::json(200, &json!({"k": "x".repeat(200_000)}));
         large.headers_mut().insert("content-length", 200_008.into());
         let answer = super::compress_response(large);
         assert_eq!(answer.headers()["content-encoding"], "gzip");

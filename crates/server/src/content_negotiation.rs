@@ -2,11 +2,11 @@
 
 pub(crate) mod protobuf_bodies;
 
-use crate::response::{Body, JsonStream, ProxiedResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody};
+use response::{Body, JsonStream, ProxiedResponse};
 use serde_json::Value;
 use wire::{
     accept::{MediaRange, parse_accept},

@@ -8,7 +8,6 @@ use crate::{
     managed_object::ManagedObject,
     object, object_identity,
     request_scope::RequestScope,
-    response::HandlerResult,
     service_allocation, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
@@ -18,6 +17,7 @@ use ::admission::attributes::Operation;
 use apply::ManagedFields;
 use errors::ApiError;
 use kinds::{FieldErrors, WriteContext, WriteTarget, object_meta};
+use response::HandlerResult;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use store::{Key, Precondition, Write, WriteError};

@@ -8,19 +8,19 @@ mod finalizer;
 
 use crate::{
     api_server::{ApiServer, Call},
-    audit::AuditContext,
     managed_fields::RequestedManagedFields,
     managed_object::ManagedObject,
     registry::Registry,
     request_scope::RequestScope,
-    response::HandlerResult,
     update::{self, FieldOwnership, UpdatedObject},
 };
+use audit::AuditContext;
 use bytes::Bytes;
 use errors::ApiError;
 use http::{HeaderMap, Method};
 use kinds::{CUSTOM_RESOURCE_DEFINITION, Custom, custom::DefinitionContext};
 use request::{Query, UserInfo};
+use response::HandlerResult;
 use serde_json::Value;
 use std::{collections::HashMap, sync::Arc};
 use store::{Object, Revision, Scope};

@@ -1,22 +1,13 @@
 //! Request timeout: at most 60 s, except for long-running requests.
 
-use crate::response::HandlerResult;
 use api::duration;
 use errors::ApiError;
-use request::{Attributes, RequestInfo, RequestTarget};
+use request::{RequestInfo, is_long_running};
+use response::HandlerResult;
 use std::{future::Future, time::Duration};
 
 /// Upstream's `--request-timeout`.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Subresources whose requests are long-running.
-const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
-
-/// Whether a request has no timeout (`BasicLongRunningRequestCheck`).
-pub(crate) fn is_long_running(attributes: &Attributes) -> bool {
-    let RequestTarget::Resource(about) = &attributes.target else { return false };
-    attributes.verb == "watch" || LONG_RUNNING_SUBRESOURCES.contains(&about.subresource.as_str())
-}
-
 /// Timeout of a request: its query's `timeout`, at most 60 s; `None` for long-running requests. Kept in the request's
 /// extensions.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,6 @@ use crate::{
     object::{self, IncludeObjectPolicy, Representation},
     read,
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     selectors::Selection,
     storage_errors,
     write::{dry_run, now, should_delete_during_update, with_warnings},
@@ -24,6 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use kinds::{FieldErrors, FieldPath, priority_class::is_system_priority_class};
 use propagation::Propagation;
+use response::HandlerResult;
 use serde_json::{Value, json};
 use store::{Key, Object, Precondition, QuotaAllowance, Write, WriteError};
 

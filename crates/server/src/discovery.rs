@@ -4,11 +4,11 @@ use crate::{
     aggregation::Aggregation,
     openapi,
     registry::{Group, ServedKinds},
-    response::{self, Body},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Response};
 use kinds::{Kind, KindInfo};
+use response::Body;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

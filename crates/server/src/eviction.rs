@@ -7,12 +7,12 @@ use crate::{
     delete::{self, DeletionOptions},
     object, pod_binding,
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     storage_errors,
     write::{dry_run, now},
 };
 use errors::ApiError;
 use kinds::{Kind, POD_DISRUPTION_BUDGET, selector};
+use response::HandlerResult;
 use serde_json::{Value, json};
 use store::{Key, Object, Precondition, QuotaAllowance, Revision, Scope, Write, WriteError};
 

@@ -4,7 +4,6 @@
 use crate::{
     aggregation,
     api_server::{ApiServer, Call},
-    audit::AuditContext,
     authorization, compress,
     content_negotiation::{self, protobuf_bodies},
     deadline, discovery, health, large_requests,
@@ -13,11 +12,11 @@ use crate::{
     metrics::{self, RequestMeasurement},
     object, openapi, proxy,
     request_scope::{self, RequestScope},
-    response::{self, Body, BoxError, HandlerResult},
     reverse_proxy::Outgoing,
     tokens, websocket,
     write::now,
 };
+use audit::AuditContext;
 use bytes::Bytes;
 use errors::ApiError;
 use futures::{FutureExt, future::BoxFuture};
@@ -26,6 +25,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use request::{RequestInfo, UserInfo};
+use response::{Body, BoxError, HandlerResult};
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};

@@ -1,12 +1,10 @@
 //! Health endpoints `/livez`, `/readyz` and `/healthz`, with `?verbose`, `?exclude` and a path for each check.
 
-use crate::{
-    ApiServer,
-    response::{self, HandlerResult},
-};
+use crate::ApiServer;
 use errors::ApiError;
 use http::{HeaderValue, header};
 use request::Query;
+use response::HandlerResult;
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;
 

@@ -5,7 +5,6 @@
 
 use crate::{
     api_server::{ApiServer, Call},
-    lazy_informer::{InformerUpdate, LazyInformer},
     service_ranges::{self, DEFAULT},
     system_services::SERVICE_RANGE,
 };
@@ -16,7 +15,7 @@ use std::{
     collections::{BTreeSet, HashSet},
     net::Ipv4Addr,
 };
-use store::{EventKind, Key, Object, Scope, Store};
+use store::{EventKind, InformerUpdate, Key, LazyInformer, Object, Scope, Store};
 
 const SERVICES: &str = "services";
 const ADDRESSES: &str = "ipaddresses";

@@ -8,13 +8,13 @@ use crate::{
     api_server::{ApiServer, Call},
     object,
     request_scope::RequestScope,
-    response::HandlerResult,
     update::MAX_ATTEMPTS,
 };
 use errors::ApiError;
 use futures::FutureExt;
 use http::Method;
 use parking_lot::{Condvar, Mutex};
+use response::HandlerResult;
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},

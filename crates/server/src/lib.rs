@@ -7,8 +7,8 @@
 
 mod admission;
 mod aggregation;
+mod apf_controller;
 mod api_server;
-mod audit;
 mod authorization;
 mod backend_connections;
 mod backend_tls;
@@ -30,7 +30,6 @@ mod discovery;
 mod encode;
 mod event_ttl;
 mod eviction;
-mod flowcontrol;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -41,7 +40,6 @@ mod ip_addresses;
 mod kind_check;
 mod large_object_cache;
 mod large_requests;
-mod lazy_informer;
 mod list_body;
 mod list_options;
 mod listener;
@@ -63,7 +61,6 @@ mod registry;
 mod request_scope;
 mod resolve_endpoint;
 mod resource_metrics;
-mod response;
 mod reverse_proxy;
 mod reviews;
 mod scale;
@@ -90,7 +87,6 @@ mod write_coalescing;
 pub use self::admission::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub use aggregation::FrontProxy;
 pub use api_server::ApiServer;
-pub use audit::{AuditLog, AuditPolicy, AuditPolicyError, AuditRotation, OpenLog};
 pub use errors::ApiError;
 pub use in_process::InProcessService;
 pub use listener::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
@@ -99,7 +95,6 @@ pub use pki::{
     CertificateSigner, Clock, CredentialError, Pki, PkiError, ServerTls, UnknownUsages, is_admin_kubeconfig,
 };
 pub use request::UserInfo;
-pub use response::{Body, BoxError};
 pub use static_pod::{InvalidStaticPod, prepare_static_pod};
 pub use system_services::{API_IP, DNS_IP, SERVICE_RANGE};
 pub use tokens::{SigningKey, TokenFile, TokenFileError, TokenLifetime, TokenLifetimeError};

@@ -2,15 +2,13 @@
 //!
 //! A long list is assembled chunk by chunk while it is sent, so that it needs little memory beside that of its objects.
 
-use crate::{
-    object,
-    response::{self, Body, BoxError},
-};
+use crate::object;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use kinds::{Kind, KindRef};
+use response::{Body, BoxError};
 use serde_json::{Value, json};
 use std::{
     pin::Pin,

@@ -8,9 +8,10 @@ mod connections;
 pub(crate) use connection::UnknownCertificate;
 pub use connections::Connections;
 
-use crate::{ApiServer, audit::Peer, pki::ServerTls};
+use crate::{ApiServer, pki::ServerTls};
 use activity::Activity;
 use api::connection_limiter::Source;
+use audit::Peer;
 use connection::Protocol;
 use connections::AdmittedStream;
 use futures::{FutureExt, future::BoxFuture};

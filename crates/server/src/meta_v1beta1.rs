@@ -1,13 +1,11 @@
 //! Tables and metadata in `meta.k8s.io/v1beta1`, which has the fields of `v1`: only `apiVersion` of the response is
 //! replaced.
 
-use crate::{
-    content_negotiation,
-    response::{Body, JsonStream, ProxiedResponse},
-};
+use crate::content_negotiation;
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
 use http_body_util::BodyExt;
+use response::{Body, JsonStream, ProxiedResponse};
 use wire::{
     accept::{MediaRange, parse_accept},
     protobuf::MEDIA_TYPE as PROTOBUF,

@@ -7,14 +7,14 @@ mod process;
 
 use crate::{
     api_server::{ApiServer, Call},
-    flowcontrol::FlowControl,
     request_scope::RequestScope,
-    response::{self, Body, HandlerResult},
 };
 use api::metrics::{CONTENT_TYPE, HistogramSample, MetricsPage};
+use flowcontrol::FlowControl;
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
+use response::{Body, HandlerResult};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{

@@ -5,7 +5,6 @@ use crate::{
     handler_chain::read_body,
     object,
     request_scope::RequestScope,
-    response::{BoxError, HandlerResult},
     websocket,
 };
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use kinds::{FieldErrors, FieldPath};
 use request::Query;
+use response::{BoxError, HandlerResult};
 use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -41,7 +41,7 @@ pub(crate) async fn log(server: &ApiServer, resource: &RequestScope, call: &Call
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
         // Without a node there is no log (upstream's `LogLocation` and `InputStream`).
-        return Ok(crate::response::text(204, ""));
+        return Ok(response::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
     let mut response = get_streamed(server, node, &path).await?;

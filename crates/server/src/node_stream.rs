@@ -8,7 +8,6 @@ use crate::{
     api_server::{ApiServer, Call},
     node_proxy::{container, error_of_response, pod, send},
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     reverse_proxy,
 };
 use api::text::parse_query_bool;
@@ -16,6 +15,7 @@ use errors::ApiError;
 use form_urlencoded::Serializer;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::Empty;
+use response::HandlerResult;
 use serde_json::Value;
 
 /// Headers of an upgrade, which are forwarded.

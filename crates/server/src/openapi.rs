@@ -26,7 +26,6 @@ mod v2;
 use crate::{
     aggregation::Aggregation,
     registry::{self, Registry, ServedKinds},
-    response::{self, Body},
 };
 use compressed_document::CompressedDocument;
 use data_encoding::HEXUPPER;
@@ -36,6 +35,7 @@ use jiff::SignedDuration;
 use negotiate::{JSON, MediaType, V3};
 use non_resource::NonResourceDocument;
 use parking_lot::Mutex;
+use response::Body;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 use std::{

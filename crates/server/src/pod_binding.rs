@@ -6,13 +6,13 @@ use crate::{
     create::set_request_namespace,
     decode, object,
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     storage_errors,
     store_quota::Purpose,
     write::{dry_run, now},
 };
 use errors::{ApiError, GroupKind, GroupResource};
 use kinds::{FieldErrors, FieldPath, KindRef, POD};
+use response::HandlerResult;
 use serde_json::{Value, json};
 use store::{Precondition, Write, WriteError};
 

@@ -6,19 +6,19 @@ mod links;
 use crate::{
     admission::dynamic,
     api_server::{ApiServer, Call},
-    audit::Peer,
     backend_connections::{self, unavailable},
     request_scope::RequestScope,
     resolve_endpoint,
-    response::{Body, HandlerResult},
     reverse_proxy::{self, Outgoing},
     write::with_warnings,
 };
+use audit::Peer;
 use errors::ApiError;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use kinds::KindInfo;
 use links::LinkRewriter;
 use percent_encoding::percent_decode_str;
+use response::{Body, HandlerResult};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::{
@@ -126,7 +126,7 @@ fn prefix_length(path: &str, segments: usize) -> usize {
 
 /// Returns a redirect.
 fn redirect(to: &str) -> HandlerResult {
-    let mut response = crate::response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
+    let mut response = response::full(StatusCode::MOVED_PERMANENTLY.as_u16(), "text/plain; charset=utf-8", "");
     let to = HeaderValue::from_str(to).map_err(ApiError::internal)?;
     response.headers_mut().insert(header::LOCATION, to);
     Ok(response)

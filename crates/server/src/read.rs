@@ -6,11 +6,11 @@ use crate::{
     list_options::{self, ContinueToken, ListOptions, ResourceVersionMatch},
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     selectors::Selection,
     write,
 };
 use errors::ApiError;
+use response::HandlerResult;
 use serde_json::{Value, json};
 use store::{Key, List, Object, Revision, Scope};
 

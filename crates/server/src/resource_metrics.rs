@@ -12,13 +12,13 @@ use crate::{
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     selectors::Selection,
     write,
 };
 use api::{duration, quantity::Amount};
 use errors::{ApiError, GroupResource};
 use kinds::{Kind, NODE, POD};
+use response::HandlerResult;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};

@@ -1,15 +1,13 @@
 //! Reverse proxy: bodies are streamed in both directions, and upgraded connections are spliced
 //! (upstream's `k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`).
 
-use crate::{
-    audit::AuditContext,
-    node_proxy::DialedStream,
-    response::{Body, BoxError, ProxiedResponse},
-};
+use crate::node_proxy::DialedStream;
+use audit::AuditContext;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use response::{Body, BoxError, ProxiedResponse};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split};
 

@@ -9,12 +9,12 @@ use crate::{
     api_server::{ApiServer, Call},
     create, decode,
     request_scope::RequestScope,
-    response::HandlerResult,
     strict::{self, Validation},
     write::{dry_run, respond_with_value, with_warnings},
 };
 use errors::{ApiError, GroupKind};
 use kinds::FieldErrors;
+use response::HandlerResult;
 
 /// Handles a review.
 pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {

@@ -9,7 +9,6 @@ use crate::{
     managed_object::ManagedObject,
     object, object_identity, patch as patches,
     request_scope::RequestScope,
-    response::HandlerResult,
     strict::{self, Validation},
     update::{self, FieldOwnership, UpdateResult, UpdatedObject},
     write::{dry_run, respond_with_value, with_warnings},
@@ -17,6 +16,7 @@ use crate::{
 use ::apply::ManagedFields;
 use errors::{ApiError, GroupResource};
 use kinds::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, ScalePaths, integer, selector};
+use response::HandlerResult;
 use serde_json::{Value, json};
 
 /// Kind of the body of scale requests.

@@ -10,7 +10,6 @@ use crate::{
     managed_object::ManagedObject,
     object, object_identity, patch,
     request_scope::RequestScope,
-    response::HandlerResult,
     strict::{self, Validation},
     update::{self, UpdatedObject},
     write::{dry_run, now},
@@ -19,6 +18,7 @@ use ::apply::ManagedFields;
 use errors::ApiError;
 use kinds::Kind;
 use parking_lot::Mutex;
+use response::HandlerResult;
 use serde_json::Value;
 
 pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {

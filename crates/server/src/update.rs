@@ -12,7 +12,6 @@ use crate::{
     object_identity::{self, requested_version},
     patch as patches,
     request_scope::RequestScope,
-    response::HandlerResult,
     scale, server_side_apply, service_allocation, storage_errors,
     store_quota::Purpose,
     strict::{self, Validation},
@@ -23,6 +22,7 @@ use apply::ManagedFields;
 use errors::ApiError;
 use http::Method;
 use kinds::{FieldErrors, KindInfo, WriteContext, object_meta};
+use response::HandlerResult;
 use serde_json::{Value, json};
 use std::{borrow::Cow, sync::Arc};
 use store::{Object, Precondition, Write, WriteError};

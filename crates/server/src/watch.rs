@@ -8,7 +8,6 @@ use crate::{
     object::{self, IncludeObjectPolicy, Representation},
     read,
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     selectors::Selection,
     webhook::WebhookClient,
 };
@@ -16,6 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use errors::ApiError;
 use futures::stream;
 use kinds::KindRef;
+use response::HandlerResult;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 use store::{Event, EventKind, Object, Revision, Watch};

@@ -1,10 +1,7 @@
 //! Watches and logs over WebSockets, and bearer tokens in a subprotocol, for browsers, which cannot set headers
 //! (upstream's `apiserver/pkg/util/wsstream` and `authentication/request/websocket`).
 
-use crate::{
-    response::{self, Body, JsonStream},
-    reverse_proxy::is_upgrade,
-};
+use crate::reverse_proxy::is_upgrade;
 use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
@@ -15,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request
 use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use response::{Body, JsonStream};
 use std::time::Duration;
 use tokio_tungstenite::{
     WebSocketStream,

@@ -3,12 +3,12 @@
 use crate::{
     api_server::{ApiServer, Call},
     conversion, object,
-    response::{self, Body, HandlerResult},
 };
 use errors::ApiError;
 use http::{HeaderValue, Response};
 use kinds::{FieldErrors, FieldPath, Kind};
 use request::Query;
+use response::{Body, HandlerResult};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use store::Object;

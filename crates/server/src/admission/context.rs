@@ -4,8 +4,7 @@
 use super::registrations::Registrations;
 use crate::{
     api_server::{ApiServer, Call},
-    authorization::{self, Decision},
-    conversion,
+    authorization, conversion,
     request_scope::RequestScope,
 };
 use ::admission::{
@@ -17,7 +16,7 @@ use ::admission::{
 use apply::TypeRef;
 use errors::ApiError;
 use kinds::KindRef;
-use request::{ResourceAttributes, user};
+use request::{Decision, ResourceAttributes, user};
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;

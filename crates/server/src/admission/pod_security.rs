@@ -1,8 +1,9 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
 use super::forbidden;
-use crate::{api_server::ApiServer, audit::AuditContext, request_scope::RequestScope};
+use crate::{api_server::ApiServer, request_scope::RequestScope};
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
+use audit::AuditContext;
 use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kinds::{FieldErrors, FieldPath};

@@ -114,7 +114,7 @@ async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Dis
         headers.insert(header::HOST, to.to_string().parse().map_err(|e| failed(&e))?);
         headers.insert(header::ACCEPT, http::HeaderValue::from_static("application/json"));
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let (method, audit) = (Method::GET, crate::audit::AuditContext::default());
+        let (method, audit) = (Method::GET, audit::AuditContext::default());
         let outgoing = Outgoing { method, to: path.to_owned(), headers, body, upgrade: None, audit };
         let response = reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))?;
         let code = response.status();

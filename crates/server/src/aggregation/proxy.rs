@@ -3,15 +3,15 @@
 use super::Route;
 use crate::{
     api_server::ApiServer,
-    audit::Peer,
     backend_connections::{self, unavailable},
     deadline,
     resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
-    response::HandlerResult,
     reverse_proxy::{self, Outgoing},
 };
+use audit::Peer;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use request::{RequestInfo, UserInfo};
+use response::HandlerResult;
 use rustls::pki_types::ServerName;
 use std::{fmt::Write, net::SocketAddr, sync::Arc};
 

@@ -2,7 +2,8 @@
 //! (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
 use super::require;
-use crate::{ApiServer, audit::AuditContext};
+use crate::ApiServer;
+use audit::AuditContext;
 use errors::ApiError;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;

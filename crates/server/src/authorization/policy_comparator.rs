@@ -1,7 +1,8 @@
 //! Comparison of policy rules, to find rules that grant more than others
 //! (`k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go`). Does no I/O.
 
-use super::policy_rule::{PolicyRule, non_resource_url_matches};
+use super::policy_rule::PolicyRule;
+use request::non_resource_url_matches;
 use std::{borrow::Borrow, collections::BTreeMap};
 
 /// Maximum number of single permissions that are compared. To write a role with more of them, a user needs `escalate`.

@@ -1,6 +1,6 @@
 //! RBAC policy rules, and the requests that they allow (`pkg/apis/rbac/v1/evaluation_helpers.go`).
 
-use request::{Attributes, RequestTarget, ResourceAttributes};
+use request::{Attributes, RequestTarget, ResourceAttributes, non_resource_url_matches};
 use serde::{Deserialize, Serialize};
 
 const ALL: &str = "*";
@@ -57,11 +57,6 @@ impl PolicyRule {
             Self { verbs: all(), non_resource_urls: all(), ..Self::default() },
         ]
     }
-}
-
-/// Whether the URL of a rule, which may end in `*`, matches a path (`NonResourceURLMatches`).
-pub(crate) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
-    rule == ALL || rule == path || (rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*')))
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! applies the changes since the last one.
 
 use super::rule_resolver::RuleResolver;
-use crate::lazy_informer::{InformerUpdate, LazyInformer};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use store::{EventKind, Object, Store};
+use store::{EventKind, InformerUpdate, LazyInformer, Object, Store};
 
 const ROLE_RESOURCES: [&str; 2] = ["clusterroles", "roles"];
 const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
@@ -78,8 +77,8 @@ fn apply(resolver: &mut RuleResolver, object: &Object, exists: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authorization::{Decision, rbac};
-    use request::{Attributes, ResourceAttributes, UserInfo};
+    use crate::authorization::rbac;
+    use request::{Attributes, Decision, ResourceAttributes, UserInfo};
     use store::{Key, MemoryEngine, Options, Precondition, Write};
 
     async fn put(store: &Store, resource: &str, name: &str, text: String) {

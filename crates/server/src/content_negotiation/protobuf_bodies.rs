@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{content_negotiation, request_scope::RequestScope, response::Body};
+use crate::{content_negotiation, request_scope::RequestScope};
 use bytes::{Bytes, BytesMut};
 use errors::ApiError;
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
+use response::Body;
 use serde_json::Value;
 use wire::protobuf::{self, MEDIA_TYPE};
 
@@ -26,7 +27,7 @@ pub(crate) fn decode_body(bytes: &[u8], resource: &RequestScope) -> Result<Bytes
 /// Encodes a JSON response, if its kind has a message.
 pub(crate) async fn encode_response(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
-    if head.extensions.get::<crate::response::JsonStream>().is_some() {
+    if head.extensions.get::<response::JsonStream>().is_some() {
         head.headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"));
         let frames = body.map_frame(|frame| frame.map_data(|lines| encode_events(&lines)));

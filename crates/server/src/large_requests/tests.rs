@@ -1,5 +1,4 @@
 use super::*;
-use crate::response;
 use serde_json::json;
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

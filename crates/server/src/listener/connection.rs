@@ -7,14 +7,13 @@ use super::{
 };
 use crate::{
     ApiServer,
-    audit::Peer,
     body_drain::DrainedOnDrop,
-    deadline,
     pki::ServerTls,
     tokens,
     write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
+use audit::Peer;
 use data_encoding::HEXLOWER;
 use http::{Request, Response, StatusCode};
 use hyper::{
@@ -158,10 +157,10 @@ impl Protocol {
 }
 
 impl Client {
-    async fn handle(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<crate::Body>>, Infallible> {
+    async fn handle(self, mut request: Request<Incoming>) -> Result<Response<TrackedBody<response::Body>>, Infallible> {
         let is_limited = !self.is_http2 || self.user.is_none();
         let info = RequestInfo::new(request.method(), request.uri());
-        let limit = (is_limited && !deadline::is_long_running(&info.attributes)).then_some(self.response_limit);
+        let limit = (is_limited && !request::is_long_running(&info.attributes)).then_some(self.response_limit);
         request.extensions_mut().insert(info);
         let request_in_progress = self.activity.begin(limit);
         request.extensions_mut().insert(self.peer);

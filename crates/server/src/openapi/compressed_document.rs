@@ -1,15 +1,13 @@
 //! A compressed document with its hash.
 
 use super::{matches_etag, with_etag};
-use crate::{
-    compress,
-    response::{self, Body},
-};
+use crate::compress;
 use bytes::Bytes;
 use data_encoding::HEXUPPER;
 use errors::ApiError;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, header};
+use response::Body;
 use serde_json::Value;
 use sha2::{Digest, Sha512};
 use std::{

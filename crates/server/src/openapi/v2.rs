@@ -10,10 +10,10 @@ use super::{
     gnostic,
     negotiate::{self, JSON, MediaType},
 };
-use crate::response::Body;
 use errors::ApiError;
 use http::{HeaderMap, Response};
 use parking_lot::Mutex;
+use response::Body;
 use serde_json::{Map, Value, json};
 use std::{
     collections::HashSet,

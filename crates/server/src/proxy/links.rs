@@ -1,7 +1,6 @@
 //! Rewrites links of HTML pages and redirects, so that they lead through the proxy
 //! (upstream's `k8s.io/apimachinery/pkg/util/proxy/transport.go`).
 
-use crate::response::{Body, BoxError};
 use bytes::Bytes;
 use flate2::{
     Compression,
@@ -16,6 +15,7 @@ use lol_html::{
     send::{HtmlRewriter, Settings},
 };
 use parking_lot::Mutex;
+use response::{Body, BoxError};
 use std::{
     io::{self, Write},
     sync::Arc,
@@ -291,7 +291,7 @@ mod tests {
             ("//elsewhere/a", "//elsewhere/a"),
             ("a", "a"),
         ] {
-            let mut response = crate::response::text(302, "");
+            let mut response = response::text(302, "");
             response.headers_mut().insert(header::LOCATION, to.parse().unwrap());
             let response = rewriter().rewrite_response(response);
             assert_eq!(response.headers()[header::LOCATION], expected, "{to}");

@@ -1,13 +1,10 @@
 //! Access reviews: `kubectl auth can-i` (upstream's `pkg/registry/authorization`).
 
 use super::{ReviewError, selectors};
-use crate::{
-    ApiServer,
-    authorization::{self, Decision},
-};
+use crate::{ApiServer, authorization};
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath};
-use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
+use request::{Attributes, Decision, RequestTarget, ResourceAttributes, UserInfo};
 use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.

@@ -6,7 +6,6 @@ use crate::{
     managed_fields,
     managed_object::ManagedObject,
     request_scope::RequestScope,
-    response::HandlerResult,
     server_side_apply,
     strict::Validation,
     write::now,
@@ -14,6 +13,7 @@ use crate::{
 use ::apply::{ApplyError, Converter, Filter, ManagedFields, Path, Request, ScaleHandler, TypeRef};
 use errors::ApiError;
 use kinds::apply_types;
+use response::HandlerResult;
 use serde_json::Value;
 
 const VERSION: &str = "autoscaling/v1";

@@ -2,12 +2,10 @@
 //! (`pkg/serviceaccount/openidmetadata.go`).
 
 use super::ISSUER;
-use crate::{
-    ApiServer,
-    response::{self, HandlerResult},
-};
+use crate::ApiServer;
 use errors::ApiError;
 use http::{HeaderValue, Method, header};
+use response::HandlerResult;
 use serde_json::json;
 
 const CONFIGURATION: &str = "/.well-known/openid-configuration";

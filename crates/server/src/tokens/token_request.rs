@@ -8,13 +8,13 @@ use crate::{
     authorization::node,
     create, decode,
     request_scope::RequestScope,
-    response::{self, HandlerResult},
     write::{dry_run, now},
 };
 use errors::{ApiError, GroupKind, GroupResource};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
 use kinds::{FieldErrors, FieldPath};
+use response::HandlerResult;
 use serde_json::{Value, json};
 use store::Key;
 

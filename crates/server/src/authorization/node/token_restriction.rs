@@ -2,14 +2,10 @@
 //! these reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
 
 use super::{node_identity, node_restriction::read_object};
-use crate::{
-    ApiServer,
-    authorization::{Decision, authorize},
-    request_scope::RequestScope,
-};
+use crate::{ApiServer, authorization::authorize, request_scope::RequestScope};
 use api::feature_gates::Gate;
 use errors::ApiError;
-use request::{Attributes, ResourceAttributes, UserInfo};
+use request::{Attributes, Decision, ResourceAttributes, UserInfo};
 use serde_json::Value;
 
 /// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod

@@ -1,8 +1,8 @@
 //! Tests of decisions by roles and bindings.
 
 use super::*;
-use crate::authorization::{Decision, rbac};
-use request::{Attributes, RequestTarget, ResourceAttributes};
+use crate::authorization::rbac;
+use request::{Attributes, Decision, RequestTarget, ResourceAttributes};
 use serde_json::{Value, json};
 
 fn policy(objects: &[Value]) -> RuleResolver {

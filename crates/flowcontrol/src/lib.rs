@@ -3,38 +3,44 @@
 //! FlowSchemas classify a request into a priority level and a flow. Each level has a share of the server's concurrency
 //! limit, and serves its flows in round-robin order. A write of a FlowSchema or a PriorityLevelConfiguration reloads
 //! the configuration.
+#![forbid(unsafe_code)]
 
-mod controller;
 mod flow_schema;
 mod metrics;
 mod priority_level;
 
-use crate::{api_server::ApiServer, deadline, response::Body};
 use errors::ApiError;
 use flow_schema::FlowSchemaSpec;
 use http::{HeaderName, HeaderValue, Response};
 use kinds::flow_control::bootstrap;
 use metrics::{ExecutingGuard, RequestCounts, WaitingGuard};
+pub use metrics::{FlowControlMetrics, FlowSchemaMetrics};
 use parking_lot::RwLock;
 use priority_level::{PriorityLevel, PriorityLevelSpec, Seat};
-use request::{Attributes, UserInfo};
+use request::{Attributes, UserInfo, is_long_running};
+use response::Body;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
-use store::Scope;
+use store::{Scope, Store};
 
-const FLOW_SCHEMAS: &str = "flowschemas";
-const PRIORITY_LEVELS: &str = "prioritylevelconfigurations";
+/// Storage name of FlowSchemas.
+pub const FLOW_SCHEMAS: &str = "flowschemas";
+/// Storage name of PriorityLevelConfigurations.
+pub const PRIORITY_LEVELS: &str = "prioritylevelconfigurations";
 const MATCHED_FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const MATCHED_PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 /// Upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight`.
 const MAX_REQUESTS_IN_FLIGHT: usize = 400 + 200;
 
 /// The filter that admits requests.
-pub(crate) struct FlowControl {
+pub struct FlowControl {
     /// Seats of all priority levels together.
     server_concurrency_limit: usize,
     config: RwLock<Arc<Config>>,
@@ -78,7 +84,7 @@ struct Classification {
 }
 
 /// A classified request. Its seat is free again when this is dropped.
-pub(crate) struct ClassifiedRequest {
+pub struct ClassifiedRequest {
     _seat: Option<Seat>,
     _executing: Option<ExecutingGuard>,
     classification: Option<Classification>,
@@ -91,7 +97,7 @@ impl ClassifiedRequest {
     }
 
     /// Sets the headers with the matched FlowSchema and priority level.
-    pub(crate) fn set_response_headers(&self, response: &mut Response<Body>) {
+    pub fn set_response_headers(&self, response: &mut Response<Body>) {
         if let Some(classification) = self.classification.as_ref().filter(|c| !c.flow_schema_uid.is_empty()) {
             let headers = response.headers_mut();
             headers.insert(MATCHED_FLOW_SCHEMA_UID, classification.flow_schema_uid.clone());
@@ -107,7 +113,10 @@ impl Default for FlowControl {
 }
 
 impl FlowControl {
-    pub(crate) fn new(server_concurrency_limit: usize) -> Self {
+    /// Creates the filter with a concurrency limit: the sum of upstream's `--max-requests-inflight` and
+    /// `--max-mutating-requests-inflight`.
+    #[must_use]
+    pub fn new(server_concurrency_limit: usize) -> Self {
         Self {
             server_concurrency_limit,
             config: RwLock::default(),
@@ -118,17 +127,48 @@ impl FlowControl {
         }
     }
 
+    /// Stops reloading after writes, while the objects are created.
+    pub fn suspend_reload(&self) {
+        self.reload_suspended.store(true, Ordering::Release);
+    }
+
+    /// Ends [`Self::suspend_reload`], and reloads.
+    pub fn resume_reload(&self, store: &Store) {
+        self.reload_suspended.store(false, Ordering::Release);
+        self.reload(store);
+    }
+
+    /// Reloads the configuration after a write of a FlowSchema or a PriorityLevelConfiguration. Returns whether the
+    /// caller must schedule a sync of the objects.
+    pub fn reload_after_write(&self, store: &Store, storage: &str) -> bool {
+        if !matches!(storage, FLOW_SCHEMAS | PRIORITY_LEVELS) || self.reload_suspended.load(Ordering::Acquire) {
+            return false;
+        }
+        self.reload(store);
+        !self.sync_pending.swap(true, Ordering::AcqRel)
+    }
+
+    /// Begins a sync of the objects, of which one runs at a time. A later write schedules another sync.
+    pub async fn begin_sync(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let guard = self.sync_lock.lock().await;
+        self.sync_pending.store(false, Ordering::Release);
+        guard
+    }
+
+    /// Returns the numbers of FlowSchemas and of priority levels in the configuration.
+    #[must_use]
+    pub fn config_size(&self) -> (usize, usize) {
+        let config = self.config();
+        (config.flow_schemas.len(), config.priority_levels.len())
+    }
+
     fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read())
     }
 
     /// Classifies a request, and waits for a seat. The classified request is returned also with an error, for the
     /// response headers.
-    pub(crate) async fn admit(
-        &self,
-        user: &UserInfo,
-        attributes: &Attributes,
-    ) -> (ClassifiedRequest, Result<(), ApiError>) {
+    pub async fn admit(&self, user: &UserInfo, attributes: &Attributes) -> (ClassifiedRequest, Result<(), ApiError>) {
         let config = self.config();
         if user.is_master() {
             // `exempt` is mandatory, has the first precedence, and cannot be changed.
@@ -137,7 +177,7 @@ impl FlowControl {
             return (ClassifiedRequest { _seat: None, _executing: executing, classification }, Ok(()));
         }
         // Long-running requests would keep their seats; a watch keeps its seat during initialization only.
-        if deadline::is_long_running(attributes) && attributes.verb != "watch" {
+        if is_long_running(attributes) && attributes.verb != "watch" {
             return (ClassifiedRequest::unclassified(), Ok(()));
         }
         let matching = config.flow_schemas.iter().find(|s| s.spec.matches(user, attributes));
@@ -163,11 +203,11 @@ impl FlowControl {
     }
 
     /// Reloads the configuration from the store. Mandatory objects count also when they are not stored.
-    pub(crate) fn reload(&self, server: &ApiServer) {
+    pub fn reload(&self, store: &Store) {
         // Locked while the store is read, so that the newest state is the last one to be set.
         let mut config = self.config.write();
         let stored = |resource: &'static str, mandatory: Vec<Value>| {
-            let listing = server.store.list(&Scope::resource(resource), None, None);
+            let listing = store.list(&Scope::resource(resource), None, None);
             let objects = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
             let mut all: BTreeMap<String, Value> = mandatory.into_iter().map(|o| (name(&o), o)).collect();
             all.extend(objects.map(|o| (name(&o), o)));

@@ -6,18 +6,14 @@ use super::{
     objects::{decode_object, status_of, strip_managed_fields},
     policy::{Level, Stage},
 };
-use crate::{
-    authorization::Decision,
-    deadline,
-    response::{Body, BoxError, ProxiedResponse},
-};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, Uri, header, request::Parts};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use request::{RequestInfo, UserInfo};
+use request::{Decision, RequestInfo, UserInfo, is_long_running};
+use response::{Body, BoxError, ProxiedResponse};
 use serde_json::{Value, json};
 use std::{
     borrow::Cow,
@@ -36,12 +32,12 @@ const MAX_USER_AGENT_LENGTH: usize = 1024;
 
 /// Address of the client, for requests from the network.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub struct Peer(pub SocketAddr);
 
 /// The audit ID of a request, and its audit event if there is an audit log. Clones share the event. The response of a
 /// long-running request is complete when the last clone is dropped.
 #[derive(Clone)]
-pub(crate) struct AuditContext {
+pub struct AuditContext {
     id: HeaderValue,
     /// `None` without an audit log.
     request: Option<Arc<AuditedRequest>>,
@@ -94,12 +90,12 @@ impl Default for AuditContext {
 
 impl AuditContext {
     /// Returns the audit ID of the request.
-    pub(crate) fn audit_id(&self) -> &str {
+    pub fn audit_id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
     }
 
     /// Begins the context of a received request.
-    pub(crate) fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
+    pub fn begin(log: Option<&Arc<AuditLog>>, head: &Parts) -> Self {
         let id = audit_id_of(&head.headers);
         let Some(log) = log else { return Self { id, request: None } };
         let text = |name: &HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
@@ -125,17 +121,17 @@ impl AuditContext {
     }
 
     /// Whether there is an audit log.
-    pub(crate) fn is_enabled(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.request.is_some()
     }
 
     /// Sets the header `Audit-ID` of a response or of a proxied request.
-    pub(crate) fn set_audit_id_header(&self, headers: &mut HeaderMap) {
+    pub fn set_audit_id_header(&self, headers: &mut HeaderMap) {
         headers.insert(AUDIT_ID, self.id.clone());
     }
 
     /// Evaluates the policy for the authenticated user, and emits the stage `RequestReceived`.
-    pub(crate) async fn process_request_received(&self, user: &UserInfo, info: &RequestInfo) {
+    pub async fn process_request_received(&self, user: &UserInfo, info: &RequestInfo) {
         let Some(request) = &self.request else { return };
         if request.evaluate_policy(user, info) {
             request.emit(Stage::RequestReceived).await;
@@ -143,7 +139,7 @@ impl AuditContext {
     }
 
     /// Emits the only event of a request whose authentication failed.
-    pub(crate) async fn log_failed_authentication(&self, info: &RequestInfo) {
+    pub async fn log_failed_authentication(&self, info: &RequestInfo) {
         let Some(request) = &self.request else { return };
         let attempted = request.state.lock().received.as_ref().map(|r| r.attempted_credentials.join(", "));
         if !request.evaluate_policy(&UserInfo::default(), info) {
@@ -161,12 +157,12 @@ impl AuditContext {
     }
 
     /// Records the impersonated user.
-    pub(crate) fn log_impersonated_user(&self, user: &UserInfo) {
+    pub fn log_impersonated_user(&self, user: &UserInfo) {
         self.update_event(|event| event.impersonated_user = Some(User::from(user)));
     }
 
     /// Records the decision of authorization.
-    pub(crate) fn log_authorization_decision(&self, decision: &Decision) {
+    pub fn log_authorization_decision(&self, decision: &Decision) {
         self.update_event(|event| {
             let (decision, message) = match decision {
                 Decision::Allowed(message) => ("allow", message),
@@ -177,12 +173,12 @@ impl AuditContext {
     }
 
     /// Adds an annotation. The first value of a key is kept.
-    pub(crate) fn annotate(&self, key: impl Into<Cow<'static, str>>, value: String) {
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: String) {
         self.annotate_at_level(Level::Metadata, key, value);
     }
 
     /// Adds an annotation at this audit level or above.
-    pub(crate) fn annotate_at_level(&self, level: Level, key: impl Into<Cow<'static, str>>, value: String) {
+    pub fn annotate_at_level(&self, level: Level, key: impl Into<Cow<'static, str>>, value: String) {
         self.update_event(|event| {
             if event.level >= level {
                 event.annotations.entry(key.into()).or_insert(value);
@@ -191,7 +187,7 @@ impl AuditContext {
     }
 
     /// Records the object in the request body.
-    pub(crate) fn log_request_object(&self, body: &Bytes, content_type: &str) {
+    pub fn log_request_object(&self, body: &Bytes, content_type: &str) {
         let Some(request) = self.request.as_ref().filter(|_| !body.is_empty()) else { return };
         let Some(mut object) = decode_object(body, content_type) else { return };
         let mut state = request.state.lock();
@@ -212,7 +208,7 @@ impl AuditContext {
     }
 
     /// Records the response. A long-running one is complete when its body and all clones of this context are dropped.
-    pub(crate) async fn log_response(self, mut response: Response<Body>) -> Response<Body> {
+    pub async fn log_response(self, mut response: Response<Body>) -> Response<Body> {
         self.set_audit_id_header(response.headers_mut());
         let Some(request) = self.request else { return response };
         let response = request.log_response(response).await;
@@ -225,7 +221,7 @@ impl AuditContext {
     }
 
     /// Emits the stage `Panic`.
-    pub(crate) async fn log_panic(&self, text: &str) {
+    pub async fn log_panic(&self, text: &str) {
         let Some(request) = &self.request else { return };
         let message = format!("APIServer panic'd: {text}");
         let status =
@@ -252,7 +248,7 @@ impl AuditedRequest {
         if config.level == Level::None {
             return false;
         }
-        state.is_long_running = deadline::is_long_running(&info.attributes);
+        state.is_long_running = is_long_running(&info.attributes);
         (state.omit_stages, state.omit_managed_fields) = (config.omit_stages, config.omit_managed_fields);
         state.event = Some(Event {
             kind: "Event",

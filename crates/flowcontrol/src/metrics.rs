@@ -58,24 +58,33 @@ impl Drop for WaitingGuard<'_> {
 }
 
 /// A snapshot of the metrics.
-pub(crate) struct FlowControlMetrics {
-    pub(crate) flow_schemas: Vec<FlowSchemaMetrics>,
+pub struct FlowControlMetrics {
+    /// Counts of each FlowSchema.
+    pub flow_schemas: Vec<FlowSchemaMetrics>,
     /// Seats of each priority level.
-    pub(crate) priority_level_seats: BTreeMap<String, usize>,
+    pub priority_level_seats: BTreeMap<String, usize>,
 }
 
 /// Counts of one FlowSchema.
-pub(crate) struct FlowSchemaMetrics {
-    pub(crate) name: String,
-    pub(crate) priority_level: String,
-    pub(crate) executing: i64,
-    pub(crate) waiting: i64,
-    pub(crate) dispatched: u64,
-    pub(crate) rejected: u64,
+pub struct FlowSchemaMetrics {
+    /// Name of the FlowSchema.
+    pub name: String,
+    /// Its priority level.
+    pub priority_level: String,
+    /// Requests that are executing.
+    pub executing: i64,
+    /// Requests that wait for a seat.
+    pub waiting: i64,
+    /// Requests that got a seat, in total.
+    pub dispatched: u64,
+    /// Requests that were refused, in total.
+    pub rejected: u64,
 }
 
 impl FlowControl {
-    pub(crate) fn metrics(&self) -> FlowControlMetrics {
+    /// Returns the current counts.
+    #[must_use]
+    pub fn metrics(&self) -> FlowControlMetrics {
         let config = self.config();
         let count = |schema: &super::FlowSchema| FlowSchemaMetrics {
             name: schema.name.clone(),

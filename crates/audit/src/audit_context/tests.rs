@@ -14,7 +14,7 @@ async fn panic_is_logged_with_its_message() {
     let info = RequestInfo::new(&head.method, &head.uri);
     audit_context.process_request_received(&UserInfo::component("c"), &info).await;
     audit_context.log_panic("boom").await;
-    drop(audit_context.log_response(crate::response::text(500, "")).await);
+    drop(audit_context.log_response(response::text(500, "")).await);
     log.flush().await;
     let text = std::fs::read_to_string(path).unwrap();
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

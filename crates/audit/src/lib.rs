@@ -2,6 +2,7 @@
 //! (`k8s.io/apiserver/pkg/endpoints/filters/audit.go`).
 //!
 //! Without an audit log, an [`AuditContext`] holds the audit ID only.
+#![forbid(unsafe_code)]
 
 mod audit_context;
 mod event;
@@ -9,9 +10,9 @@ mod log_backend;
 mod objects;
 mod policy;
 
-pub(crate) use audit_context::{AuditContext, Peer};
+pub use audit_context::{AuditContext, Peer};
 pub use log_backend::{AuditRotation, OpenLog};
-pub(crate) use policy::Level;
+pub use policy::Level;
 pub use policy::{AuditPolicy, AuditPolicyError};
 
 use event::Event;

@@ -2,18 +2,21 @@
 //!
 //! Upstream's `k8s.io/apiserver/pkg/audit/policy` and `pkg/apis/audit/validation`.
 
-use crate::authorization::non_resource_url_matches;
 use kinds::{FieldErrors, FieldPath};
-use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo};
+use request::{Attributes, RequestTarget, ResourceAttributes, UserInfo, non_resource_url_matches};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Audit level: how much of a request is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) enum Level {
+pub enum Level {
+    /// Nothing is logged.
     None,
+    /// Metadata: user, time, resource, verb.
     Metadata,
+    /// Metadata and the body of the request.
     Request,
+    /// Metadata, and the bodies of request and response.
     RequestResponse,
 }
 

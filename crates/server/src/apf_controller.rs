@@ -1,13 +1,12 @@
 //! APF controller: maintains the mandatory and suggested objects, and the condition `Dangling` of FlowSchemas
 //! (`apf_controller.go`).
 
-use super::{FLOW_SCHEMAS, PRIORITY_LEVELS};
 use crate::{api_server::ApiServer, write::now};
+use flowcontrol::{FLOW_SCHEMAS, PRIORITY_LEVELS};
 use futures::{FutureExt, future::join_all};
 use http::Method;
 use kinds::{conditions::set_condition, flow_control::bootstrap};
 use serde_json::Value;
-use std::sync::atomic::Ordering;
 use store::{Key, Scope};
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
@@ -17,25 +16,18 @@ const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 impl ApiServer {
     /// Creates missing mandatory and suggested objects, and updates those whose spec the server maintains.
     pub async fn bootstrap_flow_control(self) {
-        self.flow_control.reload_suspended.store(true, Ordering::Release);
+        self.flow_control.suspend_reload();
         let (schemas, levels) = bootstrap::all();
         let all =
             levels.into_iter().map(|o| (PRIORITY_LEVELS, o)).chain(schemas.into_iter().map(|o| (FLOW_SCHEMAS, o)));
         join_all(all.map(|(resource, object)| ensure(self.clone(), resource, object).boxed())).await;
-        self.flow_control.reload_suspended.store(false, Ordering::Release);
-        self.flow_control.reload(&self);
+        self.flow_control.resume_reload(&self.store);
         self.sync_flow_control().await;
     }
 
     /// Reloads the configuration after a write of a FlowSchema or a PriorityLevelConfiguration, and schedules a sync.
     pub(crate) fn on_flow_control_write(&self, storage: &str) {
-        if matches!(storage, FLOW_SCHEMAS | PRIORITY_LEVELS)
-            && !self.flow_control.reload_suspended.load(Ordering::Acquire)
-        {
-            self.flow_control.reload(self);
-            if self.flow_control.sync_pending.swap(true, Ordering::AcqRel) {
-                return;
-            }
+        if self.flow_control.reload_after_write(&self.store, storage) {
             let server = self.clone();
             tokio::spawn(async move { server.sync_flow_control().await }.boxed());
         }
@@ -44,9 +36,7 @@ impl ApiServer {
     /// Restores mandatory and suggested objects, and updates the conditions of FlowSchemas. (Upstream does the former
     /// once a minute.)
     async fn sync_flow_control(&self) {
-        let _guard = self.flow_control.sync_lock.lock().await;
-        // A later write schedules another sync.
-        self.flow_control.sync_pending.store(false, Ordering::Release);
+        let _guard = self.flow_control.begin_sync().await;
         let (schemas, levels) = bootstrap::all();
         for (resource, object) in
             levels.into_iter().map(|o| (PRIORITY_LEVELS, o)).chain(schemas.into_iter().map(|o| (FLOW_SCHEMAS, o)))
@@ -98,7 +88,7 @@ const MAX_STATUS_ROUNDS: usize = 5;
 
 /// Creates an object, or updates its spec if the server maintains it.
 async fn ensure(server: ApiServer, resource: &'static str, desired: Value) {
-    let name = super::name(&desired);
+    let name = desired["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let Some(stored) = server.store.get(&Key::new(resource, "", name.as_str())) else {
         return server.ensure_created(&format!("{GROUP}/{resource}"), &desired).await;
     };
@@ -115,7 +105,10 @@ async fn ensure(server: ApiServer, resource: &'static str, desired: Value) {
 mod tests {
     use super::*;
     use crate::test_server;
-    use std::sync::{Arc, atomic::AtomicBool};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
 
     #[tokio::test]
     async fn bootstrap_configuration_is_applied_atomically() {
@@ -126,8 +119,7 @@ mod tests {
         let observer = std::thread::spawn(move || {
             let mut seen = Vec::new();
             while !observer_done.load(Ordering::Acquire) {
-                let config = flow_control.config();
-                seen.push((config.flow_schemas.len(), config.priority_levels.len()));
+                seen.push(flow_control.config_size());
                 seen.dedup();
             }
             seen

@@ -1,14 +1,14 @@
 //! Informer without a task: a caller processes the events since the previous call before it reads. So every acknowledged
 //! write is visible to later callers.
 
+use crate::{Event, Expired, List, Scope, Store, Watch};
 use std::sync::Arc;
-use store::{Event, Expired, List, Scope, Store, Watch};
 
 /// Events that are read at a time.
 const MAX_BATCH: usize = 256;
 
 /// Informer of `N` resources of a store.
-pub(crate) struct LazyInformer<const N: usize> {
+pub struct LazyInformer<const N: usize> {
     store: Store,
     resources: [&'static str; N],
     /// Empty before the first call.
@@ -16,7 +16,7 @@ pub(crate) struct LazyInformer<const N: usize> {
 }
 
 /// Changes since the previous call.
-pub(crate) enum InformerUpdate<const N: usize> {
+pub enum InformerUpdate<const N: usize> {
     /// The events since the previous call, resource by resource.
     Events(Vec<Arc<Event>>),
     /// All objects of each resource: this is the first call, or the events since the previous one have expired.
@@ -24,12 +24,14 @@ pub(crate) enum InformerUpdate<const N: usize> {
 }
 
 impl<const N: usize> LazyInformer<N> {
-    pub(crate) fn new(store: Store, resources: [&'static str; N]) -> Self {
+    /// Creates an informer that has not read anything yet.
+    #[must_use]
+    pub fn new(store: Store, resources: [&'static str; N]) -> Self {
         Self { store, resources, watches: Vec::new() }
     }
 
     /// Returns the changes since the previous call.
-    pub(crate) fn take_update(&mut self) -> InformerUpdate<N> {
+    pub fn take_update(&mut self) -> InformerUpdate<N> {
         if self.watches.is_empty() {
             return InformerUpdate::Relist(self.relist());
         }
@@ -45,7 +47,7 @@ impl<const N: usize> LazyInformer<N> {
     }
 
     /// Lists all objects, and watches from there.
-    pub(crate) fn relist(&mut self) -> [List; N] {
+    pub fn relist(&mut self) -> [List; N] {
         self.watches.clear();
         let lists = self.resources.map(|resource| {
             let listing = self.store.list(&Scope::resource(resource), None, None);
@@ -63,7 +65,7 @@ impl<const N: usize> LazyInformer<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Key, MemoryEngine, Options, Precondition, Write};
+    use crate::{Key, MemoryEngine, Options, Precondition, Write};
 
     async fn put(store: &Store, resource: &str, name: &str) {
         store.write(Write::put(Key::new(resource, "", name), Precondition::Any, "{}")).await.unwrap();
