@@ -7,11 +7,12 @@ use common::{root, sources};
 use std::{collections::BTreeSet, fs};
 
 /// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 25] = [
     ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
     ("audit", &["api", "kinds", "request", "response"]),
+    ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
     ("controllers", &["admission", "api"]),
     ("encryption", &["api", "store"]),
     ("errors", &["api"]),
@@ -34,6 +35,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
             "api",
             "apply",
             "audit",
+            "auth",
             "errors",
             "files",
             "flowcontrol",
@@ -52,6 +54,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
         &[
             "api",
             "audit",
+            "auth",
             "controllers",
             "encryption",
             "files",

@@ -7,6 +7,10 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use audit::AuditLog;
+use auth::{
+    pki::Pki,
+    tokens::{TokenFile, TokenLifetime},
+};
 use encryption::Encryption;
 use ipnet::Ipv4Net;
 use kube::Client;
@@ -15,7 +19,7 @@ use lifecycle::NodePolicy;
 use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
 use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
-use server::{AdmissionPlugins, ApiServer, Pki, TokenFile, TokenLifetime, UserInfo};
+use server::{AdmissionPlugins, ApiServer, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,

@@ -10,11 +10,11 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use audit::{AuditLog, AuditPolicy, AuditRotation};
+use auth::tokens::TokenFile;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use server::TokenFile;
 use std::{
     path::Path,
     sync::Arc,

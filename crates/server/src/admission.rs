@@ -4,6 +4,7 @@
 mod admin_access;
 mod admission_webhooks;
 mod always_pull_images;
+pub(crate) mod certificates;
 mod connect_options;
 mod context;
 mod default_classes;
@@ -11,6 +12,7 @@ mod deny_service_external_ips;
 pub(crate) mod dynamic;
 mod limit_ranger;
 mod mutating_admission_policy;
+pub(crate) mod node_restriction;
 mod persistent_volume_claim_resize;
 mod plugins;
 mod pod_security;

@@ -12,10 +12,11 @@ mod proxy;
 pub(crate) use proxy::proxy_request;
 
 use crate::{api_server::ApiServer, backend_connections, backend_tls::TlsConfigError, registry};
+use auth::pki::FrontProxy;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use request::{RequestInfo, RequestTarget};
-use rustls::{ClientConfig, client::ResolvesClientCert};
+use rustls::ClientConfig;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -30,15 +31,6 @@ use tokio::sync::Notify;
 /// Storage name of APIServices.
 const STORAGE: &str = "apiservices";
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-
-/// Front-proxy client certificate, by which extension API servers authenticate this server.
-#[derive(Debug, Clone)]
-pub struct FrontProxy {
-    /// PEM bundle of the CA that signed it, which extension API servers must trust.
-    pub ca_pem: String,
-    /// Resolves certificate and key.
-    pub client: Arc<dyn ResolvesClientCert>,
-}
 
 /// Group and version.
 type GroupVersion = (String, String);

@@ -1,10 +1,10 @@
 //! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
-    AdmissionPlugins, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime,
+    AdmissionPlugins, NodeDialer,
     admission::RegistrationInformer,
     aggregation::Aggregation,
-    authorization::RbacInformer,
+    authentication::Authentication,
     compaction::Compaction,
     component_statuses::{self, Components},
     create, custom_resource_definitions, delete, eviction,
@@ -17,12 +17,17 @@ use crate::{
     request_scope::RequestScope,
     resource_metrics, reviews, scale,
     system_objects::{self, SystemObjects},
-    tokens, update, watch,
+    token_request, update, watch,
     webhook::WebhookClient,
     write::with_warnings,
 };
 use api::feature_gates::FeatureGates;
 use audit::{AuditContext, AuditLog};
+use auth::{
+    authorization::Authorizer,
+    pki::FrontProxy,
+    tokens::{SigningKey, TokenFile, TokenLifetime},
+};
 use bytes::Bytes;
 use errors::ApiError;
 use flowcontrol::FlowControl;
@@ -42,14 +47,10 @@ pub struct ApiServer {
     pub(crate) store: Store,
     pub(crate) dialer: Arc<dyn NodeDialer>,
     pub(crate) gates: Arc<FeatureGates>,
-    /// Roles and bindings.
-    pub(crate) rbac: Arc<RbacInformer>,
-    /// Signs service account tokens; `None` disables them.
-    pub(crate) signing_key: Option<Arc<SigningKey>>,
+    pub(crate) authentication: Authentication,
+    pub(crate) authorizer: Arc<Authorizer>,
     /// Maximum lifetime of requested tokens.
     pub(crate) token_lifetime: TokenLifetime,
-    /// Static tokens (upstream's `--token-auth-file`).
-    pub(crate) tokens: Option<Arc<TokenFile>>,
     /// Host and port at which clients reach this server.
     pub(crate) external_address: Option<String>,
     /// The kinds that are served, built-in and custom.
@@ -114,7 +115,8 @@ impl ApiServer {
     /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        let rbac = Arc::new(RbacInformer::new(store.clone()));
+        let authentication = Authentication::new(store.clone());
+        let authorizer = Arc::new(Authorizer::new(store.clone()));
         let registrations = Arc::new(RegistrationInformer::new(store.clone()));
         let webhooks = Arc::new(WebhookClient::new(store.clone()));
         let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
@@ -126,10 +128,9 @@ impl ApiServer {
             registrations,
             dialer,
             gates: Arc::default(),
-            rbac,
-            signing_key: None,
+            authentication,
+            authorizer,
             token_lifetime: TokenLifetime::default(),
-            tokens: None,
             external_address: None,
             registry: Arc::default(),
             ip_allocation_lock: Arc::default(),
@@ -171,7 +172,7 @@ impl ApiServer {
     /// Enables service account tokens: the server issues and authenticates them, and mounts them into Pods.
     #[must_use]
     pub fn with_signing_key(self, key: SigningKey) -> Self {
-        Self { signing_key: Some(Arc::new(key)), ..self }
+        Self { authentication: self.authentication.clone().with_signing_key(key), ..self }
     }
 
     /// Sets the maximum lifetime of requested service account tokens.
@@ -183,7 +184,7 @@ impl ApiServer {
     /// Sets the static tokens that the server authenticates.
     #[must_use]
     pub fn with_tokens(self, tokens: TokenFile) -> Self {
-        Self { tokens: Some(Arc::new(tokens)), ..self }
+        Self { authentication: self.authentication.clone().with_token_file(tokens), ..self }
     }
 
     /// Sets the host and port at which clients reach this server.
@@ -284,7 +285,7 @@ impl ApiServer {
                 return eviction::answer(self, &resource, call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
-                return tokens::create(self, &resource, call).await;
+                return token_request::create(self, &resource, call).await;
             }
             ("pods", Some("log")) if call.method == Method::GET => {
                 return node_proxy::log(self, &resource, call).await;

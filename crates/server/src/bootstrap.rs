@@ -1,10 +1,7 @@
 //! Creates objects that must exist before requests are served: system namespaces and priority classes, RBAC defaults.
 
-use crate::{
-    ApiServer,
-    authorization::bootstrap_policy::{self, BootstrapObject, ReconcileOperation, reconcile},
-    custom_resource_definitions,
-};
+use crate::{ApiServer, custom_resource_definitions};
+use auth::authorization::bootstrap_policy::{self, BootstrapObject, ReconcileOperation, reconcile};
 use bytes::Bytes;
 use futures::future::join_all;
 use http::{HeaderValue, Method, Request, StatusCode, header};
@@ -84,7 +81,7 @@ impl ApiServer {
     /// Creates upstream's default roles and bindings, and reconciles existing ones; concurrently, so that few commits hold
     /// them. Until this is done, requests wait, except those of `system:masters`.
     pub fn bootstrap_rbac(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (server, bootstrap) = (self.clone(), self.rbac.begin_bootstrap());
+        let (server, bootstrap) = (self.clone(), self.authorizer.rbac().begin_bootstrap());
         async move {
             server.split_bindings().await;
             join_all(bootstrap_policy::objects().into_iter().map(|desired| server.reconcile_default(desired))).await;

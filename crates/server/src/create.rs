@@ -1,12 +1,12 @@
 //! Create: decode, default, admit, prepare, validate, store.
 
 use crate::{
-    admission::{self, AdmissionContext, dynamic, resource_quota},
+    admission::{self, AdmissionContext, certificates, dynamic, resource_quota},
     api_server::{ApiServer, Call},
     authorization, decode,
     managed_fields::{self, RequestedManagedFields},
     managed_object::ManagedObject,
-    object, object_identity,
+    object, object_identity, policy_params,
     request_scope::RequestScope,
     service_allocation, storage_errors,
     store_quota::Purpose,
@@ -98,7 +98,7 @@ pub(crate) async fn create_object(
             object["metadata"]["name"] = json!(generate_name(&prefix));
         }
         prepare(server, resource, call, &mut object)?;
-        authorization::restrict_certificate_subject(resource, &object)?;
+        certificates::restrict_certificate_subject(resource, &object)?;
         warnings.extend(admission::validate(server, resource, &object, None, &call.audit)?);
         let addresses = service_allocation::take(server, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
@@ -203,7 +203,7 @@ fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut
         metadata["generation"] = json!(1);
     }
     let name = metadata["name"].as_str().unwrap_or("").to_owned();
-    authorization::set_csr_requestor(&call.user, resource, value);
+    certificates::set_csr_requestor(&call.user, resource, value);
     authorization::check_write(server, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
     kind.derive_status(value, &|group, version, name| resource.served.custom_type(group, version, name));
@@ -212,7 +212,15 @@ fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut
     object_meta::validate(kind, value, &mut errors);
     kind.validate_create(value, &ctx, &mut errors);
     if errors.is_empty() {
-        authorization::check_policy_params(server, &call.user, resource, value, None, &mut errors);
+        policy_params::check_policy_params(
+            &server.store,
+            &server.authorizer,
+            &call.user,
+            resource,
+            value,
+            None,
+            &mut errors,
+        );
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.info(), &name, &errors)) }
 }

@@ -3,9 +3,11 @@
 mod propagation;
 
 use crate::{
-    admission::{self, AdmissionContext, dynamic},
+    admission::{
+        self, AdmissionContext, dynamic,
+        node_restriction::{self, Removal},
+    },
     api_server::{ApiServer, Call},
-    authorization::node::{self, Removal},
     conversion, decode,
     list_options::ListOptions,
     object::{self, IncludeObjectPolicy, Representation},
@@ -113,7 +115,7 @@ pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestScope, call
     let options = DeletionOptions::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node::restrict_removal(server, &call.user, resource, &key, Removal::Delete)?;
+    node_restriction::restrict_removal(&server.store, &call.user, resource, &key, Removal::Delete)?;
     let context = admission_context(server, resource, call, &options);
     let (object, gone) = delete_with_admission(server, resource, &key, &options, context.as_ref()).await?;
     let response = deletion_response(server, resource, &options, &object, gone).await?;

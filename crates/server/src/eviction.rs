@@ -1,9 +1,11 @@
 //! Eviction: a deletion that respects PodDisruptionBudgets (`pkg/registry/core/pod/storage/eviction.go`).
 
 use crate::{
-    admission::dynamic,
+    admission::{
+        dynamic,
+        node_restriction::{self, Removal},
+    },
     api_server::{ApiServer, Call},
-    authorization::node::{self, Removal},
     delete::{self, DeletionOptions},
     object, pod_binding,
     request_scope::RequestScope,
@@ -39,7 +41,7 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &C
     let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
     options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node::restrict_removal(server, &call.user, resource, &key, Removal::Evict)?;
+    node_restriction::restrict_removal(&server.store, &call.user, resource, &key, Removal::Evict)?;
     let mut tries = 0..MAX_ATTEMPTS;
     loop {
         let (stored, pod) = get_pod(server, resource, &key)?;

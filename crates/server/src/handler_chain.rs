@@ -6,21 +6,22 @@ use crate::{
     api_server::{ApiServer, Call},
     authorization, compress,
     content_negotiation::{self, protobuf_bodies},
-    deadline, discovery, health, large_requests,
+    deadline, discovery, health, impersonation, large_requests,
     listener::UnknownCertificate,
     meta_v1beta1,
     metrics::{self, RequestMeasurement},
-    object, openapi, proxy,
+    object, openapi, openid_metadata, proxy,
     request_scope::{self, RequestScope},
     reverse_proxy::Outgoing,
-    tokens, websocket,
+    websocket,
     write::now,
 };
 use audit::AuditContext;
+use auth::tokens;
 use bytes::Bytes;
 use errors::ApiError;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response, header, request::Parts};
+use http::{HeaderMap, Request, Response, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
@@ -130,7 +131,7 @@ impl ApiServer {
         let user = match user {
             // Public paths skip authentication, unless the request is audited or has a token.
             None if is_public_path && !audit.is_enabled() && tokens::bearer_token(&head.headers).is_none() => None,
-            user => user.or_else(|| tokens::authenticate_request(self, &head.headers, now())),
+            user => user.or_else(|| self.authenticate_by_token(&head.headers)),
         };
         // Invalid credentials must not fall back to anonymous.
         let has_invalid_credentials = user.is_none()
@@ -142,7 +143,7 @@ impl ApiServer {
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
         audit.process_request_received(&user, &info).await;
-        let user = authorization::impersonate(self, user, &mut head.headers, audit).await?;
+        let user = impersonation::impersonate(&self.authorizer, user, &mut head.headers, audit).await?;
         Span::current().record("user", user.name.as_str());
         let (classified, admission) = self.flow_control.admit(&user, &info.attributes).await;
         let reply = match admission {
@@ -156,6 +157,13 @@ impl ApiServer {
         let mut response = reply.unwrap_or_else(|error| response::error(&error));
         classified.set_response_headers(&mut response);
         Ok(response)
+    }
+
+    /// Returns the user of a request with a valid bearer token, and records the use of a legacy token.
+    fn authenticate_by_token(&self, headers: &HeaderMap) -> Option<UserInfo> {
+        let user = self.authentication.authenticate_request(headers, now());
+        self.record_legacy_token_uses();
+        user
     }
 
     /// Authorizes a request that flow control has admitted (`WithAuthorization`), and dispatches it by its path.
@@ -172,7 +180,7 @@ impl ApiServer {
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
         let served = self.registry.served();
-        authorization::authorize_request(self, &user, &info.attributes, &head.headers, audit).await?;
+        authorization::authorize_request(&self.authorizer, &user, &info.attributes, &head.headers, audit).await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::serve_metrics(self));
         }
@@ -187,7 +195,7 @@ impl ApiServer {
         if let Some(response) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
             return Ok(response);
         }
-        if let Some(response) = tokens::serve_openid_metadata(self, &head.method, path) {
+        if let Some(response) = openid_metadata::serve_openid_metadata(self, &head.method, path) {
             return response;
         }
         if let Some(response) =

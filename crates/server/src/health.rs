@@ -70,7 +70,7 @@ fn run_check(server: &ApiServer, check: &str) -> Option<String> {
         NAMESPACES if server.store.get(&Key::new("namespaces", "", "kube-system")).is_none() => {
             Some(NOT_FINISHED.into())
         }
-        ROLES if !server.rbac.is_bootstrapped() => Some(NOT_FINISHED.into()),
+        ROLES if !server.authorizer.rbac().is_bootstrapped() => Some(NOT_FINISHED.into()),
         STORE_QUOTA if *server.quota_alarm().borrow() => {
             let usage = server.store.usage();
             Some(format!("{} of {} bytes are used", usage.bytes, usage.quota))
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn unreconciled_roles_fail_their_health_check() {
         let server = server().await;
-        let bootstrap = server.rbac.begin_bootstrap();
+        let bootstrap = server.authorizer.rbac().begin_bootstrap();
         let failed = send(&server, "GET", "/readyz/poststarthook/rbac/bootstrap-roles", &[], &[]).await;
         assert_eq!((failed.code, &failed.body[..]), (500, &b"internal server error: not finished\n"[..]));
         drop(bootstrap);

@@ -8,10 +8,11 @@ mod connections;
 pub(crate) use connection::UnknownCertificate;
 pub use connections::Connections;
 
-use crate::{ApiServer, pki::ServerTls};
+use crate::ApiServer;
 use activity::Activity;
 use api::connection_limiter::Source;
 use audit::Peer;
+use auth::pki::ServerTls;
 use connection::Protocol;
 use connections::AdmittedStream;
 use futures::{FutureExt, future::BoxFuture};

@@ -46,7 +46,7 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Ca
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
-            authorization::require_create(server, resource, call)?;
+            authorization::require_create(&server.authorizer, resource, call)?;
             let manager = FieldManager::new(resource, call, now());
             let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;

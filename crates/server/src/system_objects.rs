@@ -1,7 +1,7 @@
 //! Objects that the API server maintains for itself. They are restored when a client changes or deletes one; upstream has
 //! controllers that restore them periodically (`kubernetesservice`, `clusterauthenticationtrust`, `systemnamespaces`).
 
-use crate::{ApiServer, request_scope::RequestScope, tokens::legacy};
+use crate::{ApiServer, legacy_token_tracking, request_scope::RequestScope};
 use futures::FutureExt;
 use http::Method;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use std::{
 const SYSTEM_OBJECTS: [(&str, &str, &str); 6] = [
     // Clients may delete this namespace, which the Leases of nodes need.
     ("namespaces", "", "kube-node-lease"),
-    ("configmaps", "kube-system", legacy::TRACKING_CONFIG_MAP),
+    ("configmaps", "kube-system", legacy_token_tracking::TRACKING_CONFIG_MAP),
     ("services", "default", "kubernetes"),
     ("endpoints", "default", "kubernetes"),
     ("endpointslices", "default", "kubernetes"),

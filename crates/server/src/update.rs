@@ -10,7 +10,7 @@ use crate::{
     managed_object::ManagedObject,
     object,
     object_identity::{self, requested_version},
-    patch as patches,
+    patch as patches, policy_params,
     request_scope::RequestScope,
     scale, server_side_apply, service_allocation, storage_errors,
     store_quota::Purpose,
@@ -83,7 +83,7 @@ async fn create_on_update(
     dry: bool,
 ) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    authorization::require_create(server, resource, call)?;
+    authorization::require_create(&server.authorizer, resource, call)?;
     if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
@@ -319,7 +319,15 @@ fn prepare_and_validate(
     object_meta::validate_update(new, old, &mut errors);
     kind.validate_update(new, old, &ctx, &mut errors);
     if errors.is_empty() {
-        authorization::check_policy_params(server, &call.user, resource, new, Some(old), &mut errors);
+        policy_params::check_policy_params(
+            &server.store,
+            &server.authorizer,
+            &call.user,
+            resource,
+            new,
+            Some(old),
+            &mut errors,
+        );
     }
     if errors.is_empty() {
         Ok(())

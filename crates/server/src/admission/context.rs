@@ -4,7 +4,7 @@
 use super::registrations::Registrations;
 use crate::{
     api_server::{ApiServer, Call},
-    authorization, conversion,
+    conversion,
     request_scope::RequestScope,
 };
 use ::admission::{
@@ -234,7 +234,7 @@ impl Authorizer for RequestAuthorizer {
             }
         };
         let account = check.account.map(|(namespace, name)| user::service_account(&namespace, &name));
-        match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &attributes) {
+        match self.server.authorizer.authorize(account.as_ref().unwrap_or(&self.user), &attributes) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },
         }

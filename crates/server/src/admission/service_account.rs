@@ -54,7 +54,7 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Res
     let field = "automountServiceAccountToken";
     let automount = pod["spec"][field].as_bool().or(account[field].as_bool()).unwrap_or(true);
     // Without a signing key, the server issues no tokens.
-    if automount && server.signing_key.is_some() {
+    if automount && server.authentication.signing_key.is_some() {
         mount_token(&mut pod["spec"]);
     }
     Ok(())

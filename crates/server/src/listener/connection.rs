@@ -8,12 +8,11 @@ use super::{
 use crate::{
     ApiServer,
     body_drain::DrainedOnDrop,
-    pki::ServerTls,
-    tokens,
     write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
 use audit::Peer;
+use auth::{pki::ServerTls, tokens};
 use data_encoding::HEXLOWER;
 use http::{Request, Response, StatusCode};
 use hyper::{

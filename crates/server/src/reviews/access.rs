@@ -1,7 +1,7 @@
 //! Access reviews: `kubectl auth can-i` (upstream's `pkg/registry/authorization`).
 
 use super::{ReviewError, selectors};
-use crate::{ApiServer, authorization};
+use crate::ApiServer;
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath};
 use request::{Attributes, Decision, RequestTarget, ResourceAttributes, UserInfo};
@@ -32,7 +32,7 @@ pub(super) fn subject_access_review(server: &ApiServer, review: &mut Value) -> R
 }
 
 fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
-    let (allowed, reason) = match authorization::authorize(server, user, &attributes(&review["spec"])) {
+    let (allowed, reason) = match server.authorizer.authorize(user, &attributes(&review["spec"])) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NoOpinion(reason) => (false, reason),
     };
@@ -137,7 +137,7 @@ pub(super) fn self_subject_rules_review(
         return Err(ReviewError::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.rbac.with_resolver(|resolver| {
+    let errors = server.authorizer.rbac().with_resolver(|resolver| {
         let (rules, errors) = resolver.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };
@@ -155,7 +155,7 @@ pub(super) fn self_subject_rules_review(
         errors
     });
     // The node authorizer allows more than the roles of a node.
-    let node = authorization::node::node_identity(user)
+    let node = auth::authorization::node::node_identity(user)
         .map(|_| "node authorizer does not support user rule resolution".to_owned());
     let incomplete = node.is_some();
     review["metadata"] = json!({});

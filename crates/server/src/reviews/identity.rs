@@ -1,11 +1,8 @@
 //! SelfSubjectReview (`kubectl auth whoami`) and TokenReview (upstream's `pkg/registry/authentication`).
 
 use super::ReviewError;
-use crate::{
-    ApiServer,
-    tokens::{self, TokenError},
-    write::now,
-};
+use crate::{ApiServer, write::now};
+use auth::tokens::{self, AuthenticatedToken, TokenError};
 use errors::ApiError;
 use request::UserInfo;
 use serde_json::{Value, json};
@@ -26,8 +23,11 @@ pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(),
         return Err(ReviewError::Other(ApiError::bad_request(message)));
     }
     let audiences: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
-    let status = match tokens::authenticate_token(server, token, audiences.as_deref().unwrap_or_default(), now()) {
-        Ok((user, audiences)) => {
+    let authenticated =
+        server.authentication.authenticate_token(token, audiences.as_deref().unwrap_or_default(), now());
+    server.record_legacy_token_uses();
+    let status = match authenticated {
+        Ok(AuthenticatedToken { user, audiences }) => {
             json!({"authenticated": true, "user": user_info(&user.authenticated()), "audiences": audiences})
         }
         Err(TokenError::Unknown) => json!({"user": {}, "error": tokens::INVALID_TOKEN}),
