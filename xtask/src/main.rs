@@ -84,7 +84,7 @@ enum Task {
         #[arg(long)]
         api: PathBuf,
         /// The output file.
-        #[arg(long, default_value = "crates/server/src/openapi/enums.txt")]
+        #[arg(long, default_value = "crates/server/src/documents/openapi/enums.txt")]
         to: PathBuf,
     },
     /// Regenerate the OpenAPI tables from `api/openapi-spec/swagger.json` of a Kubernetes release.

@@ -34,7 +34,7 @@ pub(crate) use context::{AdmissionContext, operation_options};
 pub use plugins::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
 pub(crate) use registrations::RegistrationInformer;
 
-use crate::{api_server::ApiServer, request_scope::RequestScope};
+use crate::{api_server::ApiServer, objects::request_scope::RequestScope};
 use audit::AuditContext;
 use errors::ApiError;
 use kinds::{FieldErrors, KindInfo, WriteTarget, priority_class::PodPriorityError};

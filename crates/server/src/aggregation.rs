@@ -11,7 +11,11 @@ mod proxy;
 
 pub(crate) use proxy::proxy_request;
 
-use crate::{api_server::ApiServer, backend_connections, backend_tls::TlsConfigError, registry};
+use crate::{
+    api_server::ApiServer,
+    objects::kind_registry,
+    proxy::{backend_connections, backend_tls::TlsConfigError},
+};
 use auth::pki::FrontProxy;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
@@ -140,7 +144,7 @@ impl Route {
         let service = spec["service"].as_object()?;
         let (group, version) = (text(&spec["group"]), text(&spec["version"]));
         // Built-in group versions are served here, unless they only stand in for an extension API server.
-        if registry::built_in_kinds(&group, &version).any(|kind| !kind.info().aggregation_fallback) {
+        if kind_registry::built_in_kinds(&group, &version).any(|kind| !kind.info().aggregation_fallback) {
             return None;
         }
         let ca_bundle = spec["caBundle"].as_str().and_then(|b| STANDARD.decode(b).ok()).unwrap_or_default();

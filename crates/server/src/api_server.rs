@@ -1,45 +1,40 @@
 //! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
-    AdmissionPlugins, NodeDialer,
+    AdmissionPlugins,
     admission::RegistrationInformer,
     aggregation::Aggregation,
-    authentication::Authentication,
-    compaction::Compaction,
-    component_statuses::{self, Components},
-    create, custom_resource_definitions, delete, eviction,
-    ip_addresses::{self, IpAddresses},
-    large_object_cache::LargeObjectCache,
-    large_requests::LargeRequests,
+    customresources::custom_resource_definitions::{self, Definitions},
+    documents::openapi::DocumentCache,
+    http::authentication::Authentication,
+    ip_allocator::ip_addresses::{self, IpAddresses},
     metrics::Metrics,
-    node_proxy, node_stream, pod_binding, read,
-    registry::Registry,
-    request_scope::RequestScope,
-    resource_metrics, reviews, scale,
-    system_objects::{self, SystemObjects},
-    token_request, update, watch,
-    webhook::WebhookClient,
-    write::with_warnings,
+    objects::{
+        call::Call, kind_registry::KindRegistry, large_object_cache::LargeObjectCache, request_scope::RequestScope,
+        write::with_warnings,
+    },
+    post_start_hooks::system_objects::{self, SystemObjects},
+    proxy::{node_dialer::NodeDialer, webhook::WebhookClient},
+    registry::{
+        component_statuses::{self, Components},
+        eviction, node_proxy, node_stream, pod_binding, resource_metrics, reviews, token_request,
+    },
+    rest::{compaction::Compaction, create, delete, large_requests::LargeRequests, read, scale, update, watch},
 };
 use api::feature_gates::FeatureGates;
-use audit::{AuditContext, AuditLog};
+use audit::AuditLog;
 use auth::{
     authorization::Authorizer,
     pki::FrontProxy,
     tokens::{SigningKey, TokenFile, TokenLifetime},
 };
-use bytes::Bytes;
 use errors::ApiError;
 use flowcontrol::FlowControl;
-use http::{HeaderMap, Method};
-use hyper::upgrade::OnUpgrade;
+use http::Method;
 use kinds::Subresource;
-use parking_lot::Mutex;
-use request::{Query, UserInfo};
 use response::HandlerResult;
 use std::sync::Arc;
 use store::Store;
-use tokio::time::Instant;
 
 /// The API server. Cheap to clone.
 #[derive(Clone)]
@@ -54,7 +49,11 @@ pub struct ApiServer {
     /// Host and port at which clients reach this server.
     pub(crate) external_address: Option<String>,
     /// The kinds that are served, built-in and custom.
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<KindRegistry>,
+    /// The CustomResourceDefinitions behind the custom kinds.
+    pub(crate) definitions: Arc<Definitions>,
+    /// The OpenAPI documents.
+    pub(crate) documents: Arc<DocumentCache>,
     /// Held while addresses of a Service are allocated.
     pub(crate) ip_allocation_lock: Arc<tokio::sync::Mutex<()>>,
     /// Keeps IPAddress objects in step with Services.
@@ -91,26 +90,6 @@ pub struct ApiServer {
     pub(crate) system_objects: Arc<SystemObjects>,
 }
 
-/// A resource request: caller, method, query, headers and body.
-pub(crate) struct Call {
-    pub(crate) user: UserInfo,
-    pub(crate) method: Method,
-    pub(crate) query: Query,
-    pub(crate) raw_query: String,
-    pub(crate) accept: String,
-    pub(crate) content_type: String,
-    pub(crate) body: Bytes,
-    pub(crate) headers: HeaderMap,
-    /// The connection, for requests that upgrade to another protocol.
-    pub(crate) upgrade: Option<OnUpgrade>,
-    /// Deadline of the response; `None` for long-running requests.
-    pub(crate) deadline: Option<Instant>,
-    /// Audit event of the request; streams keep a clone of it after the response has begun.
-    pub(crate) audit: AuditContext,
-    /// `Warning` headers, sent with the response even if it is an error.
-    pub(crate) warnings: Mutex<Vec<String>>,
-}
-
 impl ApiServer {
     /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
@@ -133,6 +112,8 @@ impl ApiServer {
             token_lifetime: TokenLifetime::default(),
             external_address: None,
             registry: Arc::default(),
+            definitions: Arc::default(),
+            documents: Arc::default(),
             ip_allocation_lock: Arc::default(),
             ip_addresses,
             quota_lock: Arc::default(),
@@ -148,7 +129,7 @@ impl ApiServer {
             large_object_cache: Arc::default(),
             large_requests: Arc::default(),
         };
-        Registry::load(&server);
+        custom_resource_definitions::load(&server);
         server.aggregation.load(&server);
         server.flow_control.reload(&server.store);
         server
@@ -159,7 +140,7 @@ impl ApiServer {
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
         self.gates = Arc::new(gates);
         self.registry.set_gates(&self.gates);
-        Registry::load(&self);
+        custom_resource_definitions::load(&self);
         self
     }
 

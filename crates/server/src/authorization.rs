@@ -3,10 +3,9 @@
 use crate::{
     ApiServer,
     admission::{certificates, node_restriction},
-    api_server::Call,
-    escalation,
-    request_scope::RequestScope,
-    reverse_proxy,
+    http::upgrade,
+    objects::{call::Call, request_scope::RequestScope},
+    rest::escalation,
 };
 use audit::AuditContext;
 use auth::authorization::{Authorizer, forbidden};
@@ -44,7 +43,7 @@ fn opens_pod_stream(attributes: &Attributes, headers: &HeaderMap) -> bool {
     resource.group.is_empty()
         && match &*resource.combined_resource() {
             "pods/attach" | "pods/exec" | "pods/portforward" => attributes.verb == "get",
-            "nodes/proxy" => reverse_proxy::is_upgrade(headers),
+            "nodes/proxy" => upgrade::is_upgrade(headers),
             _ => false,
         }
 }

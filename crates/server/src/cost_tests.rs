@@ -7,7 +7,7 @@ mod bodies;
 mod objects;
 mod pods;
 
-use crate::{ApiServer, large_requests::LargeRequests, test_server};
+use crate::{ApiServer, rest::large_requests::LargeRequests, test_server};
 use std::{sync::Arc, time::Duration};
 
 /// Length of bodies.

@@ -3,18 +3,29 @@
 
 use crate::{
     aggregation,
-    api_server::{ApiServer, Call},
-    authorization, compress,
-    content_negotiation::{self, protobuf_bodies},
-    deadline, discovery, health, impersonation, large_requests,
-    listener::UnknownCertificate,
-    meta_v1beta1,
+    api_server::ApiServer,
+    authorization,
+    documents::{discovery, openapi, openid_metadata},
+    health,
+    http::{
+        clock::now,
+        compress,
+        content_negotiation::{self, protobuf_bodies},
+        deadline, impersonation,
+        listener::UnknownCertificate,
+        meta_v1beta1,
+        request_body::read_body,
+        websocket,
+    },
     metrics::{self, RequestMeasurement},
-    object, openapi, openid_metadata, proxy,
-    request_scope::{self, RequestScope},
-    reverse_proxy::Outgoing,
-    websocket,
-    write::now,
+    objects::{
+        call::Call,
+        object,
+        request_scope::{self, RequestScope},
+    },
+    proxy::reverse_proxy::Outgoing,
+    registry::proxy,
+    rest::large_requests,
 };
 use audit::AuditContext;
 use auth::tokens;
@@ -22,7 +33,7 @@ use bytes::Bytes;
 use errors::ApiError;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Request, Response, header, request::Parts};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use request::{RequestInfo, UserInfo};
@@ -31,9 +42,6 @@ use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 use wire::protobuf;
-
-/// Maximal size of a request body, in bytes (upstream's `MaxRequestBodyBytes`).
-const MAX_REQUEST_BODY_BYTES: usize = 3 << 20;
 
 /// An authenticated request whose body is not read yet.
 struct AuthenticatedRequest {
@@ -199,7 +207,7 @@ impl ApiServer {
             return response;
         }
         if let Some(response) =
-            openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+            openapi::handle(&self.documents, &served, &self.aggregation, path, &raw_query, &head.headers).await
         {
             return Ok(response);
         }
@@ -251,7 +259,7 @@ impl ApiServer {
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
     async fn handle_with_body(&self, resource: RequestScope, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
-            call.body = protobuf_bodies::decode_body(&call.body, &resource)?;
+            call.body = protobuf_bodies::decode_body(&call.body, resource.kind.info().kind)?;
             "application/json".clone_into(&mut call.content_type);
         }
         call.audit.log_request_object(&call.body, &call.content_type);
@@ -263,23 +271,4 @@ impl ApiServer {
         let (method, headers) = (head.method.clone(), head.headers.clone());
         Outgoing { method, to: String::new(), headers, body, upgrade, audit: audit.clone() }
     }
-}
-
-/// Reads a whole body of at most [`MAX_REQUEST_BODY_BYTES`].
-pub(crate) fn read_body<B>(body: B) -> BoxFuture<'static, Result<Bytes, ApiError>>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let collected = async move {
-        match Limited::new(body, MAX_REQUEST_BODY_BYTES).collect().await {
-            Ok(all) => Ok(all.to_bytes()),
-            Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-                let message = format!("Request entity too large: limit is {MAX_REQUEST_BODY_BYTES}");
-                Err(ApiError::new(413, "RequestEntityTooLarge", message))
-            }
-            Err(e) => Err(ApiError::bad_request(format!("failed to read the request body: {e}"))),
-        }
-    };
-    collected.boxed()
 }

@@ -6,8 +6,8 @@
 mod process;
 
 use crate::{
-    api_server::{ApiServer, Call},
-    request_scope::RequestScope,
+    api_server::ApiServer,
+    objects::{call::Call, request_scope::RequestScope},
 };
 use api::metrics::{CONTENT_TYPE, HistogramSample, MetricsPage};
 use flowcontrol::FlowControl;
@@ -90,7 +90,7 @@ fn verb(call: &Call, named: bool) -> &'static str {
         Method::GET | Method::HEAD => "LIST",
         Method::POST => "POST",
         Method::PUT => "PUT",
-        Method::PATCH if call.content_type == crate::patch::APPLY => "APPLY",
+        Method::PATCH if call.content_type == crate::objects::patch::APPLY => "APPLY",
         Method::PATCH => "PATCH",
         Method::DELETE if named => "DELETE",
         Method::DELETE => "DELETECOLLECTION",

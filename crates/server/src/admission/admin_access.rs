@@ -1,7 +1,7 @@
 //! Admin access to devices (`adminAccess`) requires a label on the namespace (`AuthorizedForAdmin` and
 //! `AuthorizedForAdminStatus` of upstream's `pkg/registry/resource`).
 
-use crate::{api_server::ApiServer, request_scope::RequestScope};
+use crate::{api_server::ApiServer, objects::request_scope::RequestScope};
 use kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget};
 use serde_json::Value;
 use store::Key;

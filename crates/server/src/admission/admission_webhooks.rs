@@ -7,8 +7,8 @@ use super::{
     webhook_annotations::WebhookAnnotator,
 };
 use crate::{
-    patch,
-    webhook::{WebhookError, WebhookTargetError},
+    objects::patch,
+    proxy::webhook::{WebhookError, WebhookTargetError},
 };
 use ::admission::{
     conditions,

@@ -1,7 +1,7 @@
 //! Certificate signing requests: requestor, restricted subjects, and authorization to approve and sign
 //! (`plugin/pkg/admission/certificates/{approval,signing}`).
 
-use crate::request_scope::RequestScope;
+use crate::objects::request_scope::RequestScope;
 use auth::authorization::Authorizer;
 use errors::ApiError;
 use kinds::certificates;

@@ -3,9 +3,8 @@
 
 use super::registrations::Registrations;
 use crate::{
-    api_server::{ApiServer, Call},
-    conversion,
-    request_scope::RequestScope,
+    api_server::ApiServer,
+    objects::{call::Call, conversion, request_scope::RequestScope},
 };
 use ::admission::{
     AuthorizationAttributes, AuthorizationDecision, Authorizer,

@@ -6,8 +6,8 @@ use super::{
     mutating_admission_policy, validating_admission_policy,
 };
 use crate::{
-    api_server::{ApiServer, Call},
-    request_scope::RequestScope,
+    api_server::ApiServer,
+    objects::{call::Call, request_scope::RequestScope},
 };
 use ::admission::attributes::Operation;
 use errors::ApiError;

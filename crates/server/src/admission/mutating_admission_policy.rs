@@ -7,7 +7,7 @@ use super::{
     },
     reinvocation::Reinvocation,
 };
-use crate::patch::json_patch::{self, PatchError};
+use crate::objects::patch::json_patch::{self, PatchError};
 use ::admission::{
     attributes::{EquivalentResource, Operation},
     conditions,

@@ -5,7 +5,7 @@ mod token_restriction;
 
 pub(crate) use token_restriction::restrict_token;
 
-use crate::{object, request_scope::RequestScope};
+use crate::objects::{object, request_scope::RequestScope};
 use auth::authorization::node::{LEASES, node_identity};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;

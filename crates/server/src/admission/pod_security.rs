@@ -1,7 +1,7 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
 use super::forbidden;
-use crate::{api_server::ApiServer, request_scope::RequestScope};
+use crate::{api_server::ApiServer, objects::request_scope::RequestScope};
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use audit::AuditContext;
 use errors::ApiError;

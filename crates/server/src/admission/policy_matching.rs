@@ -1,7 +1,7 @@
 //! Matching of policies and their bindings, and their parameters (`apiserver/pkg/admission/plugin/policy/{generic,matching}`).
 
 use super::context::AdmissionContext;
-use crate::{conversion, registry::ServedKinds};
+use crate::objects::{conversion, kind_registry::ServedKinds};
 use ::admission::{
     matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},

@@ -1,7 +1,7 @@
 //! Registered admission webhooks and policies (`admissionregistration.k8s.io`). A registration applies to every request that
 //! begins after its write was acknowledged.
 
-use crate::webhook::{WebhookTarget, WebhookTargetError};
+use crate::proxy::webhook::{WebhookTarget, WebhookTargetError};
 use ::admission::{
     policy::{Binding, MutatingPolicy, Policy},
     webhook::Webhook,

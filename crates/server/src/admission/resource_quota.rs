@@ -1,7 +1,10 @@
 //! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
 //! effect at its creation.
 
-use crate::{api_server::ApiServer, object, request_scope::RequestScope};
+use crate::{
+    api_server::ApiServer,
+    objects::{object, request_scope::RequestScope},
+};
 use ::admission::quota::{self, Kind, Object};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -32,7 +35,7 @@ impl QuotaLock<'_> {
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
-        let (info, now) = (resource.kind.info(), crate::write::now());
+        let (info, now) = (resource.kind.info(), crate::http::clock::now());
         let read = |value: &Value| Object::new(kind(resource), value, now);
         let scope = Scope::resource(info.storage).in_namespace(resource.namespace.as_str());
         let all = server.store.list(&scope, None, None).objects;

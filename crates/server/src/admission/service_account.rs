@@ -1,7 +1,7 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
-use crate::{api_server::ApiServer, create};
+use crate::{api_server::ApiServer, objects::generated_name};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
@@ -158,7 +158,7 @@ fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> +
 fn mount_token(spec: &mut Value) {
     let names = spec["volumes"].as_array().into_iter().flatten().filter_map(|v| v["name"].as_str());
     let existing = names.into_iter().find(|name| name.starts_with(VOLUME_NAME_PREFIX)).map(str::to_owned);
-    let name = existing.clone().unwrap_or_else(|| create::generate_name(VOLUME_NAME_PREFIX));
+    let name = existing.clone().unwrap_or_else(|| generated_name::generate_name(VOLUME_NAME_PREFIX));
     let mut is_mounted = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {

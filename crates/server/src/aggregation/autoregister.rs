@@ -4,7 +4,7 @@
 //! is none; the extension API server's manifest updates or replaces it.
 
 use super::{PATH, STORAGE};
-use crate::{api_server::ApiServer, registry};
+use crate::{api_server::ApiServer, objects::kind_registry};
 use futures::{FutureExt, future::join_all};
 use http::Method;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ async fn ensure(server: ApiServer, api_service: Value) {
 /// Creates the APIServices of built-in groups, except that of APIServices themselves.
 pub(super) async fn register_built_in(server: &ApiServer) {
     let served = server.registry.served();
-    let built_in = registry::built_in_versions().filter(|(group, version)| {
+    let built_in = kind_registry::built_in_versions().filter(|(group, version)| {
         *group != "apiregistration.k8s.io" && served.has_version(group, version) && !is_fallback(group, version)
     });
     let objects = built_in.map(|(group, version)| api_service(group, version, "onstart", priority(group, version)));
@@ -76,7 +76,7 @@ pub(super) async fn register_built_in(server: &ApiServer) {
 }
 
 fn is_fallback(group: &str, version: &str) -> bool {
-    registry::built_in_kinds(group, version).any(|kind| kind.info().aggregation_fallback)
+    kind_registry::built_in_kinds(group, version).any(|kind| kind.info().aggregation_fallback)
 }
 
 /// Reconciles the APIServices of custom groups and of stand-ins for extension API servers.
@@ -84,7 +84,7 @@ pub(super) async fn reconcile(server: &ApiServer) {
     let served = server.registry.served();
     let custom =
         served.custom_versions().map(|(group, version, _)| api_service(group, version, "true", CUSTOM_PRIORITY));
-    let fallbacks = registry::built_in_versions().filter(|(group, version)| is_fallback(group, version));
+    let fallbacks = kind_registry::built_in_versions().filter(|(group, version)| is_fallback(group, version));
     let fallbacks = fallbacks.map(|(group, version)| api_service(group, version, "true", priority(group, version)));
     let desired: BTreeMap<String, Value> =
         custom.chain(fallbacks).map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();

@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{
     api_server::ApiServer,
-    backend_connections,
-    handler_chain::read_body,
-    resolve_endpoint,
-    reverse_proxy::{self, Outgoing},
+    http::request_body::read_body,
+    proxy::{
+        backend_connections, resolve_endpoint,
+        reverse_proxy::{self, Outgoing},
+    },
 };
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};

@@ -2,7 +2,7 @@
 //! one is unavailable, and every 30 s, as no event reports that a server has stopped to answer.
 
 use super::{PATH, Route, autoregister, availability};
-use crate::{api_server::ApiServer, write::now};
+use crate::{api_server::ApiServer, http::clock::now};
 use futures::FutureExt;
 use http::Method;
 use kinds::conditions::set_condition;

@@ -3,10 +3,12 @@
 use super::Route;
 use crate::{
     api_server::ApiServer,
-    backend_connections::{self, unavailable},
-    deadline,
-    resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
-    reverse_proxy::{self, Outgoing},
+    http::deadline,
+    proxy::{
+        backend_connections::{self, unavailable},
+        resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
+        reverse_proxy::{self, Outgoing},
+    },
 };
 use audit::Peer;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};

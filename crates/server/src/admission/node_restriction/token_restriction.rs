@@ -2,7 +2,7 @@
 //! these reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
 
 use super::read_object;
-use crate::{ApiServer, request_scope::RequestScope};
+use crate::{ApiServer, objects::request_scope::RequestScope};
 use api::feature_gates::Gate;
 use auth::authorization::{Authorizer, node::node_identity};
 use errors::ApiError;
