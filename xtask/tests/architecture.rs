@@ -218,3 +218,84 @@ fn files_are_written_through_the_files_crate() {
     let allowed: BTreeSet<String> = WRITERS.iter().map(|(path, _)| (*path).to_owned()).collect();
     assert_eq!(found, allowed, "use the crate `files`, or add the file with the reason why its mode is right");
 }
+
+/// Folders of the server, from the lowest layer up: each imports only those before it, and nothing of the crate's root.
+const SERVER_LAYERS: [&str; 10] = [
+    "http",
+    "proxy",
+    "objects",
+    "ip_allocator",
+    "admission",
+    "rest",
+    "registry",
+    "customresources",
+    "aggregation",
+    "documents",
+];
+
+/// Returns the first segments of the paths that a text names below the crate's root. `depth` is the depth of its module.
+fn root_paths(text: &str, depth: usize) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for prefix in ["crate::".to_owned(), "super::".repeat(depth)] {
+        for (start, _) in text.match_indices(&prefix) {
+            let is_longer = text[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '$');
+            let rest = &text[start + prefix.len()..];
+            if is_longer || rest.starts_with("super::") {
+                continue;
+            }
+            let Some(group) = rest.strip_prefix('{') else {
+                found.insert(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned());
+                continue;
+            };
+            let (mut level, mut is_first) = (0_u32, true);
+            for word in group.split_inclusive(|c: char| "{},".contains(c)) {
+                if level == 0 && is_first {
+                    let name = word.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
+                    found.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
+                }
+                is_first = word.ends_with(',') || (word.ends_with('}') && level == 1);
+                match word.chars().last() {
+                    Some('{') => level += 1,
+                    Some('}') if level == 0 => break,
+                    Some('}') => level -= 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn root_paths_of_imports_are_found() {
+    let text = "use crate::{admission::{self, dynamic::x}, call, rest::{a, b::{c, d}}, http};\nuse super::super::ApiServer;\n\
+                let x = crate::patch::apply(); use super::other;";
+    let expected = ["ApiServer", "admission", "call", "http", "patch", "rest"].map(str::to_owned);
+    assert_eq!(root_paths(text, 2), BTreeSet::from(expected));
+}
+
+#[test]
+fn folders_of_the_server_import_only_lower_ones() {
+    let source = root().join("crates/server/src");
+    let mut violations = Vec::new();
+    for (rank, folder) in SERVER_LAYERS.iter().enumerate() {
+        let mut files = vec![source.join(format!("{folder}.rs"))];
+        sources(&source.join(folder), &mut files);
+        for file in files {
+            let path = file.strip_prefix(&source).unwrap().with_extension("");
+            if path.ends_with("tests") || path.iter().any(|part| part == "tests") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let code: String =
+                code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
+            for name in root_paths(&code, path.iter().count()) {
+                if SERVER_LAYERS.iter().position(|layer| *layer == name).is_none_or(|layer| layer > rank) {
+                    violations.push(format!("{} imports {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}

@@ -12,8 +12,8 @@ mod proxy;
 pub(crate) use proxy::proxy_request;
 
 use crate::{
-    api_server::ApiServer,
-    objects::kind_registry,
+    http::loopback_client::LoopbackClient,
+    objects::kind_registry::{self, KindRegistry},
     proxy::{backend_connections, backend_tls::TlsConfigError},
 };
 use auth::pki::FrontProxy;
@@ -29,7 +29,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use store::Scope;
+use store::{Scope, Store};
 use tokio::sync::Notify;
 
 /// Storage name of APIServices.
@@ -58,6 +58,16 @@ pub(crate) struct Aggregation {
     changed: Notify,
     /// The last discovery of each version.
     discovered: RwLock<BTreeMap<GroupVersion, ServerDiscovery>>,
+}
+
+/// What the controllers of APIServices need of the API server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Aggregator {
+    pub(crate) aggregation: Arc<Aggregation>,
+    pub(crate) store: Store,
+    /// The kinds that are served here.
+    pub(crate) kinds: Arc<KindRegistry>,
+    pub(crate) client: LoopbackClient,
 }
 
 /// Discovery of a group version by its extension API server.
@@ -112,10 +122,10 @@ impl Aggregation {
     }
 
     /// Reloads the routes from the APIServices in the store.
-    pub(crate) fn load(&self, server: &ApiServer) {
+    pub(crate) fn load(&self, store: &Store) {
         // Held while the store is read, so that concurrent loads do not replace newer routes.
         let mut current = self.routes.write();
-        let listing = server.store.list(&Scope::resource(STORAGE), None, None);
+        let listing = store.list(&Scope::resource(STORAGE), None, None);
         let objects = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
         let routes = objects.filter_map(|object| Route::read(&object, self.front.as_ref()));
         let routes: BTreeMap<GroupVersion, Arc<Route>> =
@@ -126,9 +136,9 @@ impl Aggregation {
     }
 
     /// Reloads the routes, or wakes the controller, after a write of this resource.
-    pub(crate) fn handle_write(&self, server: &ApiServer, storage: &str) {
+    pub(crate) fn handle_write(&self, store: &Store, storage: &str) {
         match storage {
-            STORAGE => self.load(server),
+            STORAGE => self.load(store),
             "customresourcedefinitions" => {}
             "services" | "endpointslices" | "endpoints" if self.has_routes.load(Ordering::Relaxed) => {}
             _ => return,

@@ -1,18 +1,11 @@
-//! Authorization of requests in the handler chain (`WithAuthorization`), and of what depends on the written object.
+//! Authorization of requests in the handler chain (`WithAuthorization`).
 
-use crate::{
-    ApiServer,
-    admission::{certificates, node_restriction},
-    http::upgrade,
-    objects::{call::Call, request_scope::RequestScope},
-    rest::escalation,
-};
+use crate::http::upgrade;
 use audit::AuditContext;
 use auth::authorization::{Authorizer, forbidden};
 use errors::ApiError;
 use http::HeaderMap;
-use request::{Attributes, Decision, RequestTarget, ResourceAttributes, UserInfo};
-use serde_json::Value;
+use request::{Attributes, Decision, RequestTarget, UserInfo};
 
 /// Authorizes a request of the handler chain (`WithAuthorization`).
 pub(crate) async fn authorize_request(
@@ -46,34 +39,4 @@ fn opens_pod_stream(attributes: &Attributes, headers: &HeaderMap) -> bool {
             "nodes/proxy" => upgrade::is_upgrade(headers),
             _ => false,
         }
-}
-
-/// Checks what depends on the written object: NodeRestriction, RBAC escalation, and approval of certificate signing
-/// requests. `old` is set for an update.
-pub(crate) fn check_write(
-    server: &ApiServer,
-    user: &UserInfo,
-    resource: &RequestScope,
-    new: &Value,
-    old: Option<&Value>,
-) -> Result<(), ApiError> {
-    if user.is_master() {
-        return Ok(());
-    }
-    let operation =
-        old.map_or(node_restriction::Operation::Create(new), |old| node_restriction::Operation::Update(new, old));
-    node_restriction::restrict(&server.store, user, resource, operation)?;
-    escalation::check(&server.authorizer, user, resource, new, old)?;
-    old.map_or(Ok(()), |old| certificates::check(&server.authorizer, user, resource, new, old))
-}
-
-/// Requires the verb `create` for an update or an apply that would create the object.
-pub(crate) fn require_create(authorizer: &Authorizer, resource: &RequestScope, call: &Call) -> Result<(), ApiError> {
-    let info = resource.kind.info();
-    let (group, plural) = (info.group.to_owned(), info.plural.to_owned());
-    let name = resource.name.clone().unwrap_or_default();
-    // The attributes of a Namespace have its own name as the namespace.
-    let namespace = if plural == "namespaces" { name.clone() } else { resource.namespace.clone() };
-    let resource = ResourceAttributes { group, resource: plural, namespace, name, ..ResourceAttributes::default() };
-    authorizer.require(&call.user, &Attributes::for_resource("create", resource))
 }

@@ -15,6 +15,7 @@ use crate::{
         listener::UnknownCertificate,
         meta_v1beta1,
         request_body::read_body,
+        request_handler::RequestHandler,
         websocket,
     },
     metrics::{self, RequestMeasurement},
@@ -72,6 +73,12 @@ fn request_span(head: &Parts, audit: &AuditContext) -> Span {
         path = head.uri.path(),
         user = tracing::field::Empty,
     )
+}
+
+impl RequestHandler for ApiServer {
+    fn handle_request(&self, user: Option<UserInfo>, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
+        self.handle_boxed(user, request).boxed()
+    }
 }
 
 impl ApiServer {
@@ -151,7 +158,7 @@ impl ApiServer {
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
         audit.process_request_received(&user, &info).await;
-        let user = impersonation::impersonate(&self.authorizer, user, &mut head.headers, audit).await?;
+        let user = impersonation::impersonate(&self.registry.authorizer, user, &mut head.headers, audit).await?;
         Span::current().record("user", user.name.as_str());
         let (classified, admission) = self.flow_control.admit(&user, &info.attributes).await;
         let reply = match admission {
@@ -187,23 +194,27 @@ impl ApiServer {
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        let served = self.registry.served();
-        authorization::authorize_request(&self.authorizer, &user, &info.attributes, &head.headers, audit).await?;
+        let served = self.kinds.served();
+        authorization::authorize_request(&self.registry.authorizer, &user, &info.attributes, &head.headers, audit)
+            .await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::serve_metrics(self));
         }
         if health::is_check(path) {
             return health::respond(self, path, &raw_query);
         }
-        if let Some(route) = self.aggregated_route(&info) {
+        if let Some(route) = self.aggregation.aggregated_route(&info) {
             let outgoing = Self::outgoing(&head, body, upgrade, audit);
-            return aggregation::proxy_request(self, route, &user, outgoing, &head).await;
+            return aggregation::proxy_request(&self.registry.store, route, &user, outgoing, &head).await;
         }
         let address = self.external_address.as_deref();
         if let Some(response) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
             return Ok(response);
         }
-        if let Some(response) = openid_metadata::serve_openid_metadata(self, &head.method, path) {
+        // The endpoint of the Service `kubernetes` is reachable from Pods and from outside.
+        let endpoint = self.system_objects.endpoint().map(|endpoint| endpoint.to_string());
+        let (key, issuer_address) = (self.authentication.signing_key.as_deref(), endpoint.as_deref().or(address));
+        if let Some(response) = openid_metadata::serve_openid_metadata(key, issuer_address, &head.method, path) {
             return response;
         }
         if let Some(response) =
@@ -236,8 +247,18 @@ impl ApiServer {
         };
         let measurement = RequestMeasurement::begin(&self.metrics, &resource, &call);
         if proxy::is_proxy_request(&resource) {
-            return measurement
-                .record_response(proxy::proxy_request(self, &resource, call, body, &uri, extensions.get()).await);
+            return measurement.record_response(
+                proxy::proxy_request(
+                    &self.kubelets,
+                    &self.registry.admission,
+                    &resource,
+                    call,
+                    body,
+                    &uri,
+                    extensions.get(),
+                )
+                .await,
+            );
         }
         let deadline::RequestTimeout(timeout) = extensions.get().copied().unwrap_or_default();
         let call = Call { deadline: timeout.map(|timeout| Instant::now() + timeout), ..call };
@@ -249,11 +270,14 @@ impl ApiServer {
     /// Reads the body of a resource request, and handles the request.
     async fn read_and_handle(&self, resource: RequestScope, mut call: Call, body: Body) -> HandlerResult {
         call.body = read_body(body).await?;
-        if !large_requests::is_large(self, &resource, &call) {
+        if !large_requests::is_large(&self.registry, &resource, &call) {
             return self.handle_with_body(resource, call).await;
         }
         let server = self.clone();
-        self.large_requests.run(async move { server.handle_with_body(resource, call).await }.in_current_span()).await
+        self.registry
+            .large_requests
+            .run(async move { server.handle_with_body(resource, call).await }.in_current_span())
+            .await
     }
 
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.

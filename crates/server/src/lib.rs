@@ -27,16 +27,18 @@ mod post_start_hooks;
 mod proxy;
 mod registry;
 mod rest;
+mod serve;
 mod static_pod;
 #[cfg(test)]
 mod test_server;
 
 pub use self::admission::{AdmissionPlugin, AdmissionPlugins, OverlappingPlugins, ParsePluginError};
-pub use self::http::listener::{Connections, ListenOptions, PeerFilter, Timeouts, serve};
+pub use self::http::listener::{Connections, ListenOptions, PeerFilter, Timeouts};
 pub use self::ip_allocator::service_ranges::{API_IP, DNS_IP, SERVICE_RANGE};
 pub use self::proxy::node_dialer::{DialedStream, NodeDialer};
 pub use api_server::ApiServer;
 pub use errors::ApiError;
 pub use in_process::InProcessService;
 pub use request::UserInfo;
+pub use serve::serve;
 pub use static_pod::{InvalidStaticPod, prepare_static_pod};

@@ -291,9 +291,9 @@ fn add_objects(server: &ApiServer, page: &mut MetricsPage) {
     page.gauge(
         "apiserver_storage_size_bytes",
         "Bytes that all stored objects take.",
-        [(pairs([("storage_cluster_id", "podium")]), server.store.usage().bytes as f64)],
+        [(pairs([("storage_cluster_id", "podium")]), server.registry.store.usage().bytes as f64)],
     );
-    let served = server.registry.served();
+    let served = server.kinds.served();
     let mut seen = BTreeMap::new();
     for group in served.groups() {
         for kind in group.versions.iter().flat_map(|version| served.kinds(group.name, version)) {
@@ -305,7 +305,7 @@ fn add_objects(server: &ApiServer, page: &mut MetricsPage) {
         }
     }
     let objects = seen.into_iter().map(|(name, storage)| {
-        let first_page = server.store.list(&Scope::resource(storage), None, Some(1));
+        let first_page = server.registry.store.list(&Scope::resource(storage), None, Some(1));
         (pairs([("resource", &name)]), (first_page.objects.len() + first_page.remaining) as f64)
     });
     page.gauge("apiserver_storage_objects", "Objects that are stored.", objects);

@@ -2,6 +2,7 @@
 
 pub(crate) mod component_statuses;
 pub(crate) mod eviction;
+pub(crate) mod kubelet_client;
 pub(crate) mod node_proxy;
 pub(crate) mod node_stream;
 pub(crate) mod pod_binding;

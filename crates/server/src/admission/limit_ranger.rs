@@ -1,6 +1,5 @@
 //! The `LimitRanger` admission plugin.
 
-use crate::api_server::ApiServer;
 use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},
@@ -8,17 +7,17 @@ use ::admission::{
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kinds::KindInfo;
 use serde_json::{Value, json};
-use store::Scope;
+use store::{Scope, Store};
 
 /// Returns the LimitRanges of a namespace.
-fn limit_ranges(server: &ApiServer, namespace: &str) -> Vec<LimitRange> {
-    let all = server.store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
+fn limit_ranges(store: &Store, namespace: &str) -> Vec<LimitRange> {
+    let all = store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
     all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok()).collect()
 }
 
 /// Sets the default requests and limits of a new Pod.
-pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
-    let ranges = limit_ranges(server, namespace);
+pub(super) fn admit(store: &Store, namespace: &str, object: &mut Value) {
+    let ranges = limit_ranges(store, namespace);
     if ranges.is_empty() {
         return;
     }
@@ -46,12 +45,12 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
 /// Checks a Pod or PersistentVolumeClaim against the limits of its namespace. Validation rejects an object that cannot be
 /// decoded.
 pub(super) fn validate(
-    server: &ApiServer,
+    store: &Store,
     info: &KindInfo,
     namespace: &str,
     object: &Value,
 ) -> Result<(), Aggregate<LimitError>> {
-    let ranges = limit_ranges(server, namespace);
+    let ranges = limit_ranges(store, namespace);
     if ranges.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! The `PodTopologyLabels` admission plugin (KEP-4742): copies the zone and region labels of the Node to its Pods, for the
 //! downward API.
 
-use crate::api_server::ApiServer;
+use crate::admission::admission_control::AdmissionControl;
 use api::feature_gates::Gate;
 use serde_json::{Map, Value};
 use store::Key;
@@ -9,25 +9,25 @@ use store::Key;
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 /// Sets the topology labels of a new Pod with a node name.
-pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) {
+pub(super) fn admit_pod(control: &AdmissionControl, pod: &mut Value) {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or("").to_owned();
-    set_labels(pod, node_topology_labels(server, &node));
+    set_labels(pod, node_topology_labels(control, &node));
 }
 
 /// Sets the topology labels of a Binding, which are copied to the Pod.
-pub(crate) fn admit_binding(server: &ApiServer, binding: &mut Value) {
+pub(crate) fn admit_binding(control: &AdmissionControl, binding: &mut Value) {
     if binding["target"]["kind"] == "Node" {
         let node = binding["target"]["name"].as_str().unwrap_or("").to_owned();
-        set_labels(binding, node_topology_labels(server, &node));
+        set_labels(binding, node_topology_labels(control, &node));
     }
 }
 
 /// Returns the topology labels of a Node; none for a missing one.
-fn node_topology_labels(server: &ApiServer, name: &str) -> Map<String, Value> {
-    if name.is_empty() || !server.gates.enabled(Gate::PodTopologyLabelsAdmission) {
+fn node_topology_labels(control: &AdmissionControl, name: &str) -> Map<String, Value> {
+    if name.is_empty() || !control.gates.enabled(Gate::PodTopologyLabelsAdmission) {
         return Map::new();
     }
-    let stored = server.store.get(&Key::new("nodes", "", name));
+    let stored = control.store.get(&Key::new("nodes", "", name));
     let node: Value = stored.and_then(|node| serde_json::from_slice(&node.data).ok()).unwrap_or_default();
     let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
     labels.filter(|(key, _)| LABELS.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()

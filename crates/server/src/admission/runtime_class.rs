@@ -1,10 +1,9 @@
 //! The `RuntimeClass` admission plugin.
 
-use crate::api_server::ApiServer;
 use api::quantity::Amount;
 use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};
-use store::Key;
+use store::{Key, Store};
 
 /// Denial of a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +19,9 @@ pub(super) enum RuntimeClassError {
 }
 
 /// Applies the RuntimeClass of a new Pod.
-pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), RuntimeClassError> {
+pub(super) fn admit(store: &Store, pod: &mut Value) -> Result<(), RuntimeClassError> {
     let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
-    let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
+    let stored = store.get(&Key::new(RUNTIME_CLASSES, "", name));
     let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
     apply(pod, class.as_ref())
 }

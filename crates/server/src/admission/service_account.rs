@@ -1,7 +1,7 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
-use crate::{api_server::ApiServer, objects::generated_name};
+use crate::{admission::admission_control::AdmissionControl, objects::generated_name};
 use api::static_pod;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
@@ -45,26 +45,26 @@ pub(super) enum LookupError {
 }
 
 /// Sets the pull secrets and the token of a new Pod. The account `default` may not exist yet: its controller creates it.
-pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), ServiceAccountError> {
+pub(super) fn admit(control: &AdmissionControl, namespace: &str, pod: &mut Value) -> Result<(), ServiceAccountError> {
     let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
-    let account = service_account(server, namespace, &name)?;
+    let account = service_account(control, namespace, &name)?;
     if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
         pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
     }
     let field = "automountServiceAccountToken";
     let automount = pod["spec"][field].as_bool().or(account[field].as_bool()).unwrap_or(true);
     // Without a signing key, the server issues no tokens.
-    if automount && server.authentication.signing_key.is_some() {
+    if automount && control.issues_tokens {
         mount_token(&mut pod["spec"]);
     }
     Ok(())
 }
 
 /// Returns an account; null for a `default` that does not exist yet.
-fn service_account(server: &ApiServer, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
+fn service_account(control: &AdmissionControl, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
     let failed =
         |source| ServiceAccountError::Lookup { namespace: namespace.to_owned(), name: name.to_owned(), source };
-    match server.store.get(&Key::new("serviceaccounts", namespace, name)) {
+    match control.store.get(&Key::new("serviceaccounts", namespace, name)) {
         Some(stored) => serde_json::from_slice(&stored.data).map_err(|error| failed(LookupError::Decode(error))),
         None if name == "default" => Ok(Value::Null),
         None => Err(failed(LookupError::NotFound(name.to_owned()))),
@@ -89,7 +89,7 @@ fn validate_mirror_pod(pod: &Value) -> Result<(), ServiceAccountError> {
 
 /// Denies Secrets that the account of a Pod does not name, if the account restricts them (`limitSecretReferences`), and all
 /// Secrets of a mirror Pod.
-pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), ServiceAccountError> {
+pub(super) fn validate(control: &AdmissionControl, namespace: &str, pod: &Value) -> Result<(), ServiceAccountError> {
     if mirror_pod::is_mirror_pod(pod) {
         return validate_mirror_pod(pod);
     }
@@ -99,7 +99,7 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
         let pod_name = pod["metadata"]["name"].as_str().unwrap_or("");
         return Err(ServiceAccountError::Unspecified(format!("{namespace}/{pod_name}")));
     }
-    let account = service_account(server, namespace, name)?;
+    let account = service_account(control, namespace, name)?;
     let enforced = account["metadata"]["annotations"][ENFORCE_MOUNTABLE_SECRETS].as_str().unwrap_or("");
     if !matches!(enforced, "1" | "t" | "T" | "true" | "TRUE" | "True") {
         return Ok(());

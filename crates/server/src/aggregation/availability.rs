@@ -5,7 +5,6 @@ use super::{
     proxy::{ResolveError, resolve_endpoint, server_name, set_user_headers},
 };
 use crate::{
-    api_server::ApiServer,
     http::request_body::read_body,
     proxy::{
         backend_connections, resolve_endpoint,
@@ -17,6 +16,7 @@ use http_body_util::{BodyExt, Empty};
 use request::UserInfo;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
+use store::Store;
 
 /// Timeout of a discovery request.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,16 +35,16 @@ fn unavailable(reason: &'static str, message: String) -> Availability {
 }
 
 /// Checks whether the server answers discovery.
-pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -> Availability {
-    if let Some(unavailable) = check_service(server, route) {
+pub(super) async fn check_availability(store: &Store, route: &Arc<Route>) -> Availability {
+    if let Some(unavailable) = check_service(store, route) {
         return unavailable;
     }
     // A Service may have failing endpoints besides healthy ones.
     let mut last_error = String::new();
     for _ in 0..3 {
-        match get(server, route, &format!("/apis/{}/{}", route.group, route.version)).await {
+        match get(store, route, &format!("/apis/{}/{}", route.group, route.version)).await {
             Ok(resources) => {
-                let discovery = Some(ServerDiscovery { resources, openapi_url: find_openapi_url(server, route).await });
+                let discovery = Some(ServerDiscovery { resources, openapi_url: find_openapi_url(store, route).await });
                 let message = "all checks passed".to_owned();
                 return Availability { status: "True", reason: "Passed", message, discovery };
             }
@@ -55,9 +55,9 @@ pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -
 }
 
 /// Checks the Service and its endpoints, before any request.
-fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
+fn check_service(store: &Store, route: &Route) -> Option<Availability> {
     let Route { namespace, service: name, port, .. } = route;
-    let Some(service) = resolve_endpoint::service(&server.store, namespace, name) else {
+    let Some(service) = resolve_endpoint::service(store, namespace, name) else {
         return Some(unavailable("ServiceNotFound", format!("service/{name} in {namespace:?} is not present")));
     };
     if service["spec"]["type"].as_str().unwrap_or("ClusterIP") != "ClusterIP" {
@@ -67,7 +67,7 @@ fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
         return Some(unavailable("ServicePortError", message));
     };
-    let slices = resolve_endpoint::slices(&server.store, namespace, name);
+    let slices = resolve_endpoint::slices(store, namespace, name);
     if slices.is_empty() {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
         return Some(unavailable("EndpointsNotFound", message));
@@ -82,8 +82,8 @@ fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
 }
 
 /// Finds the OpenAPI v3 document in the server's index.
-async fn find_openapi_url(server: &ApiServer, route: &Route) -> Option<String> {
-    let index = get(server, route, "/openapi/v3").await.ok()?;
+async fn find_openapi_url(store: &Store, route: &Route) -> Option<String> {
+    let index = get(store, route, "/openapi/v3").await.ok()?;
     let path = format!("apis/{}/{}", route.group, route.version);
     let url = index["paths"][&path]["serverRelativeURL"].as_str()?;
     // The URL is requested later, so it must not lead to another path.
@@ -100,8 +100,8 @@ enum DiscoveryError {
 }
 
 /// Sends a GET, and returns the JSON body.
-async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, DiscoveryError> {
-    let to = resolve_endpoint(server, route)?;
+async fn get(store: &Store, route: &Route, path: &str) -> Result<Value, DiscoveryError> {
+    let to = resolve_endpoint(store, route)?;
     let url = format!("https://{to}{path}");
     let failed = |e: &dyn std::fmt::Display| DiscoveryError::Request { url: url.clone(), cause: e.to_string() };
     let request = async {

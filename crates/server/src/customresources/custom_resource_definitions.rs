@@ -7,11 +7,14 @@ mod conditions;
 mod finalizer;
 
 use crate::{
-    api_server::ApiServer,
     objects::{
-        call::Call, managed_fields::RequestedManagedFields, managed_object::ManagedObject, request_scope::RequestScope,
+        call::Call, kind_registry::KindRegistry, managed_fields::RequestedManagedFields, managed_object::ManagedObject,
+        request_scope::RequestScope,
     },
-    rest::update::{self, FieldOwnership, UpdatedObject},
+    rest::{
+        generic_registry::GenericRegistry,
+        update::{self, FieldOwnership, UpdatedObject},
+    },
 };
 use audit::AuditContext;
 use bytes::Bytes;
@@ -84,15 +87,24 @@ impl Definition {
     }
 }
 
+/// What the controllers of definitions need of the API server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct CustomResources {
+    pub(crate) registry: GenericRegistry,
+    /// The kinds that are served.
+    pub(crate) kinds: Arc<KindRegistry>,
+    pub(crate) definitions: Arc<Definitions>,
+}
+
 /// State of each CustomResourceDefinition by name; locked while the definitions are reconciled.
 pub(crate) type Definitions = tokio::sync::Mutex<HashMap<Arc<str>, Definition>>;
 
 /// Serves the kinds of the stored definitions that are established already.
-pub(crate) fn load(server: &ApiServer) {
+pub(crate) fn load(crds: &CustomResources) {
     let mut known = HashMap::new();
-    refresh(server, &mut known);
-    server.registry.replace_served(known.values().map(Definition::served));
-    if let Ok(mut definitions) = server.definitions.try_lock() {
+    refresh(crds, &mut known);
+    crds.kinds.replace_served(known.values().map(Definition::served));
+    if let Ok(mut definitions) = crds.definitions.try_lock() {
         *definitions = known;
     }
 }
@@ -104,19 +116,19 @@ pub(crate) fn requires_reconcile(resource: &RequestScope, method: &Method) -> bo
 }
 
 /// Reconciles all definitions, in a task that continues when the caller is dropped.
-pub(crate) async fn reconcile(server: &ApiServer) {
-    let server = server.clone();
+pub(crate) async fn reconcile(crds: &CustomResources) {
+    let crds = crds.clone();
     let work = tokio::spawn(async move {
-        let mut known = server.definitions.lock().await;
+        let mut known = crds.definitions.lock().await;
         for _ in 0..MAX_STATUS_WRITES {
-            refresh(&server, &mut known);
-            if !write_one_status(&server, &known).await {
+            refresh(&crds, &mut known);
+            if !write_one_status(&crds, &known).await {
                 break;
             }
         }
-        server.registry.replace_served(known.values().map(Definition::served));
+        crds.kinds.replace_served(known.values().map(Definition::served));
         for definition in known.values().filter(|d| d.is_terminating()) {
-            finalizer::spawn(&server, definition);
+            finalizer::spawn(&crds, definition);
         }
     });
     if work.await.is_err() {
@@ -125,8 +137,8 @@ pub(crate) async fn reconcile(server: &ApiServer) {
 }
 
 /// Reads the definitions that have changed.
-fn refresh(server: &ApiServer, known: &mut HashMap<Arc<str>, Definition>) {
-    let objects = server.store.list(&Scope::resource(STORAGE), None, None).objects;
+fn refresh(crds: &CustomResources, known: &mut HashMap<Arc<str>, Definition>) {
+    let objects = crds.registry.store.list(&Scope::resource(STORAGE), None, None).objects;
     let mut old_definitions = std::mem::take(known);
     for object in objects {
         let name = Arc::clone(&object.key.name);
@@ -139,7 +151,7 @@ fn refresh(server: &ApiServer, known: &mut HashMap<Arc<str>, Definition>) {
 }
 
 /// Writes the first status that is not as desired; returns whether there was one.
-async fn write_one_status(server: &ApiServer, known: &HashMap<Arc<str>, Definition>) -> bool {
+async fn write_one_status(crds: &CustomResources, known: &HashMap<Arc<str>, Definition>) -> bool {
     let mut all: Vec<&Definition> = known.values().collect();
     // The oldest definition has the names.
     all.sort_by_key(|d| d.object.create_revision);
@@ -149,7 +161,7 @@ async fn write_one_status(server: &ApiServer, known: &HashMap<Arc<str>, Definiti
         let others: Vec<&Value> = others.map(|d| &d.value).collect();
         let Some(status) = conditions::desired_status(&definition.value, &others) else { continue };
         let revision = definition.value["metadata"]["resourceVersion"].clone();
-        let written = update_definition(server, definition.name(), Some("status"), |value| {
+        let written = update_definition(crds, definition.name(), Some("status"), |value| {
             value["metadata"]["resourceVersion"] = revision.clone();
             value["status"] = status.clone();
         });
@@ -167,7 +179,7 @@ async fn write_one_status(server: &ApiServer, known: &HashMap<Arc<str>, Definiti
 
 /// Updates a definition, or a subresource of it, as `system:apiserver`.
 async fn update_definition(
-    server: &ApiServer,
+    crds: &CustomResources,
     name: &str,
     subresource: Option<&str>,
     mutate: impl Fn(&mut Value),
@@ -182,7 +194,7 @@ async fn update_definition(
             ownership: FieldOwnership::Updated(RequestedManagedFields::Absent),
         })
     };
-    update::update_object(server, &resource, &internal_call(), false, make).await.map(drop)
+    update::update_object(&crds.registry, &resource, &internal_call(), false, make).await.map(drop)
 }
 
 /// Builds the call of an internal update.
@@ -204,9 +216,9 @@ fn internal_call() -> Call {
 }
 
 /// Reconciles before a successful response is sent.
-pub(crate) async fn reconcile_after(server: &ApiServer, result: HandlerResult) -> HandlerResult {
+pub(crate) async fn reconcile_after(crds: &CustomResources, result: HandlerResult) -> HandlerResult {
     if result.is_ok() {
-        reconcile(server).await;
+        reconcile(crds).await;
     }
     result
 }

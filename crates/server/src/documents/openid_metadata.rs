@@ -1,8 +1,7 @@
 //! OpenID Connect discovery and JSON Web Key Set, for verifiers of service account tokens
 //! (`pkg/serviceaccount/openidmetadata.go`).
 
-use crate::ApiServer;
-use auth::tokens::{ISSUER, signing_key::ALGORITHM};
+use auth::tokens::{ISSUER, SigningKey, signing_key::ALGORITHM};
 use errors::ApiError;
 use http::{HeaderValue, Method, header};
 use response::HandlerResult;
@@ -13,8 +12,13 @@ const JWKS: &str = "/openid/v1/jwks";
 /// Address of the API server without a configured one.
 const DEFAULT_ADDRESS: &str = "kubernetes.default.svc.cluster.local";
 
-/// Serves the discovery document and the key set. Returns `None` for other paths.
-pub(crate) fn serve_openid_metadata(server: &ApiServer, method: &Method, path: &str) -> Option<HandlerResult> {
+/// Serves the discovery document and the key set. Returns `None` for other paths. Without a key, no tokens are issued.
+pub(crate) fn serve_openid_metadata(
+    key: Option<&SigningKey>,
+    address: Option<&str>,
+    method: &Method,
+    path: &str,
+) -> Option<HandlerResult> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if !matches!(path, CONFIGURATION | JWKS) {
         return None;
@@ -22,14 +26,11 @@ pub(crate) fn serve_openid_metadata(server: &ApiServer, method: &Method, path: &
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Some(Err(ApiError::method_not_allowed()));
     }
-    // Without a signing key, no tokens are issued.
-    let Some(key) = &server.authentication.signing_key else { return Some(Err(ApiError::no_such_path())) };
+    let Some(key) = key else { return Some(Err(ApiError::no_such_path())) };
     let (media, document) = if path == JWKS {
         ("application/jwk-set+json", json!({"keys": [key.public()]}))
     } else {
-        // The endpoint of the Service `kubernetes` is reachable from Pods and from outside.
-        let endpoint = server.system_objects.endpoint().map(|address| address.to_string());
-        let address = endpoint.as_deref().or(server.external_address.as_deref()).unwrap_or(DEFAULT_ADDRESS);
+        let address = address.unwrap_or(DEFAULT_ADDRESS);
         let document = json!({
             "issuer": ISSUER, "jwks_uri": format!("https://{address}{JWKS}"), "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": [ALGORITHM],

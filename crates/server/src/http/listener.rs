@@ -8,14 +8,13 @@ mod connections;
 pub(crate) use connection::UnknownCertificate;
 pub use connections::Connections;
 
-use crate::ApiServer;
+use super::request_handler::RequestHandler;
 use activity::Activity;
 use api::connection_limiter::Source;
 use audit::Peer;
 use auth::pki::ServerTls;
 use connection::Protocol;
 use connections::AdmittedStream;
-use futures::{FutureExt, future::BoxFuture};
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
@@ -101,33 +100,16 @@ impl ListenOptions {
     }
 }
 
-/// Serves until `stop` is cancelled, and deletes expired Events. Then open connections are closed.
-pub fn serve(
-    server: ApiServer,
-    listener: TcpListener,
-    tls: ServerTls,
-    options: ListenOptions,
-    stop: CancellationToken,
-) -> BoxFuture<'static, ()> {
-    let serve = async move {
-        tokio::select! {
-            () = accept(server.clone(), listener, tls, options, stop) => {}
-            () = server.clone().aggregate() => {}
-            () = server.sweep_events() => {}
-        }
-    };
-    serve.boxed()
-}
-
-async fn accept(
-    server: ApiServer,
+/// Accepts connections and serves them until `stop` is cancelled. Then open connections are closed.
+pub(crate) async fn accept(
+    handler: Arc<dyn RequestHandler>,
     listener: TcpListener,
     tls: ServerTls,
     options: ListenOptions,
     stop: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
-    let protocol = Arc::new(Protocol { server, tls, acceptor, timeouts: options.timeouts });
+    let protocol = Arc::new(Protocol { handler, tls, acceptor, timeouts: options.timeouts });
     // Dropping the set ends the open connections. Checking `stop` at each poll of a connection would cost as much as a
     // small response.
     let mut connections = JoinSet::new();

@@ -4,7 +4,7 @@
 //! clients find the addresses of a Service that they have created, and none of a Service that they have deleted.
 
 use crate::{
-    api_server::ApiServer,
+    http::loopback_client::LoopbackClient,
     ip_allocator::service_ranges::{self, DEFAULT, SERVICE_RANGE},
     objects::call::Call,
 };
@@ -50,23 +50,27 @@ pub(crate) fn requires_reconcile(storage: &str, call: &Call) -> bool {
 }
 
 /// Creates missing IPAddresses and deletes those without a Service.
-pub(crate) fn reconcile(server: &ApiServer) -> BoxFuture<'_, ()> {
+pub(crate) fn reconcile<'a>(
+    addresses: &'a IpAddresses,
+    store: &'a Store,
+    client: &'a LoopbackClient,
+) -> BoxFuture<'a, ()> {
     async move {
-        let mut informer = server.ip_addresses.0.lock().await;
+        let mut informer = addresses.0.lock().await;
         let update = informer.take_update();
         if is_default_range_deleted(&update) {
-            ensure_default_range(server).await;
+            ensure_default_range(store, client).await;
         }
         for (ip, namespace, name) in candidates(&update) {
-            let service = server.store.get(&Key::new(SERVICES, namespace.as_str(), name.as_str()));
+            let service = store.get(&Key::new(SERVICES, namespace.as_str(), name.as_str()));
             let is_allocated = service.is_some_and(|service| cluster_ips(&decode(&service)).contains(&ip));
-            let existing = server.store.get(&Key::new(ADDRESSES, "", ip.as_str())).map(|stored| decode(&stored));
+            let existing = store.get(&Key::new(ADDRESSES, "", ip.as_str())).map(|stored| decode(&stored));
             match (is_allocated, existing) {
-                (true, None) => server.create_object(PATH, &ip_address(&ip, &namespace, &name)).await,
+                (true, None) => client.create_object(PATH, &ip_address(&ip, &namespace, &name)).await,
                 (false, Some(existing))
                     if is_managed(&existing) && service_of(&existing) == Some((namespace, name)) =>
                 {
-                    server.request_as_apiserver(Method::DELETE, &format!("{PATH}/{ip}"), &Value::Null).await;
+                    client.request(Method::DELETE, &format!("{PATH}/{ip}"), &Value::Null).await;
                 }
                 _ => {}
             }
@@ -148,26 +152,18 @@ fn is_default_range_deleted(update: &InformerUpdate<3>) -> bool {
     events.iter().any(|event| event.kind == EventKind::Delete && is_it(&event.object.key))
 }
 
-async fn ensure_default_range(server: &ApiServer) {
+pub(crate) async fn ensure_default_range(store: &Store, client: &LoopbackClient) {
     let (first, prefix) = SERVICE_RANGE;
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": DEFAULT}, "spec": {"cidrs": [format!("{first}/{prefix}")]}});
-    server.ensure_created(RANGES, &range).await;
-    let stored = server.store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| decode(&stored));
+    client.ensure_created(RANGES, &range).await;
+    let stored = store.get(&Key::new(service_ranges::STORAGE, "", DEFAULT)).map(|stored| decode(&stored));
     if let Some(mut existing) =
         stored.filter(|existing| existing["status"]["conditions"].as_array().is_none_or(Vec::is_empty))
     {
         let message = "Kubernetes default Service CIDR is ready";
         existing["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "",
             "message": message, "lastTransitionTime": crate::http::clock::now()}]});
-        server.request_as_apiserver(Method::PUT, &format!("{RANGES}/{DEFAULT}/status"), &existing).await;
-    }
-}
-
-impl ApiServer {
-    /// Creates the default ServiceCIDR, and the IPAddresses of existing Services.
-    pub async fn bootstrap_addresses(&self) {
-        ensure_default_range(self).await;
-        reconcile(self).await;
+        client.request(Method::PUT, &format!("{RANGES}/{DEFAULT}/status"), &existing).await;
     }
 }

@@ -2,7 +2,6 @@
 //! `portallocator`).
 
 use crate::{
-    api_server::ApiServer,
     ip_allocator::{ip_addresses, service_ranges::Ranges},
     objects::{object, request_scope::RequestScope},
 };
@@ -14,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::Ipv4Addr,
 };
-use store::Scope;
+use store::{Scope, Store};
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
@@ -27,9 +26,9 @@ struct Taken {
 }
 
 impl Taken {
-    fn look(server: &ApiServer, resource: &RequestScope, name: &str) -> Self {
+    fn look(store: &Store, resource: &RequestScope, name: &str) -> Self {
         let mut taken = Self { ips: HashSet::new(), current_ip: None, ports: BTreeSet::new() };
-        for stored in server.store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
+        for stored in store.list(&Scope::resource(resource.kind.info().storage), None, None).objects {
             let other = object::decode(&*resource.kind, &stored);
             let ip = other["spec"]["clusterIP"].as_str().and_then(ipv4);
             if *stored.key.namespace == *resource.namespace && *stored.key.name == *name {
@@ -42,7 +41,7 @@ impl Taken {
             taken.ports.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
         // Addresses of IPAddress objects of other owners are taken, too.
-        ip_addresses::add_used_by_others(&server.store, &resource.namespace, name, &mut taken.ips);
+        ip_addresses::add_used_by_others(store, &resource.namespace, name, &mut taken.ips);
         taken
     }
 }
@@ -52,30 +51,31 @@ pub(crate) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
 
 /// Allocates the addresses of a Service, and returns the lock; `None` for other kinds.
 pub(crate) async fn take<'a>(
-    server: &'a ApiServer,
+    store: &Store,
+    lock: &'a tokio::sync::Mutex<()>,
     resource: &RequestScope,
     service: &mut Value,
 ) -> Result<Option<Turn<'a>>, ApiError> {
     if resource.kind.info().kind != "Service" {
         return Ok(None);
     }
-    let turn = server.ip_allocation_lock.lock().await;
-    allocate(server, resource, service)?;
+    let turn = lock.lock().await;
+    allocate(store, resource, service)?;
     Ok(Some(turn))
 }
 
 /// Allocates the requested or free addresses and ports of a Service. The caller holds the lock.
-fn allocate(server: &ApiServer, resource: &RequestScope, service: &mut Value) -> Result<(), ApiError> {
+fn allocate(store: &Store, resource: &RequestScope, service: &mut Value) -> Result<(), ApiError> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }
     let name = service["metadata"]["name"].as_str().unwrap_or("").to_owned();
-    let taken = Taken::look(server, resource, &name);
+    let taken = Taken::look(store, resource, &name);
     // The UID randomizes where the search begins.
     let uid = service["metadata"]["uid"].as_str().and_then(|u| uuid::Uuid::parse_str(u).ok()).unwrap_or_default();
     let start = uid.as_u64_pair().1;
     let info = resource.kind.info();
-    address(service, &Ranges::of(&server.store), &taken, start, info, &name)?;
+    address(service, &Ranges::of(store), &taken, start, info, &name)?;
     node_ports(service, &taken, start, info, &name)
 }
 

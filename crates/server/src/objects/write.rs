@@ -1,8 +1,8 @@
 //! Helpers of all writes: dry runs, warnings, and the response with the written object.
 
 use crate::{
-    api_server::ApiServer,
     objects::{call::Call, conversion, object},
+    proxy::webhook::WebhookClient,
 };
 use errors::ApiError;
 use http::{HeaderValue, Response};
@@ -69,7 +69,7 @@ fn truncate_warning(text: &str) -> &str {
 
 /// Responds with a stored object, in the representation that the client accepts.
 pub(crate) async fn respond_with_object(
-    server: &ApiServer,
+    webhooks: &WebhookClient,
     kind: &dyn Kind,
     code: u16,
     object: &Object,
@@ -81,7 +81,7 @@ pub(crate) async fn respond_with_object(
         object::Representation::Metadata if is_stored_form => {
             Ok(response::bytes(code, object::metadata_bytes(kind, object)))
         }
-        _ => respond_with_value(kind, code, conversion::decode(&server.webhooks, kind, object).await?, call),
+        _ => respond_with_value(kind, code, conversion::decode(webhooks, kind, object).await?, call),
     }
 }
 

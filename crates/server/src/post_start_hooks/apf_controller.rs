@@ -21,13 +21,13 @@ impl ApiServer {
         let all =
             levels.into_iter().map(|o| (PRIORITY_LEVELS, o)).chain(schemas.into_iter().map(|o| (FLOW_SCHEMAS, o)));
         join_all(all.map(|(resource, object)| ensure(self.clone(), resource, object).boxed())).await;
-        self.flow_control.resume_reload(&self.store);
+        self.flow_control.resume_reload(&self.registry.store);
         self.sync_flow_control().await;
     }
 
     /// Reloads the configuration after a write of a FlowSchema or a PriorityLevelConfiguration, and schedules a sync.
     pub(crate) fn on_flow_control_write(&self, storage: &str) {
-        if self.flow_control.reload_after_write(&self.store, storage) {
+        if self.flow_control.reload_after_write(&self.registry.store, storage) {
             let server = self.clone();
             tokio::spawn(async move { server.sync_flow_control().await }.boxed());
         }
@@ -54,7 +54,7 @@ impl ApiServer {
                     object["metadata"]["name"].as_str().unwrap_or_default()
                 );
                 let server = self.clone();
-                async move { server.request_as_apiserver(Method::PUT, &path, &object).await }.boxed()
+                async move { server.loopback().request(Method::PUT, &path, &object).await }.boxed()
             };
             join_all(outdated.into_iter().map(write)).await;
         }
@@ -62,11 +62,11 @@ impl ApiServer {
 
     /// Returns the FlowSchemas whose condition `Dangling` is outdated, with the new status.
     fn flow_schemas_with_outdated_status(&self) -> Vec<Value> {
-        let listing = self.store.list(&Scope::resource(FLOW_SCHEMAS), None, None);
+        let listing = self.registry.store.list(&Scope::resource(FLOW_SCHEMAS), None, None);
         let schemas = listing.objects.iter().filter_map(|stored| {
             let mut object: Value = serde_json::from_slice(&stored.data).ok()?;
             let level = object["spec"]["priorityLevelConfiguration"]["name"].as_str().unwrap_or_default().to_owned();
-            let exists = self.store.get(&Key::new(PRIORITY_LEVELS, "", level.as_str())).is_some();
+            let exists = self.registry.store.get(&Key::new(PRIORITY_LEVELS, "", level.as_str())).is_some();
             let (status, reason, rest) = if exists {
                 ("False", "Found", "and it exists")
             } else {
@@ -89,15 +89,15 @@ const MAX_STATUS_ROUNDS: usize = 5;
 /// Creates an object, or updates its spec if the server maintains it.
 async fn ensure(server: ApiServer, resource: &'static str, desired: Value) {
     let name = desired["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let Some(stored) = server.store.get(&Key::new(resource, "", name.as_str())) else {
-        return server.ensure_created(&format!("{GROUP}/{resource}"), &desired).await;
+    let Some(stored) = server.registry.store.get(&Key::new(resource, "", name.as_str())) else {
+        return server.loopback().ensure_created(&format!("{GROUP}/{resource}"), &desired).await;
     };
     let mut existing: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
     let is_maintained = existing["metadata"]["annotations"][AUTO_UPDATE] == "true";
     if is_maintained && existing["spec"] != desired["spec"] {
         existing["spec"] = desired["spec"].clone();
         existing["metadata"]["resourceVersion"] = stored.revision.to_string().into();
-        server.request_as_apiserver(Method::PUT, &format!("{GROUP}/{resource}/{name}"), &existing).await;
+        server.loopback().request(Method::PUT, &format!("{GROUP}/{resource}/{name}"), &existing).await;
     }
 }
 

@@ -49,7 +49,7 @@ impl ApiServer {
     pub async fn delete_expired_events(&self, now: Timestamp) -> Result<Duration, ApiError> {
         let kind: &dyn kinds::Kind = &kinds::CORE_EVENT;
         let mut next = TTL;
-        for event in self.store.list(&Scope::resource(kind.info().storage), None, None).objects {
+        for event in self.registry.store.list(&Scope::resource(kind.info().storage), None, None).objects {
             let value = object::decode(kind, &event);
             // An event without any timestamp is treated as expired.
             let age = last_seen(&value).map_or(TTL, |seen| now.duration_since(seen));
@@ -59,7 +59,7 @@ impl ApiServer {
             }
             let expect = Precondition::Revision(event.revision);
             let write = Write::delete(event.key.clone(), expect, object::encode(kind, value)?);
-            match self.store.write(write).await {
+            match self.registry.store.write(write).await {
                 // A concurrent writer has updated or deleted it.
                 Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
                 Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), &event.key.name)),

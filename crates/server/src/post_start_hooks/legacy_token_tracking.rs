@@ -17,13 +17,13 @@ impl ApiServer {
         let (namespace, name) = ("kube-system", TRACKING_CONFIG_MAP);
         let all = format!("/api/v1/namespaces/{namespace}/configmaps");
         let data = json!({"since": Timestamp::now().strftime(DATE_FORMAT).to_string()});
-        let Some(existing) = self.store.get(&Key::new("configmaps", namespace, name)) else {
+        let Some(existing) = self.registry.store.get(&Key::new("configmaps", namespace, name)) else {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-            return self.ensure_created(&all, &object).await;
+            return self.loopback().ensure_created(&all, &object).await;
         };
         let existing: Value = serde_json::from_slice(&existing.data).unwrap_or_default();
         if existing["data"]["since"].as_str().is_none_or(|since| Date::strptime(DATE_FORMAT, since).is_err()) {
-            self.request_as_apiserver(Method::PATCH, &format!("{all}/{name}"), &json!({"data": data})).await;
+            self.loopback().request(Method::PATCH, &format!("{all}/{name}"), &json!({"data": data})).await;
         }
     }
 
@@ -32,7 +32,7 @@ impl ApiServer {
         for used in self.authentication.legacy_uses.take() {
             let (server, path) =
                 (self.clone(), format!("/api/v1/namespaces/{}/secrets/{}", used.namespace, used.secret));
-            let record = async move { server.request_as_apiserver(Method::PATCH, &path, &used.patch).await };
+            let record = async move { server.loopback().request(Method::PATCH, &path, &used.patch).await };
             tokio::spawn(record.boxed());
         }
     }

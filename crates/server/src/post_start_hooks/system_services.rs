@@ -17,7 +17,7 @@ impl ApiServer {
         let body = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "labels": {"component": "apiserver", "provider": name}},
             "spec": {"clusterIP": API_IP, "ports": [{"name": "https", "port": 443, "targetPort": port}]}});
-        self.ensure_created("/api/v1/namespaces/default/services", &body).await;
+        self.loopback().ensure_created("/api/v1/namespaces/default/services", &body).await;
         let (ip, is_reached) = (address.ip().to_string(), !address.ip().is_loopback());
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
         let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
@@ -43,8 +43,8 @@ impl ApiServer {
             |name: &str, protocol: &str, number: u16| json!({"name": name, "port": number, "protocol": protocol});
         let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
             "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
-        self.ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
-        let current = self.store.get(&Key::new("services", namespace, name));
+        self.loopback().ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
+        let current = self.registry.store.get(&Key::new("services", namespace, name));
         let current: Value = current.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
         if current["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
             return;
@@ -65,15 +65,15 @@ impl ApiServer {
     /// Creates an object, or replaces it if a client has changed it.
     async fn reconcile(&self, all: &str, storage: &'static str, namespace: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let Some(stored) = self.store.get(&Key::new(storage, namespace, name)) else {
-            return self.ensure_created(all, object).await;
+        let Some(stored) = self.registry.store.get(&Key::new(storage, namespace, name)) else {
+            return self.loopback().ensure_created(all, object).await;
         };
         let current: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         let same =
             |field: &str| current[field] == object[field] || (current[field].is_null() && object[field] == json!([]));
         if !["subsets", "endpoints", "ports", "addressType"].into_iter().all(same) {
-            self.request_as_apiserver(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
-            self.ensure_created(all, object).await;
+            self.loopback().request(Method::DELETE, &format!("{all}/{name}"), &Value::Null).await;
+            self.loopback().ensure_created(all, object).await;
         }
     }
 }

@@ -1,14 +1,11 @@
 //! ComponentStatus: health of the control plane's components, checked by each request (`pkg/registry/core/componentstatus`).
 
-use crate::{
-    api_server::ApiServer,
-    objects::{
-        call::Call,
-        object::{self, IncludeObjectPolicy, Representation},
-        request_scope::RequestScope,
-        selectors::Selection,
-        write,
-    },
+use crate::objects::{
+    call::Call,
+    object::{self, IncludeObjectPolicy, Representation},
+    request_scope::RequestScope,
+    selectors::Selection,
+    write,
 };
 use errors::ApiError;
 use parking_lot::RwLock;
@@ -32,14 +29,12 @@ impl fmt::Debug for Components {
     }
 }
 
-impl ApiServer {
-    /// Registers a component, such as `scheduler`; the check returns an error when it is unhealthy.
-    pub fn register_component(&self, name: &str, check: impl Fn() -> Result<(), BoxError> + Send + Sync + 'static) {
-        self.components.0.write().insert(name.to_owned(), Box::new(check));
-    }
-}
-
 impl Components {
+    /// Registers a component; the check returns an error when it is unhealthy.
+    pub(crate) fn register(&self, name: &str, check: impl Fn() -> Result<(), BoxError> + Send + Sync + 'static) {
+        self.0.write().insert(name.to_owned(), Box::new(check));
+    }
+
     fn statuses(&self) -> Vec<Value> {
         self.0.read().iter().map(|(name, check)| component_status(name, &check())).collect()
     }
@@ -57,11 +52,11 @@ fn component_status(name: &str, healthy: &Result<(), BoxError>) -> Value {
 }
 
 /// Handles GET and LIST.
-pub(crate) fn answer(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) fn answer(components: &Components, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::GET || (call.query.flag("watch") && resource.name.is_none()) {
         return Err(ApiError::method_not_allowed());
     }
-    let (kind, all) = (&*resource.kind, server.components.statuses());
+    let (kind, all) = (&*resource.kind, components.statuses());
     if let Some(name) = &resource.name {
         let found = all.into_iter().find(|status| status["metadata"]["name"] == **name);
         let found = found.ok_or_else(|| ApiError::not_found(kind.info(), name))?;

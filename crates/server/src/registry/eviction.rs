@@ -5,11 +5,13 @@ use crate::{
         dynamic,
         node_restriction::{self, Removal},
     },
-    api_server::ApiServer,
     http::clock::now,
     objects::{call::Call, object, request_scope::RequestScope, storage_errors, write::dry_run},
     registry::pod_binding,
-    rest::delete::{self, DeletionOptions},
+    rest::{
+        delete::{self, DeletionOptions},
+        generic_registry::GenericRegistry,
+    },
 };
 use errors::ApiError;
 use kinds::{Kind, POD_DISRUPTION_BUDGET, selector};
@@ -32,27 +34,27 @@ enum BudgetCheck {
     WhileUnhealthy,
 }
 
-pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn answer(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
     let (mut eviction, dry) = (pod_binding::body(resource, call, "Eviction")?, dry_run(&call.query, "CreateOptions")?);
     let dry = dry || DeletionOptions::from_json(&eviction["deleteOptions"], call)?.dry_run;
-    dynamic::admit_body(server, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
+    dynamic::admit_body(&registry.admission, resource, call, ["policy", "v1", "Eviction"], &mut eviction, dry).await?;
     let mut options = DeletionOptions::from_json(&eviction["deleteOptions"], call)?;
     options.dry_run |= dry;
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node_restriction::restrict_removal(&server.store, &call.user, resource, &key, Removal::Evict)?;
+    node_restriction::restrict_removal(&registry.store, &call.user, resource, &key, Removal::Evict)?;
     let mut tries = 0..MAX_ATTEMPTS;
     loop {
-        let (stored, pod) = get_pod(server, resource, &key)?;
+        let (stored, pod) = get_pod(registry, resource, &key)?;
         // Finished, terminating and pending Pods bypass budgets. A pending Pod must not start meanwhile.
         let expected_revision = if can_ignore_pdb(&pod) {
             (pod["status"]["phase"] == "Pending" && pod["metadata"]["deletionTimestamp"].is_null()).then_some(stored)
         } else {
-            match check_and_decrement(server, resource, &pod, options.dry_run).await? {
+            match check_and_decrement(registry, resource, &pod, options.dry_run).await? {
                 None | Some((BudgetCheck::Decrements, _)) => None,
                 Some((BudgetCheck::WhileUnhealthy, budget)) => {
                     if !options.dry_run
-                        && !add_disruption_target(server, resource, &key, &mut options, Some(stored)).await?
+                        && !add_disruption_target(registry, resource, &key, &mut options, Some(stored)).await?
                     {
                         return Err(not_observed(&budget));
                     }
@@ -60,19 +62,19 @@ pub(crate) async fn answer(server: &ApiServer, resource: &RequestScope, call: &C
                 }
             }
         };
-        if options.dry_run || add_disruption_target(server, resource, &key, &mut options, expected_revision).await? {
+        if options.dry_run || add_disruption_target(registry, resource, &key, &mut options, expected_revision).await? {
             break;
         }
         if tries.next().is_none() {
             return Err(ApiError::optimistic_lock_conflict(resource.kind.info(), name));
         }
     }
-    delete::delete_object(server, resource, &key, &options).await?;
+    delete::delete_object(registry, resource, &key, &options).await?;
     Ok(response::json(201, &pod_binding::success()))
 }
 
-fn get_pod(server: &ApiServer, resource: &RequestScope, key: &Key) -> Result<(Revision, Value), ApiError> {
-    let current = server.store.get(key).ok_or_else(|| ApiError::not_found(resource.kind.info(), &key.name))?;
+fn get_pod(registry: &GenericRegistry, resource: &RequestScope, key: &Key) -> Result<(Revision, Value), ApiError> {
+    let current = registry.store.get(key).ok_or_else(|| ApiError::not_found(resource.kind.info(), &key.name))?;
     Ok((current.revision, object::decode(&*resource.kind, &current)))
 }
 
@@ -89,13 +91,13 @@ fn is_ready(pod: &Value) -> bool {
 
 /// Checks the Pod's budget and decrements it; returns the result and the budget's name.
 async fn check_and_decrement(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     pod: &Value,
     dry: bool,
 ) -> Result<Option<(BudgetCheck, String)>, ApiError> {
     for _ in 0..MAX_ATTEMPTS {
-        let mut budgets = budgets(server, &resource.namespace, pod);
+        let mut budgets = budgets(registry, &resource.namespace, pod);
         let Some((stored, mut budget)) = budgets.pop() else { return Ok(None) };
         if !budgets.is_empty() {
             let message =
@@ -115,7 +117,7 @@ async fn check_and_decrement(
             Precondition::Revision(stored.revision),
             object::encode(POD_DISRUPTION_BUDGET, budget)?,
         );
-        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
+        match registry.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(_) => return Ok(Some((BudgetCheck::Decrements, name))),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(storage_errors::from_write_error(&e, POD_DISRUPTION_BUDGET.info(), &name)),
@@ -126,9 +128,9 @@ async fn check_and_decrement(
 }
 
 /// Returns the budgets that select a Pod.
-fn budgets(server: &ApiServer, namespace: &str, pod: &Value) -> Vec<(Object, Value)> {
+fn budgets(registry: &GenericRegistry, namespace: &str, pod: &Value) -> Vec<(Object, Value)> {
     let scope = Scope::resource(POD_DISRUPTION_BUDGET.info().storage).in_namespace(namespace);
-    let all = server.store.list(&scope, None, None).objects.into_iter();
+    let all = registry.store.list(&scope, None, None).objects.into_iter();
     let all = all.map(|stored| {
         let budget = object::decode(POD_DISRUPTION_BUDGET, &stored);
         (stored, budget)
@@ -209,7 +211,7 @@ fn decrement(budget: &mut Value, pod: &str) {
 /// Sets the condition `DisruptionTarget` before the deletion (`addConditionAndDeletePod`); returns `false` when the Pod is
 /// no longer at the expected revision. A `resourceVersion` precondition is updated to the written revision.
 async fn add_disruption_target(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     key: &Key,
     options: &mut DeletionOptions,
@@ -217,7 +219,7 @@ async fn add_disruption_target(
 ) -> Result<bool, ApiError> {
     let kind: &dyn Kind = &*resource.kind;
     for _ in 0..MAX_ATTEMPTS {
-        let (revision, mut pod) = get_pod(server, resource, key)?;
+        let (revision, mut pod) = get_pod(registry, resource, key)?;
         delete::check_preconditions(resource, &pod, &key.name, options)?;
         if expected_revision.is_some_and(|expected| expected != revision) {
             return Ok(false);
@@ -229,7 +231,7 @@ async fn add_disruption_target(
         });
         pod_binding::set_condition(&mut pod, condition);
         let write = Write::put(key.clone(), Precondition::Revision(revision), object::encode(kind, pod)?);
-        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
+        match registry.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(written) => {
                 options.revision = options.revision.take().map(|_| written.revision.to_string());
                 return Ok(true);

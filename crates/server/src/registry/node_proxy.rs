@@ -1,9 +1,9 @@
 //! Requests to a node's kubelet: `pods/log`, and helpers of `proxy.rs` and `node_stream.rs`.
 
 use crate::{
-    api_server::ApiServer,
     http::{request_body::read_body, websocket},
     objects::{call::Call, object, request_scope::RequestScope},
+    registry::kubelet_client::KubeletClient,
 };
 use bytes::Bytes;
 use errors::{ApiError, GroupKind};
@@ -17,9 +17,9 @@ use response::{BoxError, HandlerResult};
 use serde_json::{Value, json};
 use std::io;
 
-pub(crate) async fn log(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn log(kubelets: &KubeletClient, resource: &RequestScope, call: &Call) -> HandlerResult {
     let name = resource.name.as_deref().unwrap_or("");
-    let pod = pod(server, resource)?;
+    let pod = pod(kubelets, resource)?;
     check_log_options(name, &call.query)?;
     let container = container(&pod, name, call.query.get("container"))?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) else {
@@ -27,7 +27,7 @@ pub(crate) async fn log(server: &ApiServer, resource: &RequestScope, call: &Call
         return Ok(response::text(204, ""));
     };
     let path = format!("/containerLogs/{}/{name}/{container}?{}", resource.namespace, call.raw_query);
-    let mut response = get_streamed(server, node, &path).await?;
+    let mut response = get_streamed(kubelets, node, &path).await?;
     // A log is `text/plain` (upstream's `LogREST`); clients reject a response without a content type.
     if response.status().is_success() {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -60,9 +60,9 @@ fn check_log_options(name: &str, query: &Query) -> Result<(), ApiError> {
 }
 
 /// Returns the Pod of a request.
-pub(crate) fn pod(server: &ApiServer, resource: &RequestScope) -> Result<Value, ApiError> {
+pub(crate) fn pod(kubelets: &KubeletClient, resource: &RequestScope) -> Result<Value, ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
-    let stored = server.store.get(&object::key(kind, &resource.namespace, name));
+    let stored = kubelets.store.get(&object::key(kind, &resource.namespace, name));
     Ok(object::decode(kind, &stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?))
 }
 
@@ -91,32 +91,32 @@ pub(crate) fn container(pod: &Value, name: &str, requested: Option<&str>) -> Res
     }
 }
 
-async fn get_streamed(server: &ApiServer, node: &str, path: &str) -> HandlerResult {
-    let response = get(server, node, path).await?;
+async fn get_streamed(kubelets: &KubeletClient, node: &str, path: &str) -> HandlerResult {
+    let response = get(kubelets, node, path).await?;
     Ok(response.map(|body| body.map_err(|e| -> BoxError { e.into() }).boxed_unsync()))
 }
 
 /// Returns the whole body of a kubelet's response.
-pub(crate) async fn text(server: &ApiServer, node: &str, path: &str) -> Result<String, ApiError> {
-    let response = get(server, node, path).await?;
+pub(crate) async fn text(kubelets: &KubeletClient, node: &str, path: &str) -> Result<String, ApiError> {
+    let response = get(kubelets, node, path).await?;
     let body = read_body(response.into_body()).await?;
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// Returns a kubelet's response, if it is successful.
-async fn get(server: &ApiServer, node: &str, path: &str) -> Result<Response<Incoming>, ApiError> {
-    let response = send(server, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
+async fn get(kubelets: &KubeletClient, node: &str, path: &str) -> Result<Response<Incoming>, ApiError> {
+    let response = send(kubelets, node, Request::get(path).header(header::HOST, node).body(Empty::new())).await?;
     if response.status().is_success() { Ok(response) } else { Err(error_of_response(response).await) }
 }
 
 /// Sends a request to a node's kubelet on a connection of its own, which can be upgraded.
 pub(crate) async fn send(
-    server: &ApiServer,
+    kubelets: &KubeletClient,
     node: &str,
     request: http::Result<Request<Empty<Bytes>>>,
 ) -> Result<Response<Incoming>, ApiError> {
     let failed = |e: &dyn std::fmt::Display| ApiError::internal(format!("error dialing node {node}: {e}"));
-    let stream = server.dialer.dial(node).await.map_err(|error| match error.kind() {
+    let stream = kubelets.dialer.dial(node).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let message =
                 format!("node {node:?} is another one than this API server's, which does not reach its kubelet");

@@ -4,12 +4,14 @@
 //! SPDY).
 
 use crate::{
-    admission::{connect_options, dynamic},
-    api_server::ApiServer,
+    admission::{AdmissionControl, connect_options, dynamic},
     http::upgrade,
     objects::{call::Call, request_scope::RequestScope},
     proxy::reverse_proxy,
-    registry::node_proxy::{container, error_of_response, pod, send},
+    registry::{
+        kubelet_client::KubeletClient,
+        node_proxy::{container, error_of_response, pod, send},
+    },
 };
 use api::text::parse_query_bool;
 use errors::ApiError;
@@ -31,17 +33,22 @@ const UPGRADE_HEADERS: [HeaderName; 7] = [
 ];
 
 /// Handles `pods/exec`, `pods/attach` and `pods/portforward`.
-pub(crate) async fn open(server: &ApiServer, resource: &RequestScope, call: &mut Call) -> HandlerResult {
+pub(crate) async fn open(
+    kubelets: &KubeletClient,
+    control: &AdmissionControl,
+    resource: &RequestScope,
+    call: &mut Call,
+) -> HandlerResult {
     let (kind, fields) = options(resource);
-    dynamic::admit_connect(server, resource, call, kind, || connect_options(call, fields)).await?;
-    let pod = pod(server, resource)?;
+    dynamic::admit_connect(control, resource, call, kind, || connect_options(call, fields)).await?;
+    let pod = pod(kubelets, resource)?;
     let name = resource.name.as_deref().unwrap_or_default();
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
     let path = path(resource, &pod, name, call)?;
     if node.is_empty() {
         return Err(ApiError::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    forward_upgrade(server, &node, &path, call).await
+    forward_upgrade(kubelets, &node, &path, call).await
 }
 
 /// Returns the kind of a request's options, and their fields.
@@ -78,7 +85,7 @@ fn path(resource: &RequestScope, pod: &Value, name: &str, call: &Call) -> Result
 }
 
 /// Forwards the upgrade, and splices the connections until one side ends.
-async fn forward_upgrade(server: &ApiServer, node: &str, path: &str, call: &mut Call) -> HandlerResult {
+async fn forward_upgrade(kubelets: &KubeletClient, node: &str, path: &str, call: &mut Call) -> HandlerResult {
     let connection = call.headers.get(header::CONNECTION).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !connection.to_ascii_lowercase().contains("upgrade") {
         return Err(ApiError::bad_request("Upgrade request required"));
@@ -88,7 +95,7 @@ async fn forward_upgrade(server: &ApiServer, node: &str, path: &str, call: &mut 
     if let Some(headers) = request.headers_mut() {
         copy_upgrade_headers(&call.headers, headers);
     }
-    let response = send(server, node, request.body(Empty::new())).await?;
+    let response = send(kubelets, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         // Upstream's proxy forwards the kubelet's error text unchanged.
         let (code, message) = (response.status().as_u16(), error_of_response(response).await.message);

@@ -2,13 +2,12 @@
 
 use crate::{
     admission::{dynamic, pod_topology_labels},
-    api_server::ApiServer,
     http::clock::now,
     objects::{
         call::Call, decode, object, object_identity::set_request_namespace, request_scope::RequestScope,
         storage_errors, write::dry_run,
     },
-    rest::store_quota::Purpose,
+    rest::{generic_registry::GenericRegistry, store_quota::Purpose},
 };
 use errors::{ApiError, GroupKind, GroupResource};
 use kinds::{FieldErrors, FieldPath, KindRef, POD};
@@ -75,7 +74,7 @@ fn binding_conflict(pod: &Value, name: &str, binding: &Value) -> Option<String> 
 }
 
 /// Binds the Pod of a Binding that is sent to `bindings`.
-pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn bind_any(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() || resource.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
@@ -83,24 +82,24 @@ pub(crate) async fn bind_any(server: &ApiServer, resource: &RequestScope, call: 
     let name = binding["metadata"]["name"].as_str().unwrap_or("");
     // Admission webhooks need the name of the object.
     let named = RequestScope { name: Some(name.to_owned()), ..resource.clone() };
-    bind_as(server, &named, call, &KindRef::BuiltIn(POD)).await
+    bind_as(registry, &named, call, &KindRef::BuiltIn(POD)).await
 }
 
 /// Binds a Pod to a node (`pods/binding`).
-pub(crate) async fn bind(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
-    bind_as(server, resource, call, &resource.kind).await
+pub(crate) async fn bind(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
+    bind_as(registry, resource, call, &resource.kind).await
 }
 
-async fn bind_as(server: &ApiServer, resource: &RequestScope, call: &Call, kind: &KindRef) -> HandlerResult {
+async fn bind_as(registry: &GenericRegistry, resource: &RequestScope, call: &Call, kind: &KindRef) -> HandlerResult {
     let (kind, name) = (&**kind, resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut binding = body(resource, call, "Binding")?;
-    pod_topology_labels::admit_binding(server, &mut binding);
-    dynamic::admit_body(server, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
+    pod_topology_labels::admit_binding(&registry.admission, &mut binding);
+    dynamic::admit_body(&registry.admission, resource, call, ["", "v1", "Binding"], &mut binding, dry).await?;
     let target = target(&binding, name)?;
     let key = object::key(kind, &resource.namespace, name);
     for _ in 0..MAX_ATTEMPTS {
-        let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+        let current = registry.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut pod = object::decode(kind, &current);
         if let Some(message) = binding_conflict(&pod, name, &binding) {
             return Err(ApiError::conflict(GroupResource::core("pods/binding"), name, &message));
@@ -110,7 +109,7 @@ async fn bind_as(server: &ApiServer, resource: &RequestScope, call: &Call, kind:
         }
         assign(&mut pod, &target, &binding);
         let write = Write::put(key.clone(), Precondition::Revision(current.revision), object::encode(kind, pod)?);
-        match server.store_object(&call.user, kind, Purpose::Update, write).await {
+        match registry.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(_) => return Ok(response::json(201, &success())),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), name)),

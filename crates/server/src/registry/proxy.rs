@@ -4,8 +4,7 @@
 mod links;
 
 use crate::{
-    admission::dynamic,
-    api_server::ApiServer,
+    admission::{AdmissionControl, dynamic},
     http::upgrade,
     objects::{call::Call, request_scope::RequestScope, write::with_warnings},
     proxy::{
@@ -13,6 +12,7 @@ use crate::{
         resolve_endpoint,
         reverse_proxy::{self, Outgoing},
     },
+    registry::kubelet_client::KubeletClient,
 };
 use audit::Peer;
 use errors::ApiError;
@@ -55,7 +55,8 @@ pub(crate) fn is_proxy_request(resource: &RequestScope) -> bool {
 
 /// Forwards a request with a streamed body. The path behind `proxy` is the backend's path.
 pub(crate) async fn proxy_request(
-    server: &ApiServer,
+    kubelets: &KubeletClient,
+    control: &AdmissionControl,
     resource: &RequestScope,
     call: Call,
     body: Body,
@@ -68,8 +69,8 @@ pub(crate) async fn proxy_request(
     let path = uri.path();
     let (prefix, rest) = path.split_at(prefix_length(path, if resource.namespace.is_empty() { 5 } else { 7 }));
     let options = || if rest.is_empty() { json!({}) } else { json!({"path": backend_path(rest)}) };
-    dynamic::admit_connect(server, resource, &call, options_of(resource), options).await?;
-    let target = target(server, resource)?;
+    dynamic::admit_connect(control, resource, &call, options_of(resource), options).await?;
+    let target = target(kubelets, resource)?;
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let is_reading = matches!(call.method, Method::GET | Method::HEAD);
     if rest.is_empty() && is_reading && !upgrade::is_upgrade(&call.headers) {
@@ -81,7 +82,7 @@ pub(crate) async fn proxy_request(
     let outgoing = Outgoing { method, to, headers, body, upgrade, audit };
     let failed = |e: &dyn std::fmt::Display| unavailable(format!("error trying to reach service: {e}"));
     let stream = match &target {
-        Target::Kubelet(node) => server.dialer.dial(node).await,
+        Target::Kubelet(node) => kubelets.dialer.dial(node).await,
         Target::Address { to, https } => {
             backend_connections::connect(*to, if *https { Some(any_certificate(*to)?) } else { None }).await
         }
@@ -180,31 +181,31 @@ impl<'a> SchemeNamePort<'a> {
     }
 }
 
-fn target(server: &ApiServer, resource: &RequestScope) -> Result<Target, ApiError> {
+fn target(kubelets: &KubeletClient, resource: &RequestScope) -> Result<Target, ApiError> {
     let (info, id) = (resource.kind.info(), resource.name.as_deref().unwrap_or_default());
     let resource_name = info.singular;
     let parsed = SchemeNamePort::parse(id)
         .ok_or_else(|| ApiError::bad_request(format!("invalid {resource_name} request {id:?}")))?;
     match info.plural {
-        "pods" => pod_target(server, info, &resource.namespace, &parsed),
-        "services" => service_target(server, info, &resource.namespace, &parsed, id),
-        _ => node_target(server, info, &parsed),
+        "pods" => pod_target(kubelets, info, &resource.namespace, &parsed),
+        "services" => service_target(kubelets, info, &resource.namespace, &parsed, id),
+        _ => node_target(kubelets, info, &parsed),
     }
 }
 
-fn read_object(server: &ApiServer, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
-    let stored = server.store.get(&Key::new(info.storage, namespace, name));
+fn read_object(kubelets: &KubeletClient, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    let stored = kubelets.store.get(&Key::new(info.storage, namespace, name));
     let stored = stored.ok_or_else(|| ApiError::not_found(info, name))?;
     serde_json::from_slice(&stored.data).map_err(ApiError::internal)
 }
 
 fn pod_target(
-    server: &ApiServer,
+    kubelets: &KubeletClient,
     info: &KindInfo,
     namespace: &str,
     parsed: &SchemeNamePort<'_>,
 ) -> Result<Target, ApiError> {
-    let pod = read_object(server, info, namespace, parsed.name)?;
+    let pod = read_object(kubelets, info, namespace, parsed.name)?;
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let first = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten()).next();
     let first = first.and_then(|p| p["containerPort"].as_u64()).map(|p| p.to_string());
@@ -214,23 +215,23 @@ fn pod_target(
 }
 
 fn service_target(
-    server: &ApiServer,
+    kubelets: &KubeletClient,
     info: &KindInfo,
     namespace: &str,
     parsed: &SchemeNamePort<'_>,
     id: &str,
 ) -> Result<Target, ApiError> {
-    let service = read_object(server, info, namespace, parsed.name)?;
+    let service = read_object(kubelets, info, namespace, parsed.name)?;
     let port = match parsed.port.parse() {
         Ok(number) => resolve_endpoint::port_name(&service, number).map_err(|error| unavailable(error.to_string()))?,
         Err(_) => parsed.port.to_owned(),
     };
-    let slices = resolve_endpoint::slices(&server.store, namespace, parsed.name);
+    let slices = resolve_endpoint::slices(&kubelets.store, namespace, parsed.name);
     // Only addresses of Pods are allowed: otherwise a user who can write endpoints could reach any address.
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
         let name = target["name"].as_str().filter(|_| target["kind"] == "Pod").unwrap_or_default();
-        let pod = server.store.get(&Key::new("pods", namespace, name));
+        let pod = kubelets.store.get(&Key::new("pods", namespace, name));
         let pod: Value = pod.and_then(|o| serde_json::from_slice(&o.data).ok()).unwrap_or_default();
         let mut ips = pod["status"]["podIPs"].as_array().into_iter().flatten();
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
@@ -241,8 +242,8 @@ fn service_target(
     Ok(Target::Address { to, https: parsed.https })
 }
 
-fn node_target(server: &ApiServer, info: &KindInfo, parsed: &SchemeNamePort<'_>) -> Result<Target, ApiError> {
-    let node = read_object(server, info, "", parsed.name)?;
+fn node_target(kubelets: &KubeletClient, info: &KindInfo, parsed: &SchemeNamePort<'_>) -> Result<Target, ApiError> {
+    let node = read_object(kubelets, info, "", parsed.name)?;
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port != 0);
     if parsed.port.is_empty() || parsed.port == port.unwrap_or(KUBELET_PORT).to_string() {
         return Ok(Target::Kubelet(parsed.name.to_owned()));

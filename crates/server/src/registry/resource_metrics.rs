@@ -8,7 +8,6 @@ mod usage;
 pub(crate) use scrape::NodeSampleCache;
 
 use crate::{
-    api_server::ApiServer,
     http::clock,
     objects::{
         call::Call,
@@ -18,6 +17,7 @@ use crate::{
         selectors::Selection,
         write,
     },
+    registry::kubelet_client::KubeletClient,
 };
 use api::{duration, quantity::Amount};
 use errors::{ApiError, GroupResource};
@@ -30,19 +30,24 @@ use store::Scope;
 use usage::{SamplePair, Usage};
 
 /// Handles a request for NodeMetrics or PodMetrics.
-pub(crate) async fn handle(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn handle(
+    kubelets: &KubeletClient,
+    cache: &NodeSampleCache,
+    resource: &RequestScope,
+    call: &Call,
+) -> HandlerResult {
     if call.method != http::Method::GET {
         return Err(ApiError::method_not_allowed());
     }
     let kind = &*resource.kind;
     if let Some(name) = &resource.name {
         object::negotiate_object(&call.accept, kind.info())?;
-        let targets = find_targets(server, resource, Some(name));
+        let targets = find_targets(kubelets, resource, Some(name));
         if targets.is_empty() {
             return Err(missing(kind, name));
         }
         let not_measured = || unmeasured(kind, &resource.namespace, name);
-        let found = metrics(server, kind, targets).await.into_iter().next().ok_or_else(not_measured)?;
+        let found = metrics(kubelets, cache, kind, targets).await.into_iter().next().ok_or_else(not_measured)?;
         return write::respond_with_value(kind, 200, typed(kind, found), call);
     }
     if call.query.flag("watch") {
@@ -53,9 +58,9 @@ pub(crate) async fn handle(server: &ApiServer, resource: &RequestScope, call: &C
         (object::negotiate_list(&call.accept, kind.info())?, IncludeObjectPolicy::parse(&call.query)?);
     let selection = Selection::parse(&resource.kind, &call.query)?;
     ListOptions::parse(&call.query, false)?;
-    let mut targets = find_targets(server, resource, selection.name());
+    let mut targets = find_targets(kubelets, resource, selection.name());
     targets.retain(|target| selection.matches(&json!({"metadata": target.metadata})));
-    let items = metrics(server, kind, targets).await;
+    let items = metrics(kubelets, cache, kind, targets).await;
     Ok(response::json(
         200,
         &match view {
@@ -106,7 +111,7 @@ struct Spec {
 }
 
 /// Lists the Pods or nodes of a request, sorted by name.
-fn find_targets(server: &ApiServer, resource: &RequestScope, name: Option<&str>) -> Vec<MetricsTarget> {
+fn find_targets(kubelets: &KubeletClient, resource: &RequestScope, name: Option<&str>) -> Vec<MetricsTarget> {
     let of_pods = resource.kind.info().namespaced;
     let mut scope = Scope::resource(if of_pods { POD } else { NODE }.info().storage);
     if !of_pods || !resource.namespace.is_empty() {
@@ -115,7 +120,7 @@ fn find_targets(server: &ApiServer, resource: &RequestScope, name: Option<&str>)
     if let Some(name) = name {
         scope = scope.named(name);
     }
-    let objects = server.store.list(&scope, None, None).objects;
+    let objects = kubelets.store.list(&scope, None, None).objects;
     let parsed = objects.iter().filter_map(|object| serde_json::from_slice::<PartialObject>(&object.data).ok());
     let target = |PartialObject { metadata: Metadata { name, namespace, labels }, spec }: PartialObject| {
         let mut metadata = json!({"name": name, "creationTimestamp": clock::now().to_string()});
@@ -132,14 +137,19 @@ fn find_targets(server: &ApiServer, resource: &RequestScope, name: Option<&str>)
 }
 
 /// Returns the metrics of the Pods or nodes that have samples.
-async fn metrics(server: &ApiServer, kind: &dyn Kind, targets: Vec<MetricsTarget>) -> Vec<Value> {
+async fn metrics(
+    kubelets: &KubeletClient,
+    cache: &NodeSampleCache,
+    kind: &dyn Kind,
+    targets: Vec<MetricsTarget>,
+) -> Vec<Value> {
     let existing: BTreeSet<String> = {
-        let nodes = server.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
+        let nodes = kubelets.store.list(&Scope::resource(NODE.info().storage), None, None).objects;
         nodes.iter().map(|node| node.key.name.to_string()).collect()
     };
-    server.node_metrics.retain(|node| existing.contains(node));
+    cache.retain(|node| existing.contains(node));
     let nodes = targets.iter().map(|target| &target.node).filter(|node| existing.contains(*node)).cloned().collect();
-    let pairs: HashMap<String, SamplePair> = server.node_metrics.sample_pairs(server, nodes).await;
+    let pairs: HashMap<String, SamplePair> = cache.sample_pairs(kubelets, nodes).await;
     let of_pods = kind.info().namespaced;
     let measured = |MetricsTarget { metadata, namespace, name, node }: MetricsTarget| {
         let pair = pairs.get(&node)?;

@@ -6,7 +6,7 @@ mod selectors;
 
 use crate::{
     admission::dynamic,
-    api_server::ApiServer,
+    http::authentication::Authentication,
     objects::{
         call::Call,
         decode, object_identity,
@@ -14,13 +14,19 @@ use crate::{
         strict::{self, Validation},
         write::{dry_run, respond_with_value, with_warnings},
     },
+    rest::generic_registry::GenericRegistry,
 };
 use errors::{ApiError, GroupKind};
 use kinds::FieldErrors;
 use response::HandlerResult;
 
 /// Handles a review.
-pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn handle_review(
+    registry: &GenericRegistry,
+    authentication: &Authentication,
+    resource: &RequestScope,
+    call: &Call,
+) -> HandlerResult {
     if call.method != http::Method::POST || resource.name.is_some() {
         return Err(ApiError::method_not_allowed());
     }
@@ -32,13 +38,16 @@ pub(crate) async fn handle_review(server: &ApiServer, resource: &RequestScope, c
     let validation = Validation::parse(&call.query, "CreateOptions")?;
     let (mut review, warnings) = strict::check(kind, decode::parse(call, kind)?, validation)?;
     object_identity::set_request_namespace(resource, &mut review)?;
-    dynamic::admit_body(server, resource, call, [info.group, info.version, info.kind], &mut review, dry).await?;
+    dynamic::admit_body(&registry.admission, resource, call, [info.group, info.version, info.kind], &mut review, dry)
+        .await?;
     match info.kind {
-        "SelfSubjectAccessReview" => access::self_subject_access_review(server, &call.user, &mut review),
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => access::subject_access_review(server, &mut review),
-        "SelfSubjectRulesReview" => access::self_subject_rules_review(server, &call.user, &mut review),
+        "SelfSubjectAccessReview" => access::self_subject_access_review(&registry.authorizer, &call.user, &mut review),
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            access::subject_access_review(&registry.authorizer, &mut review)
+        }
+        "SelfSubjectRulesReview" => access::self_subject_rules_review(&registry.authorizer, &call.user, &mut review),
         "SelfSubjectReview" => identity::self_subject_review(&call.user, &mut review),
-        _ => identity::token_review(server, &mut review),
+        _ => identity::token_review(authentication, &mut review),
     }
     .map_err(|error| error.into_api_error(info))?;
     Ok(with_warnings(respond_with_value(kind, 201, review, call)?, &warnings))

@@ -3,18 +3,18 @@
 
 use crate::{
     admission::{dynamic, node_restriction},
-    api_server::ApiServer,
-    http::clock::now,
+    http::{authentication::Authentication, clock::now},
     objects::{call::Call, decode, object_identity, request_scope::RequestScope, write::dry_run},
+    rest::generic_registry::GenericRegistry,
 };
-use auth::tokens::ISSUER;
+use auth::tokens::{ISSUER, TokenLifetime};
 use errors::{ApiError, GroupKind, GroupResource};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
 use kinds::{FieldErrors, FieldPath};
 use response::HandlerResult;
 use serde_json::{Value, json};
-use store::Key;
+use store::{Key, Store};
 
 const KIND: [&str; 3] = ["authentication.k8s.io", "v1", "TokenRequest"];
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
@@ -22,21 +22,27 @@ const MIN_EXPIRATION_SECONDS: i64 = 600;
 const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
 
 /// Handles a TokenRequest.
-pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
-    let key = server.authentication.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
+pub(crate) async fn create(
+    registry: &GenericRegistry,
+    authentication: &Authentication,
+    token_lifetime: &TokenLifetime,
+    resource: &RequestScope,
+    call: &Call,
+) -> HandlerResult {
+    let key = authentication.signing_key.as_ref().ok_or_else(ApiError::no_such_path)?;
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let dry = dry_run(&call.query, "CreateOptions")?;
     let mut request = decode_request(resource, call, name)?;
     let mut body = serde_json::to_value(&request).map_err(ApiError::internal)?;
-    let context = dynamic::mutate_body(server, resource, call, KIND, &mut body, dry).await?;
+    let context = dynamic::mutate_body(&registry.admission, resource, call, KIND, &mut body, dry).await?;
     request.spec = serde_json::from_value(body["spec"].clone()).map_err(ApiError::internal)?;
     node_restriction::restrict_token(
-        server,
+        &registry.admission,
         &call.user,
         resource,
         &serde_json::to_value(&request.spec).unwrap_or_default(),
     )?;
-    let account = get_object(server, "serviceaccounts", &resource.namespace, name);
+    let account = get_object(&registry.store, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
     check_uid(&body, &account, name)?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
@@ -50,15 +56,15 @@ pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &C
         dynamic::validate(&context, Some(&body), None).await?;
     }
     let bound = match &request.spec.bound_object_ref {
-        Some(object_reference) => Some(bound_object(server, resource, name, object_reference)?),
+        Some(object_reference) => Some(bound_object(&registry.store, resource, name, object_reference)?),
         None => None,
     };
-    let (seconds, shortened) = server.token_lifetime.grant(seconds);
+    let (seconds, shortened) = token_lifetime.grant(seconds);
     call.warnings.lock().extend(shortened);
     let extensible = audiences.iter().any(|a| a == ISSUER) && matches!(&bound, Some((kind, _)) if *kind == "pod");
-    let extended = server.token_lifetime.extended(seconds).filter(|_| extensible);
+    let extended = token_lifetime.extended(seconds).filter(|_| extensible);
     let end = |seconds: i64| now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
-    let (node, object) = (bound.as_ref().and_then(|(_, o)| node_reference(server, o)), bound);
+    let (node, object) = (bound.as_ref().and_then(|(_, o)| node_reference(&registry.store, o)), bound);
     let mut private_claims = json!({"namespace": resource.namespace, "serviceaccount": object_reference(&account)});
     if let Some((kind, object)) = &object {
         private_claims[*kind] = object_reference(object);
@@ -161,8 +167,8 @@ fn validate_expiration(seconds: i64) -> Result<(), ApiError> {
 }
 
 /// Returns a stored object.
-pub(super) fn get_object(server: &ApiServer, plural: &'static str, namespace: &str, name: &str) -> Option<Value> {
-    let found = server.store.get(&Key::new(plural, namespace, name))?;
+fn get_object(store: &Store, plural: &'static str, namespace: &str, name: &str) -> Option<Value> {
+    let found = store.get(&Key::new(plural, namespace, name))?;
     serde_json::from_slice(&found.data).ok()
 }
 
@@ -187,7 +193,7 @@ fn group_version(api_version: &str) -> (&str, &str) {
 
 /// Returns the object to which the token is bound. It must exist, and a Pod must run as this account.
 fn bound_object(
-    server: &ApiServer,
+    store: &Store,
     resource: &RequestScope,
     account: &str,
     object_reference: &BoundObjectReference,
@@ -204,7 +210,7 @@ fn bound_object(
         return Err(ApiError::bad_request("Name parameter required."));
     }
     let (name, namespace) = (word(&object_reference.name), if namespaced { resource.namespace.as_str() } else { "" });
-    let object = get_object(server, plural, namespace, &name)
+    let object = get_object(store, plural, namespace, &name)
         .ok_or_else(|| ApiError::new(404, "NotFound", format!("{plural} {name:?} not found")))?;
     if claim == "pod" && object["spec"]["serviceAccountName"] != account {
         return Err(ApiError::bad_request(format!(
@@ -228,7 +234,7 @@ fn object_reference(object: &Value) -> Value {
 }
 
 /// Returns the reference of the node of a Pod.
-fn node_reference(server: &ApiServer, pod: &Value) -> Option<Value> {
+fn node_reference(store: &Store, pod: &Value) -> Option<Value> {
     let name = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty())?;
-    Some(get_object(server, "nodes", "", name).map_or_else(|| json!({"name": name}), |node| object_reference(&node)))
+    Some(get_object(store, "nodes", "", name).map_or_else(|| json!({"name": name}), |node| object_reference(&node)))
 }

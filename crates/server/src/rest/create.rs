@@ -2,8 +2,6 @@
 
 use crate::{
     admission::{self, AdmissionContext, certificates, dynamic, resource_quota},
-    api_server::ApiServer,
-    authorization,
     http::clock::now,
     ip_allocator::service_allocation,
     objects::{
@@ -18,7 +16,7 @@ use crate::{
         strict::{self, Validation},
         write::{dry_run, respond_with_object, respond_with_value, with_warnings},
     },
-    rest::{policy_params, store_quota::Purpose},
+    rest::{generic_registry::GenericRegistry, policy_params, store_quota::Purpose, write_authorization},
 };
 use ::admission::attributes::Operation;
 use apply::ManagedFields;
@@ -53,17 +51,17 @@ pub(crate) struct NewObject {
     pub(crate) managers: Option<ManagedFields>,
 }
 
-pub(crate) async fn create(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn create(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     managed_fields::validate_field_manager(call, "CreateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "CreateOptions")?, Validation::parse(&call.query, "CreateOptions")?);
     object::negotiate_object(&call.accept, resource.kind.info())?;
     let (value, warnings) = strict::check(&*resource.kind, decode::parse(call, &*resource.kind)?, validation)?;
-    create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
+    create_object(registry, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
 /// Creates an object, for a create request, or for an update or apply of an object that does not exist (`Store.Create`).
 pub(crate) async fn create_object(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     new: NewObject,
@@ -73,7 +71,7 @@ pub(crate) async fn create_object(
     let NewObject { mut value, mut warnings, managers } = new;
     // An apply may have a resource version although the object does not exist.
     let versioned = managers.is_none() && object_identity::is_versioned(&value);
-    let namespace = namespace_of(server, resource, &value)?;
+    let namespace = namespace_of(registry, resource, &value)?;
     if kind.info().namespaced {
         value["metadata"]["namespace"] = json!(namespace);
     }
@@ -86,13 +84,13 @@ pub(crate) async fn create_object(
         return Err(ApiError::forbidden(kind.info(), name, message));
     }
     let options = || admission::operation_options(call, "CreateOptions", dry);
-    let mut context = AdmissionContext::new(server, resource, call, Operation::Create, options);
+    let mut context = AdmissionContext::new(&registry.admission, resource, call, Operation::Create, options);
     if let Some(context) = &mut context {
         context.set_name(value["metadata"]["name"].as_str().unwrap_or(""));
         context.set_generate_name(value["metadata"]["generateName"].as_str().unwrap_or(""));
     }
     let ManagedObject { object: mut value, managers } =
-        admit_object(server, resource, call, value, managers, context.as_ref()).await?;
+        admit_object(registry, resource, call, value, managers, context.as_ref()).await?;
     let prefix = value["metadata"]["generateName"].as_str().unwrap_or("").to_owned();
     // Webhooks may have set the name.
     let generated = value["metadata"]["name"].as_str().unwrap_or("").is_empty() && !prefix.is_empty();
@@ -102,10 +100,11 @@ pub(crate) async fn create_object(
         if generated {
             object["metadata"]["name"] = json!(generate_name(&prefix));
         }
-        prepare(server, resource, call, &mut object)?;
+        prepare(registry, resource, call, &mut object)?;
         certificates::restrict_certificate_subject(resource, &object)?;
-        warnings.extend(admission::validate(server, resource, &object, None, &call.audit)?);
-        let addresses = service_allocation::take(server, resource, &mut object).await?;
+        warnings.extend(admission::validate(&registry.admission, resource, &object, None, &call.audit)?);
+        let addresses =
+            service_allocation::take(&registry.store, &registry.ip_allocation_lock, resource, &mut object).await?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         warnings.extend(object_meta::warnings(&object, None).into_iter().chain(kind.warnings(&object, None)));
         let mut new = ManagedObject { object, managers: managers.clone() };
@@ -117,13 +116,14 @@ pub(crate) async fn create_object(
                 drop(addresses);
                 context.set_name(&name);
                 dynamic::validate(context, Some(&new.whole()), None).await?;
-                service_allocation::take(server, resource, &mut new.object).await?
+                service_allocation::take(&registry.store, &registry.ip_allocation_lock, resource, &mut new.object)
+                    .await?
             }
         };
-        let quota_lock = resource_quota::lock(server, resource).await;
-        quota_lock.as_ref().map_or(Ok(()), |lock| lock.check(server, resource, &new.object, None))?;
+        let quota_lock = resource_quota::lock(&registry.admission, resource).await;
+        quota_lock.as_ref().map_or(Ok(()), |lock| lock.check(&registry.store, resource, &new.object, None))?;
         if dry {
-            if server.store.get(&key).is_some() {
+            if registry.store.get(&key).is_some() {
                 return Err(ApiError::already_exists(kind.info(), &name));
             }
             let mut shown = new.whole();
@@ -137,12 +137,15 @@ pub(crate) async fn create_object(
             // Upstream's storage layer returns this after admission and validation, as a plain error.
             return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
-        let new = new.into_storage_form(&server.webhooks, kind).await?;
+        let new = new.into_storage_form(&registry.webhooks, kind).await?;
         let write = Write::put(key, Precondition::Absent, new.encode()?);
-        match server.store_object(&call.user, kind, Purpose::Create, write).await {
+        match registry.store_object(&call.user, kind, Purpose::Create, write).await {
             Ok(object) => {
-                server.large_object_cache.wrote(kind, &object, new);
-                return Ok(with_warnings(respond_with_object(server, kind, 201, &object, call).await?, &warnings));
+                registry.large_object_cache.wrote(kind, &object, new);
+                return Ok(with_warnings(
+                    respond_with_object(&registry.webhooks, kind, 201, &object, call).await?,
+                    &warnings,
+                ));
             }
             Err(WriteError::AlreadyExists { .. }) if generated => {}
             Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), &name)),
@@ -153,7 +156,7 @@ pub(crate) async fn create_object(
 
 /// Sets defaults, runs mutating admission, and computes the field managers.
 async fn admit_object(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     mut value: Value,
@@ -174,7 +177,7 @@ async fn admit_object(
     let managers = managers.unwrap_or_else(new);
     let admit = |value: &mut Value| {
         kind.apply_admission_defaults(value);
-        admission::admit(server, resource, value)
+        admission::admit(&registry.admission, resource, value)
     };
     admit(&mut value)?;
     let made = ManagedObject { object: value, managers };
@@ -194,9 +197,14 @@ async fn admit_object(
 }
 
 /// Sets system metadata, prepares and validates an object (`rest.BeforeCreate`).
-fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut Value) -> Result<(), ApiError> {
+fn prepare(
+    registry: &GenericRegistry,
+    resource: &RequestScope,
+    call: &Call,
+    value: &mut Value,
+) -> Result<(), ApiError> {
     let kind = &*resource.kind;
-    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: WriteTarget::Main };
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&registry.gates), target: WriteTarget::Main };
     let metadata = &mut value["metadata"];
     // Admission may have set system metadata.
     for field in SYSTEM_METADATA {
@@ -209,7 +217,7 @@ fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut
     }
     let name = metadata["name"].as_str().unwrap_or("").to_owned();
     certificates::set_csr_requestor(&call.user, resource, value);
-    authorization::check_write(server, &call.user, resource, value, None)?;
+    write_authorization::check_write(registry, &call.user, resource, value, None)?;
     kind.prepare_create(value, &ctx);
     kind.derive_status(value, &|group, version, name| resource.served.custom_type(group, version, name));
     object::check_depth(value)?;
@@ -218,8 +226,8 @@ fn prepare(server: &ApiServer, resource: &RequestScope, call: &Call, value: &mut
     kind.validate_create(value, &ctx, &mut errors);
     if errors.is_empty() {
         policy_params::check_policy_params(
-            &server.store,
-            &server.authorizer,
+            &registry.store,
+            &registry.authorizer,
             &call.user,
             resource,
             value,
@@ -238,7 +246,7 @@ static DELETION_TIMESTAMP: LazyLock<Outline> = LazyLock::new(|| {
 });
 
 /// Returns the namespace of a new object: the request's, which must exist and not be terminating.
-fn namespace_of(server: &ApiServer, resource: &RequestScope, value: &Value) -> Result<String, ApiError> {
+fn namespace_of(registry: &GenericRegistry, resource: &RequestScope, value: &Value) -> Result<String, ApiError> {
     let info = resource.kind.info();
     if !info.namespaced {
         return Ok(String::new());
@@ -251,7 +259,7 @@ fn namespace_of(server: &ApiServer, resource: &RequestScope, value: &Value) -> R
     if !given.is_empty() && given != namespace {
         return Err(object_identity::namespace_mismatch());
     }
-    let found = server.store.get(&Key::new("namespaces", "", namespace.as_str()));
+    let found = registry.store.get(&Key::new("namespaces", "", namespace.as_str()));
     let object = found.ok_or_else(|| ApiError::namespace_not_found(namespace))?;
     if !DELETION_TIMESTAMP.read(&object.data)["metadata"]["deletionTimestamp"].is_null() {
         let text = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -7,7 +7,6 @@ use crate::{
         self, AdmissionContext, dynamic,
         node_restriction::{self, Removal},
     },
-    api_server::ApiServer,
     http::clock::now,
     objects::{
         call::Call,
@@ -19,7 +18,7 @@ use crate::{
         storage_errors,
         write::{dry_run, should_delete_during_update, with_warnings},
     },
-    rest::read,
+    rest::{generic_registry::GenericRegistry, read},
 };
 use ::admission::attributes::Operation;
 use api::text::parse_query_bool;
@@ -115,19 +114,19 @@ impl DeletionOptions {
     }
 }
 
-pub(crate) async fn delete_one(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn delete_one(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let options = DeletionOptions::parse(call)?;
     let name = resource.name.as_deref().unwrap_or("");
     let key = object::key(&*resource.kind, &resource.namespace, name);
-    node_restriction::restrict_removal(&server.store, &call.user, resource, &key, Removal::Delete)?;
-    let context = admission_context(server, resource, call, &options);
-    let (object, gone) = delete_with_admission(server, resource, &key, &options, context.as_ref()).await?;
-    let response = deletion_response(server, resource, &options, &object, gone).await?;
+    node_restriction::restrict_removal(&registry.store, &call.user, resource, &key, Removal::Delete)?;
+    let context = admission_context(registry, resource, call, &options);
+    let (object, gone) = delete_with_admission(registry, resource, &key, &options, context.as_ref()).await?;
+    let response = deletion_response(registry, resource, &options, &object, gone).await?;
     Ok(with_warnings(response, &options.warnings(resource)))
 }
 
 async fn deletion_response(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     options: &DeletionOptions,
     object: &Object,
@@ -137,7 +136,7 @@ async fn deletion_response(
     // An object that is not deleted yet is returned itself.
     if !gone || info.returns_deleted_object() {
         let code = if !gone && options.deletes_dependents { 202 } else { 200 };
-        return Ok(response::json(code, &conversion::decode(&server.webhooks, &*resource.kind, object).await?));
+        return Ok(response::json(code, &conversion::decode(&registry.webhooks, &*resource.kind, object).await?));
     }
     let value = conversion::as_stored(&*resource.kind, object);
     let mut details = json!({"name": name, "kind": info.plural, "uid": value["metadata"]["uid"]});
@@ -150,7 +149,11 @@ async fn deletion_response(
     ))
 }
 
-pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn delete_collection(
+    registry: &GenericRegistry,
+    resource: &RequestScope,
+    call: &Call,
+) -> HandlerResult {
     let info = resource.kind.info();
     // As upstream: not across all namespaces, and not for namespaces.
     if info.namespaced == resource.namespace.is_empty() || info.plural == "namespaces" {
@@ -161,12 +164,12 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestScop
     let selection = Selection::parse(&resource.kind, &call.query)?;
     // Deletes exactly the objects that a list with these options returns.
     let listed = ListOptions::parse(&call.query, false)?;
-    let context = admission_context(server, resource, call, &options);
+    let context = admission_context(registry, resource, call, &options);
     let (kind, options, context) = (&*resource.kind, &options, context.as_ref());
-    let read::Page { objects: all, mut metadata } = read::list_page(server, resource, &selection, &listed).await?;
+    let read::Page { objects: all, mut metadata } = read::list_page(registry, resource, &selection, &listed).await?;
     // Concurrent writes share flushes of the disk.
     let deletions = stream::iter(all).map(|object| async move {
-        match delete_with_admission(server, resource, &object.key, options, context).await {
+        match delete_with_admission(registry, resource, &object.key, options, context).await {
             Ok((object, _)) => Ok(Some(object)),
             Err(e) if e.code == 404 => Ok(None),
             Err(e) => Err(e),
@@ -174,8 +177,8 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestScop
     });
     let deleted: Vec<Object> =
         deletions.buffered(DELETE_COLLECTION_WORKERS).try_filter_map(|object| ready(Ok(object))).try_collect().await?;
-    let items = conversion::decode_all(&server.webhooks, kind, &deleted).await?;
-    metadata["resourceVersion"] = json!(server.store.revision().to_string());
+    let items = conversion::decode_all(&registry.webhooks, kind, &deleted).await?;
+    metadata["resourceVersion"] = json!(registry.store.revision().to_string());
     let answer = match view {
         Representation::Object => {
             json!({"kind": kind.list_kind(), "apiVersion": info.api_version(), "metadata": metadata, "items": items})
@@ -188,7 +191,7 @@ pub(crate) async fn delete_collection(server: &ApiServer, resource: &RequestScop
 
 /// Returns the context of dynamic admission of a deletion, if webhooks or policies are registered.
 fn admission_context<'a>(
-    server: &'a ApiServer,
+    registry: &'a GenericRegistry,
     resource: &RequestScope,
     call: &'a Call,
     options: &DeletionOptions,
@@ -208,22 +211,22 @@ fn admission_context<'a>(
         }
         object
     };
-    AdmissionContext::new(server, resource, call, Operation::Delete, delete_options)
+    AdmissionContext::new(&registry.admission, resource, call, Operation::Delete, delete_options)
 }
 
 /// Deletes one object; returns it, and whether it is removed from the store.
 pub(crate) async fn delete_object(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     key: &Key,
     options: &DeletionOptions,
 ) -> Result<(Object, bool), ApiError> {
-    delete_with_admission(server, resource, key, options, None).await
+    delete_with_admission(registry, resource, key, options, None).await
 }
 
 /// Like [`delete_object`], after validating admission.
 async fn delete_with_admission(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     key: &Key,
     options: &DeletionOptions,
@@ -237,7 +240,7 @@ async fn delete_with_admission(
         return Err(ApiError::forbidden(kind.info(), name, "this is a system priority class and cannot be deleted"));
     }
     for _ in 0..MAX_ATTEMPTS {
-        let current = server.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+        let current = registry.store.get(key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
         let mut value = conversion::as_stored(kind, &current);
         if !value.is_object() {
             // Its finalizers are unknown, so deleting it could bypass them.
@@ -249,7 +252,7 @@ async fn delete_with_admission(
             _ => check_preconditions(resource, &value, name, options)?,
         }
         if let Some(context) = context {
-            let object = conversion::decode(&server.webhooks, kind, &current).await?;
+            let object = conversion::decode(&registry.webhooks, kind, &current).await?;
             dynamic::admit_deletion(context, &object).await?;
         }
         let original = value.clone();
@@ -270,7 +273,7 @@ async fn delete_with_admission(
         let (expect, template) = (Precondition::Revision(current.revision), object::encode(kind, last)?);
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
+        match registry.store.write(write.with_allowance(QuotaAllowance::Unlimited)).await {
             Ok(object) => return Ok((object, gone)),
             Err(WriteError::Conflict { .. }) => {}
             Err(e) => return Err(storage_errors::from_write_error(&e, kind.info(), name)),

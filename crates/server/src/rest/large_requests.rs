@@ -5,9 +5,8 @@
 //! for small requests. Small requests stay on the worker: moving them to a thread would cost more than it saves.
 
 use crate::{
-    api_server::ApiServer,
     objects::{call::Call, object, request_scope::RequestScope},
-    rest::update::MAX_ATTEMPTS,
+    rest::{generic_registry::GenericRegistry, update::MAX_ATTEMPTS},
 };
 use errors::ApiError;
 use futures::FutureExt;
@@ -35,31 +34,31 @@ const MAX_THREADS: usize = 16;
 const MAX_ATTEMPTS_WHEN_LARGE: usize = 5;
 
 /// Whether a request is large.
-pub(crate) fn is_large(server: &ApiServer, resource: &RequestScope, call: &Call) -> bool {
-    exceeds_threshold(server, resource, &call.method, call.body.len())
+pub(crate) fn is_large(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> bool {
+    exceeds_threshold(registry, resource, &call.method, call.body.len())
 }
 
-fn exceeds_threshold(server: &ApiServer, resource: &RequestScope, method: &Method, body: usize) -> bool {
+fn exceeds_threshold(registry: &GenericRegistry, resource: &RequestScope, method: &Method, body: usize) -> bool {
     if matches!(*method, Method::GET | Method::HEAD) {
         return false;
     }
     let stored_length = || {
         let changes = matches!(*method, Method::PUT | Method::PATCH);
         let name = resource.name.as_deref().filter(|_| changes)?;
-        let found = server.store.get(&object::key(&*resource.kind, &resource.namespace, name))?;
+        let found = registry.store.get(&object::key(&*resource.kind, &resource.namespace, name))?;
         Some(found.data.bytes().len())
     };
-    let threshold = server.large_requests.threshold;
+    let threshold = registry.large_requests.threshold;
     body >= threshold || stored_length().is_some_and(|length| body + length >= threshold)
 }
 
 /// Returns the maximum attempts of a write.
-pub(crate) fn max_attempts(server: &ApiServer, resource: &RequestScope, call: &Call) -> usize {
-    max_attempts_of(server, resource, &call.method, call.body.len())
+pub(crate) fn max_attempts(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> usize {
+    max_attempts_of(registry, resource, &call.method, call.body.len())
 }
 
-fn max_attempts_of(server: &ApiServer, resource: &RequestScope, method: &Method, body: usize) -> usize {
-    if exceeds_threshold(server, resource, method, body) { MAX_ATTEMPTS_WHEN_LARGE } else { MAX_ATTEMPTS }
+fn max_attempts_of(registry: &GenericRegistry, resource: &RequestScope, method: &Method, body: usize) -> usize {
+    if exceeds_threshold(registry, resource, method, body) { MAX_ATTEMPTS_WHEN_LARGE } else { MAX_ATTEMPTS }
 }
 
 /// The threads of large requests.

@@ -1,7 +1,6 @@
 //! GET and LIST, served from memory with the bytes that the writer encoded.
 
 use crate::{
-    api_server::ApiServer,
     objects::{
         call::Call,
         conversion,
@@ -11,7 +10,7 @@ use crate::{
         selectors::Selection,
         write,
     },
-    rest::list_body,
+    rest::{generic_registry::GenericRegistry, list_body},
 };
 use errors::ApiError;
 use response::HandlerResult;
@@ -20,15 +19,15 @@ use store::{Key, List, Object, Revision, Scope};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(crate) async fn get(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn get(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     let name = resource.name.as_deref().unwrap_or("");
-    require_reached_revision(server, list_options::parse_resource_version(&call.query)?)?;
-    let object = server
+    require_reached_revision(registry, list_options::parse_resource_version(&call.query)?)?;
+    let object = registry
         .store
         .get(&object::key(kind, &resource.namespace, name))
         .ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-    write::respond_with_object(server, kind, 200, &object, call).await
+    write::respond_with_object(&registry.webhooks, kind, 200, &object, call).await
 }
 
 /// Returns the scope of a request: the path, narrowed by a field selector on name or namespace.
@@ -48,29 +47,29 @@ pub(crate) fn scope(resource: &RequestScope, selection: &Selection) -> Scope {
 }
 
 /// Refuses a `resourceVersion` that the store has not reached yet.
-pub(crate) fn require_reached_revision(server: &ApiServer, revision: Option<u64>) -> Result<(), ApiError> {
-    let current = server.store.revision();
+pub(crate) fn require_reached_revision(registry: &GenericRegistry, revision: Option<u64>) -> Result<(), ApiError> {
+    let current = registry.store.revision();
     match revision {
         Some(revision) if revision > current => Err(ApiError::too_large_resource_version(revision, current)),
         _ => Ok(()),
     }
 }
 
-pub(crate) async fn list(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn list(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     let representation = object::negotiate_list(&call.accept, kind.info())?;
     let include = IncludeObjectPolicy::parse(&call.query)?;
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let Page { objects, metadata } = list_page(server, resource, &selection, &options).await?;
+    let Page { objects, metadata } = list_page(registry, resource, &selection, &options).await?;
     Ok(match representation {
         Representation::Object if kind.conversion().is_none() => list_body::objects(&resource.kind, &metadata, objects),
         Representation::Metadata if kind.conversion().is_none() => list_body::metadata_only(kind, &metadata, &objects),
         Representation::Object => {
-            list_body::converted(kind, &metadata, conversion::encode_all(&server.webhooks, kind, &objects).await?)
+            list_body::converted(kind, &metadata, conversion::encode_all(&registry.webhooks, kind, &objects).await?)
         }
         Representation::Table | Representation::Metadata => {
-            let values = conversion::decode_all(&server.webhooks, kind, &objects).await?;
+            let values = conversion::decode_all(&registry.webhooks, kind, &objects).await?;
             let all = match representation {
                 Representation::Table => object::table(kind, &values, &metadata, true, include),
                 _ => object::metadata_list(&values, &metadata),
@@ -89,16 +88,16 @@ pub(crate) struct Page {
 
 /// Lists one page of the selected objects.
 pub(crate) async fn list_page(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     selection: &Selection,
     options: &ListOptions,
 ) -> Result<Page, ApiError> {
     let limit = options.page_size();
     let List { mut objects, revision, mut remaining } =
-        list_store(server, resource, selection, options, if selection.is_all() { limit } else { None })?;
+        list_store(registry, resource, selection, options, if selection.is_all() { limit } else { None })?;
     if !selection.is_all() {
-        conversion::retain_selected(&server.webhooks, &*resource.kind, &mut objects, selection).await?;
+        conversion::retain_selected(&registry.webhooks, &*resource.kind, &mut objects, selection).await?;
         if let Some(limit) = limit.filter(|l| *l < objects.len()) {
             remaining = objects.len() - limit;
             objects.truncate(limit);
@@ -117,14 +116,14 @@ pub(crate) async fn list_page(
 
 /// Lists objects of the store at the requested revision.
 fn list_store(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     selection: &Selection,
     options: &ListOptions,
     limit: Option<usize>,
 ) -> Result<List, ApiError> {
-    let (scope, store) = (scope(resource, selection), &server.store);
-    let oldest = server.compaction.oldest(store.revision());
+    let (scope, store) = (scope(resource, selection), &registry.store);
+    let oldest = registry.compaction.oldest(store.revision());
     let list_at = |revision: Revision, after: Option<&Key>| {
         let snapshot = (revision >= oldest).then(|| store.list_at(&scope, revision, after, limit).ok());
         snapshot.flatten()
@@ -140,7 +139,7 @@ fn list_store(
             ApiError::expired(CONTINUE_EXPIRED).with_continue(inconsistent.encode())
         });
     }
-    require_reached_revision(server, options.revision)?;
+    require_reached_revision(registry, options.revision)?;
     // As upstream, `resourceVersionMatch` defaults to `Exact` for a paginated list at a revision.
     let exact = match options.revision_match {
         Some(ResourceVersionMatch::Exact) => options.revision,

@@ -3,7 +3,6 @@
 mod apply;
 
 use crate::{
-    api_server::ApiServer,
     objects::{
         call::Call,
         conversion, decode,
@@ -14,7 +13,10 @@ use crate::{
         strict::{self, Validation},
         write::{dry_run, respond_with_value, with_warnings},
     },
-    rest::update::{self, FieldOwnership, UpdateResult, UpdatedObject},
+    rest::{
+        generic_registry::GenericRegistry,
+        update::{self, FieldOwnership, UpdateResult, UpdatedObject},
+    },
 };
 use ::apply::ManagedFields;
 use errors::{ApiError, GroupResource};
@@ -62,11 +64,11 @@ fn set(object: &mut Value, path: &[String], value: Value) {
 }
 
 /// Handles a request for the `scale` subresource.
-pub(crate) async fn handle(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn handle(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
     let missing = ApiError::not_found(info, name);
     let is_read = call.method == "GET";
-    handle_by_method(server, resource, call).await.map_err(|error| {
+    handle_by_method(registry, resource, call).await.map_err(|error| {
         let is_missing = error.code == missing.code && error.message == missing.message;
         if is_missing { not_found(info, name, is_read) } else { error }
     })
@@ -84,14 +86,14 @@ fn not_found(info: &KindInfo, name: &str, is_read: bool) -> ApiError {
     }
 }
 
-async fn handle_by_method(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+async fn handle_by_method(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     match call.method.as_str() {
         "GET" => {
             let name = resource.name.as_deref().unwrap_or("");
-            let stored = server.store.get(&object::key(kind, &resource.namespace, name));
+            let stored = registry.store.get(&object::key(kind, &resource.namespace, name));
             let stored = stored.ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-            let object = conversion::decode(&server.webhooks, kind, &stored).await?;
+            let object = conversion::decode(&registry.webhooks, kind, &stored).await?;
             respond_with_value(&Scale, 200, scale_for_get(kind, &object)?, call)
         }
         "PUT" => {
@@ -100,14 +102,14 @@ async fn handle_by_method(server: &ApiServer, resource: &RequestScope, call: &Ca
             let parsed = decode::parse(call, &Scale)?;
             let (scale, warnings) = strict::check(&Scale, parsed, validation)?;
             object_identity::check_named(resource, &scale)?;
-            write(server, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
+            write(registry, resource, call, "UpdateOptions", |_| Ok((scale.clone(), warnings.clone(), None))).await
         }
-        "PATCH" if call.content_type == patches::APPLY => apply::apply(server, resource, call).await,
+        "PATCH" if call.content_type == patches::APPLY => apply::apply(registry, resource, call).await,
         "PATCH" => {
             managed_fields::validate_field_manager(call, "PatchOptions", false)?;
             patches::check_type(kind, &call.content_type)?;
             let validation = Validation::parse(&call.query, "PatchOptions")?;
-            write(server, resource, call, "PatchOptions", |object| {
+            write(registry, resource, call, "PatchOptions", |object| {
                 let object = scale_for_update(kind, &object.object)?;
                 let patched = || patches::apply(&call.content_type, object.clone(), &call.body);
                 let text = || patches::format_invalid(&call.content_type, &call.body, patched);
@@ -123,14 +125,14 @@ async fn handle_by_method(server: &ApiServer, resource: &RequestScope, call: &Ca
 
 /// Updates the replicas of an object with the Scale that `make` returns, and its managers if `make` returns them.
 async fn write(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     options: &str,
     make: impl Fn(&ManagedObject) -> Result<(Value, Vec<String>, Option<ManagedFields>), ApiError>,
 ) -> HandlerResult {
     let dry = dry_run(&call.query, options)?;
-    let (written, warnings) = update::update_object(server, resource, call, dry, |old| {
+    let (written, warnings) = update::update_object(registry, resource, call, dry, |old| {
         check_types(&*resource.kind, &old.object)?;
         let (scale, warnings, managers) = make(old)?;
         validate(resource, &scale)?;
@@ -154,7 +156,7 @@ async fn write(
     })
     .await?;
     let object = match written {
-        UpdateResult::Stored(stored) => conversion::decode(&server.webhooks, &*resource.kind, &stored).await?,
+        UpdateResult::Stored(stored) => conversion::decode(&registry.webhooks, &*resource.kind, &stored).await?,
         UpdateResult::DryRun(value) => value,
     };
     Ok(with_warnings(respond_with_value(&Scale, 200, scale_of(&*resource.kind, &object), call)?, &warnings))

@@ -1,8 +1,6 @@
 //! Server-side apply: merges the configuration into the object, or creates it.
 
 use crate::{
-    api_server::ApiServer,
-    authorization,
     http::clock::now,
     objects::{
         call::Call,
@@ -16,8 +14,10 @@ use crate::{
     },
     rest::{
         create::{self, NewObject},
+        generic_registry::GenericRegistry,
         large_requests,
         update::{self, UpdatedObject},
+        write_authorization,
     },
 };
 use ::apply::ManagedFields;
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use response::HandlerResult;
 use serde_json::Value;
 
-pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn apply(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
@@ -37,8 +37,8 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Ca
     let force = call.query.flag("force");
     let key = object::key(kind, &resource.namespace, name);
     let not_found = || ApiError::not_found(kind.info(), name);
-    for _ in 0..large_requests::max_attempts(server, resource, call) {
-        let answer = if server.store.get(&key).is_some() {
+    for _ in 0..large_requests::max_attempts(registry, resource, call) {
+        let answer = if registry.store.get(&key).is_some() {
             let make = |old: &ManagedObject| {
                 let manager = FieldManager::new(resource, call, now());
                 let (object, managers) = applied(kind, || manager.apply(Some(old), config.take()?, force))?;
@@ -48,16 +48,16 @@ pub(crate) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Ca
                     ownership: update::FieldOwnership::Applied(managers),
                 })
             };
-            update::update_and_respond(server, resource, call, dry, make).await
+            update::update_and_respond(registry, resource, call, dry, make).await
         } else if resource.subresource.is_some() {
             return Err(not_found());
         } else {
-            authorization::require_create(&server.authorizer, resource, call)?;
+            write_authorization::require_create(&registry.authorizer, resource, call)?;
             let manager = FieldManager::new(resource, call, now());
             let (value, managers) = applied(kind, || manager.apply(None, config.take()?, force))?;
             check_new(resource, &value)?;
             let new = NewObject { value, warnings: warnings.clone(), managers: Some(managers) };
-            create::create_object(server, resource, call, new, dry).await
+            create::create_object(registry, resource, call, new, dry).await
         };
         match answer {
             // The object was created or deleted concurrently.

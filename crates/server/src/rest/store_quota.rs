@@ -4,11 +4,10 @@
 //! cannot create or enlarge objects. A reserve keeps the cluster running: statuses and Leases of nodes, and updates by the
 //! control plane. The control plane cannot create objects with the reserve, since clients determine how many it creates.
 
-use crate::ApiServer;
+use crate::rest::generic_registry::GenericRegistry;
 use kinds::Kind;
 use request::{UserInfo, user};
 use store::{Object, QuotaAllowance, Template, Write, WriteError, WriteOperation};
-use tokio::sync::watch;
 
 /// Maximum size of an object in bytes (etcd's `DefaultMaxRequestBytes`).
 const MAX_OBJECT: usize = 3 << 19;
@@ -22,7 +21,7 @@ pub(crate) enum Purpose {
     Update,
 }
 
-impl ApiServer {
+impl GenericRegistry {
     /// Writes an object for a user, within the limits of what is stored.
     ///
     /// # Errors
@@ -41,12 +40,6 @@ impl ApiServer {
             }
         }
         self.store.write(write.with_allowance(allowance(user, purpose))).await
-    }
-
-    /// Whether writes are refused because the store's quota is used up.
-    #[must_use]
-    pub fn quota_alarm(&self) -> watch::Receiver<bool> {
-        self.store.quota_alarm()
     }
 }
 
@@ -95,7 +88,7 @@ mod tests {
     }
 
     /// Returns a server whose quota leaves `space` bytes for objects of the test.
-    async fn server_with_space(space: u64) -> ApiServer {
+    async fn server_with_space(space: u64) -> crate::ApiServer {
         let engine = MemoryEngine::new();
         let needed = {
             let store = Store::open(engine.clone(), Options::default()).unwrap();
@@ -107,7 +100,7 @@ mod tests {
     }
 
     /// Creates ConfigMaps until one is refused; returns their number and the error.
-    async fn fill(server: &ApiServer, size: usize) -> (usize, test_server::Answer) {
+    async fn fill(server: &crate::ApiServer, size: usize) -> (usize, test_server::Answer) {
         for number in 0..1000 {
             let answer = send(server, "POST", MAPS, &[], &map(&format!("m{number}"), size)).await;
             if answer.code != 201 {
@@ -124,7 +117,7 @@ mod tests {
         assert!((7..=9).contains(&count), "{count} ConfigMaps of 10 kB");
         let status = refused.json();
         assert_eq!((refused.code, status["message"].as_str()), (500, Some(NO_SPACE)));
-        let used = server.store.usage();
+        let used = server.registry.store.usage();
         assert!(used.bytes <= used.quota);
         let one = format!("{MAPS}/m0");
         assert_eq!(send(&server, "GET", &one, &[], b"").await.code, 200);
@@ -152,8 +145,10 @@ mod tests {
         let (code, text) = get("/readyz/store-quota").await;
         assert_eq!((code, text.starts_with("internal server error: ")), (500, true), "{text}");
         let (_, metrics) = get("/metrics").await;
-        let size =
-            format!("apiserver_storage_size_bytes{{storage_cluster_id=\"podium\"}} {}", server.store.usage().bytes);
+        let size = format!(
+            "apiserver_storage_size_bytes{{storage_cluster_id=\"podium\"}} {}",
+            server.registry.store.usage().bytes
+        );
         assert!(metrics.contains(&size), "{size}");
         for number in 0..count / 2 {
             send(&server, "DELETE", &format!("{MAPS}/m{number}"), &[], b"").await;

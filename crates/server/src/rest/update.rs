@@ -2,8 +2,6 @@
 
 use crate::{
     admission::{self, AdmissionContext, dynamic, resource_quota},
-    api_server::ApiServer,
-    authorization,
     http::clock::now,
     ip_allocator::service_allocation,
     objects::{
@@ -21,8 +19,10 @@ use crate::{
     },
     rest::{
         create::{self, NewObject},
+        generic_registry::GenericRegistry,
         large_requests, policy_params, scale, server_side_apply,
         store_quota::Purpose,
+        write_authorization,
     },
 };
 use ::admission::attributes::Operation;
@@ -54,7 +54,7 @@ pub(crate) enum FieldOwnership {
     Applied(ManagedFields),
 }
 
-pub(crate) async fn update(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn update(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     managed_fields::validate_field_manager(call, "UpdateOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "UpdateOptions")?, Validation::parse(&call.query, "UpdateOptions")?);
@@ -62,8 +62,8 @@ pub(crate) async fn update(server: &ApiServer, resource: &RequestScope, call: &C
     let is_reset = managed_fields::is_reset(&parsed.value);
     let (mut value, warnings) = strict::check(kind, parsed, validation)?;
     object_identity::check_named(resource, &value)?;
-    if kind.info().allow_create_on_update && resource.subresource.is_none() && is_absent(server, resource) {
-        return create_on_update(server, resource, call, value, warnings, dry).await;
+    if kind.info().allow_create_on_update && resource.subresource.is_none() && is_absent(registry, resource) {
+        return create_on_update(registry, resource, call, value, warnings, dry).await;
     }
     let requested = RequestedManagedFields::take(&mut value, is_reset);
     let make = |old: &ManagedObject| {
@@ -72,18 +72,18 @@ pub(crate) async fn update(server: &ApiServer, resource: &RequestScope, call: &C
         let ownership = FieldOwnership::Updated(requested.clone());
         Ok(UpdatedObject { object: value.clone(), warnings: warnings.clone(), ownership })
     };
-    update_and_respond(server, resource, call, dry, make).await
+    update_and_respond(registry, resource, call, dry, make).await
 }
 
-fn is_absent(server: &ApiServer, resource: &RequestScope) -> bool {
+fn is_absent(registry: &GenericRegistry, resource: &RequestScope) -> bool {
     let name = resource.name.as_deref().unwrap_or("");
-    server.store.get(&object::key(&*resource.kind, &resource.namespace, name)).is_none()
+    registry.store.get(&object::key(&*resource.kind, &resource.namespace, name)).is_none()
 }
 
 /// Creates the object of an update that does not exist (upstream's `AllowCreateOnUpdate`), unless the update has a
 /// `resourceVersion`.
 async fn create_on_update(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     value: Value,
@@ -91,23 +91,23 @@ async fn create_on_update(
     dry: bool,
 ) -> HandlerResult {
     let (info, name) = (resource.kind.info(), resource.name.as_deref().unwrap_or(""));
-    authorization::require_create(&server.authorizer, resource, call)?;
+    write_authorization::require_create(&registry.authorizer, resource, call)?;
     if requested_version(&value).is_some() {
         return Err(ApiError::not_found(info, name));
     }
     object_identity::check(resource, true, &value, &Value::Null)?;
-    create::create_object(server, resource, call, NewObject { value, warnings, managers: None }, dry).await
+    create::create_object(registry, resource, call, NewObject { value, warnings, managers: None }, dry).await
 }
 
-pub(crate) async fn patch(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) async fn patch(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let kind = &*resource.kind;
     if call.content_type == patches::APPLY {
-        return Box::pin(server_side_apply::apply(server, resource, call)).await;
+        return Box::pin(server_side_apply::apply(registry, resource, call)).await;
     }
     patches::check_type(kind, &call.content_type)?;
     managed_fields::validate_field_manager(call, "PatchOptions", false)?;
     let (dry, validation) = (dry_run(&call.query, "PatchOptions")?, Validation::parse(&call.query, "PatchOptions")?);
-    update_and_respond(server, resource, call, dry, |old| {
+    update_and_respond(registry, resource, call, dry, |old| {
         let patch = || patches::apply(&call.content_type, old.whole(), &call.body);
         let shown = || patches::format_invalid(&call.content_type, &call.body, patch);
         let patched = patch()?;
@@ -121,16 +121,18 @@ pub(crate) async fn patch(server: &ApiServer, resource: &RequestScope, call: &Ca
 
 /// Updates an object with `make`, and responds with the result.
 pub(crate) async fn update_and_respond(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     dry: bool,
     make: impl Fn(&ManagedObject) -> Result<UpdatedObject, ApiError>,
 ) -> HandlerResult {
     object::negotiate_object(&call.accept, resource.kind.info())?;
-    let (updated, warnings) = update_object(server, resource, call, dry, make).await?;
+    let (updated, warnings) = update_object(registry, resource, call, dry, make).await?;
     let response = match updated {
-        UpdateResult::Stored(object) => respond_with_object(server, &*resource.kind, 200, &object, call).await,
+        UpdateResult::Stored(object) => {
+            respond_with_object(&registry.webhooks, &*resource.kind, 200, &object, call).await
+        }
         UpdateResult::DryRun(value) => respond_with_value(&*resource.kind, 200, value, call),
     };
     Ok(with_warnings(response?, &warnings))
@@ -145,7 +147,7 @@ pub(crate) enum UpdateResult {
 
 /// Updates an object with `make`: admission, validation, and a guarded write. Returns the stored object, and warnings.
 pub(crate) async fn update_object(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     dry: bool,
@@ -153,17 +155,24 @@ pub(crate) async fn update_object(
 ) -> Result<(UpdateResult, Vec<String>), ApiError> {
     let (kind, name) = (&*resource.kind, resource.name.as_deref().unwrap_or(""));
     let key = object::key(kind, &resource.namespace, name);
-    let context = admission_context(server, resource, call, dry);
-    for _ in 0..large_requests::max_attempts(server, resource, call) {
-        let current = server.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
-        let old = server.large_object_cache.live(&server.webhooks, kind, &current).await?;
+    let context = admission_context(registry, resource, call, dry);
+    for _ in 0..large_requests::max_attempts(registry, resource, call) {
+        let current = registry.store.get(&key).ok_or_else(|| ApiError::not_found(kind.info(), name))?;
+        let old = registry.large_object_cache.live(&registry.webhooks, kind, &current).await?;
         let UpdatedObject { object, mut warnings, ownership } = make(&old)?;
         object_identity::check(resource, call.method == Method::PUT, &object, &old.object)?;
         object_identity::require_version(kind.info(), &object)?;
-        let mut new = mutate(server, resource, call, object, &old, ownership, context.as_ref()).await?;
-        prepare_and_validate(server, resource, call, &mut new.object, &old.object)?;
-        let addresses = service_allocation::take(server, resource, &mut new.object).await?;
-        warnings.extend(admission::validate(server, resource, &new.object, Some(&old.object), &call.audit)?);
+        let mut new = mutate(registry, resource, call, object, &old, ownership, context.as_ref()).await?;
+        prepare_and_validate(registry, resource, call, &mut new.object, &old.object)?;
+        let addresses =
+            service_allocation::take(&registry.store, &registry.ip_allocation_lock, resource, &mut new.object).await?;
+        warnings.extend(admission::validate(
+            &registry.admission,
+            resource,
+            &new.object,
+            Some(&old.object),
+            &call.audit,
+        )?);
         // As in create, the allocated addresses are not locked while webhooks are called.
         let _locked = match &context {
             None => addresses,
@@ -173,12 +182,15 @@ pub(crate) async fn update_object(
                 let (new_object, old_object) =
                     (admission_object(resource, &whole_new), admission_object(resource, &whole_old));
                 dynamic::validate(context, Some(&new_object), Some(&old_object)).await?;
-                service_allocation::take(server, resource, &mut new.object).await?
+                service_allocation::take(&registry.store, &registry.ip_allocation_lock, resource, &mut new.object)
+                    .await?
             }
         };
         let is_charged = resource_quota::handles_update(resource, &new.object, &old.object);
-        let quota_lock = if is_charged { resource_quota::lock(server, resource).await } else { None };
-        quota_lock.as_ref().map_or(Ok(()), |lock| lock.check(server, resource, &new.object, Some(&old.object)))?;
+        let quota_lock = if is_charged { resource_quota::lock(&registry.admission, resource).await } else { None };
+        quota_lock
+            .as_ref()
+            .map_or(Ok(()), |lock| lock.check(&registry.store, resource, &new.object, Some(&old.object)))?;
         warnings.extend(object_meta::warnings(&new.object, Some(&old.object)));
         if resource.subresource.is_none() {
             warnings.extend(kind.warnings(&new.object, Some(&old.object)));
@@ -199,13 +211,13 @@ pub(crate) async fn update_object(
             return Ok((UpdateResult::DryRun(new.whole()), warnings));
         }
         let (new, expect) =
-            (new.into_storage_form(&server.webhooks, kind).await?, Precondition::Revision(current.revision));
+            (new.into_storage_form(&registry.webhooks, kind).await?, Precondition::Revision(current.revision));
         let template = new.encode()?;
         let write =
             if gone { Write::delete(key.clone(), expect, template) } else { Write::put(key.clone(), expect, template) };
-        match server.store_object(&call.user, kind, Purpose::Update, write).await {
+        match registry.store_object(&call.user, kind, Purpose::Update, write).await {
             Ok(object) => {
-                server.large_object_cache.wrote(kind, &object, new);
+                registry.large_object_cache.wrote(kind, &object, new);
                 return Ok((UpdateResult::Stored(object), warnings));
             }
             Err(WriteError::Conflict { .. }) => {}
@@ -225,13 +237,13 @@ fn desired_state_changed(info: &KindInfo, new: &Value, old: &Value) -> bool {
 
 /// Returns the context of dynamic admission of an update, if webhooks or policies are registered.
 fn admission_context<'a>(
-    server: &'a ApiServer,
+    registry: &'a GenericRegistry,
     resource: &RequestScope,
     call: &'a Call,
     dry: bool,
 ) -> Option<AdmissionContext<'a>> {
     let options = || admission::operation_options(call, "UpdateOptions", dry);
-    let context = AdmissionContext::new(server, resource, call, Operation::Update, options)?;
+    let context = AdmissionContext::new(&registry.admission, resource, call, Operation::Update, options)?;
     let is_scale = resource.subresource.as_deref() == Some("scale");
     Some(if is_scale { context.with_kind(["autoscaling", "v1", "Scale"]) } else { context })
 }
@@ -246,7 +258,7 @@ fn admission_object<'a>(resource: &RequestScope, object: &'a Value) -> Cow<'a, V
 
 /// Defaults an object, and runs mutating admission; tracks field ownership.
 async fn mutate(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     mut new: Value,
@@ -268,7 +280,7 @@ async fn mutate(
     };
     let admit = |new: &mut Value| {
         kind.apply_admission_defaults(new);
-        admission::admit_update(server, resource, new, Some(&old.object));
+        admission::admit_update(&registry.admission, resource, new, Some(&old.object));
         Ok(())
     };
     admit(&mut new)?;
@@ -296,15 +308,15 @@ async fn mutate(
 }
 
 fn prepare_and_validate(
-    server: &ApiServer,
+    registry: &GenericRegistry,
     resource: &RequestScope,
     call: &Call,
     new: &mut Value,
     old: &Value,
 ) -> Result<(), ApiError> {
     let kind = &*resource.kind;
-    let ctx = WriteContext { now: now(), gates: Arc::clone(&server.gates), target: resource.target() };
-    authorization::check_write(server, &call.user, resource, new, Some(old))?;
+    let ctx = WriteContext { now: now(), gates: Arc::clone(&registry.gates), target: resource.target() };
+    write_authorization::check_write(registry, &call.user, resource, new, Some(old))?;
     kind.prepare_update(new, old, &ctx);
     // Fields that neither object has stay absent.
     for field in ["spec", "status"] {
@@ -328,8 +340,8 @@ fn prepare_and_validate(
     kind.validate_update(new, old, &ctx, &mut errors);
     if errors.is_empty() {
         policy_params::check_policy_params(
-            &server.store,
-            &server.authorizer,
+            &registry.store,
+            &registry.authorizer,
             &call.user,
             resource,
             new,

@@ -2,7 +2,6 @@
 //! watchers.
 
 use crate::{
-    api_server::ApiServer,
     objects::{
         call::Call,
         conversion,
@@ -12,7 +11,7 @@ use crate::{
         selectors::Selection,
     },
     proxy::webhook::WebhookClient,
-    rest::read,
+    rest::{generic_registry::GenericRegistry, read},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use errors::ApiError;
@@ -60,7 +59,7 @@ struct Watcher {
     header_sent: bool,
 }
 
-pub(crate) fn watch(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(crate) fn watch(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     let selection = Selection::parse(&resource.kind, &call.query)?;
     let options = ListOptions::parse(&call.query, true)?;
     let representation = object::negotiate_watch(&call.accept, options.send_initial_events == Some(true))?;
@@ -70,23 +69,23 @@ pub(crate) fn watch(server: &ApiServer, resource: &RequestScope, call: &Call) ->
     let sends_initial = options.send_initial_events.unwrap_or(options.revision.unwrap_or(0) == 0);
     // Clients expect the error as an event of a watch that has begun.
     let rejected = |error: &ApiError| Ok(response::stream(stream::iter([frame("ERROR", &error.to_json())])));
-    if sends_initial && let Err(error) = read::require_reached_revision(server, options.revision) {
+    if sends_initial && let Err(error) = read::require_reached_revision(registry, options.revision) {
         return rejected(&error);
     }
     let (mut initial, mut initial_end) = (VecDeque::new(), None);
     let from = if sends_initial {
-        let listing = server.store.list(&scope, None, None);
+        let listing = registry.store.list(&scope, None, None);
         initial.extend(listing.objects);
         if options.send_initial_events == Some(true) && options.allow_bookmarks {
             initial_end = Some(listing.revision);
         }
         listing.revision
     } else {
-        options.revision.filter(|r| *r > 0).unwrap_or_else(|| server.store.revision())
+        options.revision.filter(|r| *r > 0).unwrap_or_else(|| registry.store.revision())
     };
     let expired =
         |e: store::Expired| ApiError::expired(format!("too old resource version: {} ({})", e.requested, e.oldest));
-    let events = match server.store.watch(scope, from) {
+    let events = match registry.store.watch(scope, from) {
         Ok(events) => events,
         Err(e) => return rejected(&expired(e)),
     };
@@ -95,7 +94,7 @@ pub(crate) fn watch(server: &ApiServer, resource: &RequestScope, call: &Call) ->
     let watcher = Watcher {
         kind: resource.kind.clone(),
         all: selection.is_all() || selection.is_name(),
-        webhooks: Arc::clone(&server.webhooks),
+        webhooks: Arc::clone(&registry.webhooks),
         selection,
         representation,
         include,

@@ -2,7 +2,7 @@
 //! these reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
 
 use super::read_object;
-use crate::{ApiServer, objects::request_scope::RequestScope};
+use crate::{admission::admission_control::AdmissionControl, objects::request_scope::RequestScope};
 use api::feature_gates::Gate;
 use auth::authorization::{Authorizer, node::node_identity};
 use errors::ApiError;
@@ -13,13 +13,13 @@ use store::Store;
 /// Returns a Forbidden error unless a node's TokenRequest is for one of its Pods and for an audience that the Pod
 /// references. Allows all other users.
 pub(crate) fn restrict_token(
-    server: &ApiServer,
+    control: &AdmissionControl,
     user: &UserInfo,
     resource: &RequestScope,
     request: &Value,
 ) -> Result<(), ApiError> {
     let Some(node) = node_identity(user) else { return Ok(()) };
-    let store = &server.store;
+    let store = &control.store;
     let (account, bound) = (resource.name.as_deref().unwrap_or(""), &request["boundObjectRef"]);
     let text = |field: &str| bound[field].as_str().unwrap_or("");
     let forbidden = |message: &str| Err(ApiError::forbidden(resource.kind.info(), account, message));
@@ -42,7 +42,7 @@ pub(crate) fn restrict_token(
     if pod["spec"]["nodeName"] != node {
         return forbidden("node requested token bound to a pod scheduled on a different node");
     }
-    if !server.gates.enabled(Gate::ServiceAccountNodeAudienceRestriction) {
+    if !control.gates.enabled(Gate::ServiceAccountNodeAudienceRestriction) {
         return Ok(());
     }
     let audience = match request["audiences"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -51,7 +51,7 @@ pub(crate) fn restrict_token(
         _ => return forbidden("node may only request 0 or 1 audiences"),
     };
     if pod_references_audience(store, &resource.namespace, &pod, audience)
-        || is_authorized_for_audience(&server.authorizer, user, &resource.namespace, account, audience)
+        || is_authorized_for_audience(&control.authorizer, user, &resource.namespace, account, audience)
     {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use super::{Definition, conditions, reconcile, update_definition};
 use crate::{
-    api_server::ApiServer,
+    customresources::custom_resource_definitions::CustomResources,
     objects::request_scope::RequestScope,
     rest::delete::{self, DeletionOptions},
 };
@@ -16,18 +16,18 @@ use store::{Key, Scope};
 const CONCURRENCY: usize = 64;
 
 /// Finalizes a terminating definition in the background.
-pub(super) fn spawn(server: &ApiServer, definition: &Definition) {
+pub(super) fn spawn(crds: &CustomResources, definition: &Definition) {
     let is_finalizer = |f: &Value| f == CUSTOM_RESOURCE_FINALIZER;
     let has_finalizer =
         definition.value["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(is_finalizer));
     if !has_finalizer {
         return;
     }
-    let (server, name) = (server.clone(), definition.name().to_owned());
+    let (crds, name) = (crds.clone(), definition.name().to_owned());
     let kind = stored_kind(definition);
     tokio::spawn(async move {
         let done = match &kind {
-            Some(kind) => delete_objects(&server, kind, &name).await,
+            Some(kind) => delete_objects(&crds, kind, &name).await,
             // A version that was never served has no objects.
             None => true,
         };
@@ -37,7 +37,7 @@ pub(super) fn spawn(server: &ApiServer, definition: &Definition) {
             } else {
                 ("NeverEstablished", "resource was never established")
             };
-            let updated = update_definition(&server, &name, None, |value| {
+            let updated = update_definition(&crds, &name, None, |value| {
                 conditions::set(&mut value["status"], "Terminating", "False", reason, message);
                 if let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() {
                     finalizers.retain(|f| f != CUSTOM_RESOURCE_FINALIZER);
@@ -45,7 +45,7 @@ pub(super) fn spawn(server: &ApiServer, definition: &Definition) {
             });
             match updated.await {
                 // Another definition may have its names now.
-                Ok(()) => Box::pin(reconcile(&server)).await,
+                Ok(()) => Box::pin(reconcile(&crds)).await,
                 Err(error) if error.code == 404 => {}
                 Err(error) => tracing::warn!(name, %error, "failed to finalize a definition"),
             }
@@ -63,24 +63,24 @@ fn stored_kind(definition: &Definition) -> Option<KindRef> {
 }
 
 /// Deletes all objects; returns whether none is left.
-async fn delete_objects(server: &ApiServer, kind: &KindRef, name: &str) -> bool {
+async fn delete_objects(crds: &CustomResources, kind: &KindRef, name: &str) -> bool {
     let storage = kind.info().storage;
-    let keys = |server: &ApiServer| -> Vec<Key> {
-        server.store.list(&Scope::resource(storage), None, None).objects.iter().map(|o| o.key.clone()).collect()
+    let keys = |crds: &CustomResources| -> Vec<Key> {
+        crds.registry.store.list(&Scope::resource(storage), None, None).objects.iter().map(|o| o.key.clone()).collect()
     };
-    stream::iter(keys(server))
+    stream::iter(keys(crds))
         .for_each_concurrent(CONCURRENCY, |key| async move {
             let resource = RequestScope::of_object(kind, &key.namespace, &key.name);
-            match delete::delete_object(server, &resource, &key, &DeletionOptions::empty()).await {
+            match delete::delete_object(&crds.registry, &resource, &key, &DeletionOptions::empty()).await {
                 Err(error) if error.code != 404 => tracing::warn!(%key, %error, "failed to delete a custom resource"),
                 _ => {}
             }
         })
         .await;
-    if keys(server).is_empty() {
+    if keys(crds).is_empty() {
         return true;
     }
-    let updated = update_definition(server, name, Some("status"), |value| {
+    let updated = update_definition(crds, name, Some("status"), |value| {
         let message = "CustomResource deletion is in progress";
         conditions::set(&mut value["status"], "Terminating", "True", "InstanceDeletionInProgress", message);
     });
@@ -88,5 +88,5 @@ async fn delete_objects(server: &ApiServer, kind: &KindRef, name: &str) -> bool 
         tracing::debug!(name, %error, "failed to write the condition Terminating of a definition");
     }
     // Listed again, as the last object may be deleted by now; each later deletion reconciles the definition.
-    keys(server).is_empty()
+    keys(crds).is_empty()
 }

@@ -1,22 +1,21 @@
 //! One connection: the TLS handshake, the client's identity, and requests by HTTP/1.1 or HTTP/2.
 
 use super::{
+    super::request_handler::RequestHandler,
     Timeouts,
     activity::{Activity, Expired, TrackedBody},
     connections::AdmittedStream,
 };
-use crate::{
-    ApiServer,
-    http::{
-        body_drain::DrainedOnDrop,
-        write_coalescing::{CoalescingStream, PollCounter},
-    },
+use crate::http::{
+    body_drain::DrainedOnDrop,
+    write_coalescing::{CoalescingStream, PollCounter},
 };
 use api::certificate::{SubjectUser, subject_user};
 use audit::Peer;
 use auth::{pki::ServerTls, tokens};
 use data_encoding::HEXLOWER;
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -24,6 +23,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use request::{RequestInfo, UserInfo, user::CREDENTIAL_ID};
+use response::Body;
 use sha2::{Digest, Sha256};
 use std::{
     convert::Infallible,
@@ -56,7 +56,7 @@ type Stream = TlsStream<AdmittedStream<TcpStream>>;
 
 /// Configuration of connections.
 pub(super) struct Protocol {
-    pub(super) server: ApiServer,
+    pub(super) handler: Arc<dyn RequestHandler>,
     pub(super) tls: ServerTls,
     pub(super) acceptor: TlsAcceptor,
     pub(super) timeouts: Timeouts,
@@ -65,7 +65,7 @@ pub(super) struct Protocol {
 /// State that all requests of a connection share.
 #[derive(Clone)]
 struct Client {
-    server: ApiServer,
+    handler: Arc<dyn RequestHandler>,
     peer: Peer,
     user: Option<UserInfo>,
     unknown: Option<UnknownCertificate>,
@@ -94,8 +94,8 @@ impl Protocol {
             activity.set_authenticated();
         }
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let (server, response_limit) = (self.server.clone(), self.timeouts.response);
-        let client = Client { server, peer, user, unknown, activity, is_http2, response_limit };
+        let (handler, response_limit) = (Arc::clone(&self.handler), self.timeouts.response);
+        let client = Client { handler, peer, user, unknown, activity, is_http2, response_limit };
         match is_http2 {
             true => self.http2(stream, client, is_local).await,
             false => self.http1(stream, client).await,
@@ -167,7 +167,7 @@ impl Client {
         request.extensions_mut().insert(self.peer);
         self.unknown.and_then(|unknown| request.extensions_mut().insert(unknown));
         let is_anonymous = self.user.is_none() && tokens::bearer_token(request.headers()).is_none();
-        let response = self.server.handle(self.user, request.map(DrainedOnDrop::new)).await;
+        let response = self.handler.handle_request(self.user, request.map(boxed)).await;
         let is_unauthenticated = is_anonymous || response.status() == StatusCode::UNAUTHORIZED;
         if !is_unauthenticated {
             self.activity.set_authenticated();
@@ -180,6 +180,11 @@ impl Client {
         }
         Ok(response.map(|body| TrackedBody::new(body, request_in_progress)))
     }
+}
+
+/// Returns a body of the type that all handlers take.
+fn boxed(body: Incoming) -> Body {
+    DrainedOnDrop::new(body).map_err(Into::into).boxed_unsync()
 }
 
 /// Returns the user of a verified client certificate, or `None` if its subject does not identify one.

@@ -4,7 +4,7 @@ use super::{
     exposition,
     usage::{NextStep, NodeSamples, SamplePair},
 };
-use crate::{api_server::ApiServer, registry::node_proxy};
+use crate::registry::{kubelet_client::KubeletClient, node_proxy};
 use errors::ApiError;
 use futures::{FutureExt, future::join_all};
 use jiff::Timestamp;
@@ -28,12 +28,12 @@ impl NodeSampleCache {
     /// Returns the samples of nodes. Nodes whose scrape fails are missing.
     pub(super) async fn sample_pairs(
         &self,
-        server: &ApiServer,
+        kubelets: &KubeletClient,
         nodes: BTreeSet<String>,
     ) -> HashMap<String, SamplePair> {
         let samples = |node: &str| Arc::clone(self.0.lock().entry(node.to_owned()).or_default());
         let scrapes: Vec<_> =
-            nodes.into_iter().map(|node| sample_node(server.clone(), samples(&node), node).boxed()).collect();
+            nodes.into_iter().map(|node| sample_node(kubelets.clone(), samples(&node), node).boxed()).collect();
         join_all(scrapes).await.into_iter().flatten().collect()
     }
 
@@ -44,7 +44,7 @@ impl NodeSampleCache {
 }
 
 async fn sample_node(
-    server: ApiServer,
+    kubelets: KubeletClient,
     samples: Arc<tokio::sync::Mutex<NodeSamples>>,
     node: String,
 ) -> Option<(String, SamplePair)> {
@@ -56,7 +56,7 @@ async fn sample_node(
             NextStep::Wait(time) => tokio::time::sleep(time).await,
             NextStep::Sample => {
                 let requested_at = Timestamp::now();
-                match scrape(&server, &node).await {
+                match scrape(&kubelets, &node).await {
                     Ok(text) => samples.add(exposition::parse(&text, requested_at)),
                     Err(error) => {
                         tracing::debug!(node, %error, "failed to scrape resource metrics");
@@ -78,8 +78,8 @@ enum ScrapeError {
     Request(Box<ApiError>),
 }
 
-async fn scrape(server: &ApiServer, node: &str) -> Result<String, ScrapeError> {
-    let response = node_proxy::text(server, node, "/metrics/resource");
+async fn scrape(kubelets: &KubeletClient, node: &str) -> Result<String, ScrapeError> {
+    let response = node_proxy::text(kubelets, node, "/metrics/resource");
     let in_time = tokio::time::timeout(SCRAPE_TIMEOUT, response).await;
     in_time.map_err(|_| ScrapeError::Timeout)?.map_err(|error| ScrapeError::Request(Box::new(error)))
 }

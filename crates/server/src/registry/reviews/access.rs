@@ -1,7 +1,7 @@
 //! Access reviews: `kubectl auth can-i` (upstream's `pkg/registry/authorization`).
 
 use super::{ReviewError, selectors};
-use crate::ApiServer;
+use auth::authorization::Authorizer;
 use errors::ApiError;
 use kinds::{FieldErrors, FieldPath};
 use request::{Attributes, Decision, RequestTarget, ResourceAttributes, UserInfo};
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 /// SelfSubjectAccessReview.
 pub(super) fn self_subject_access_review(
-    server: &ApiServer,
+    authorizer: &Authorizer,
     user: &UserInfo,
     review: &mut Value,
 ) -> Result<(), ReviewError> {
     validate(review, false)?;
-    decide(server, user, review);
+    decide(authorizer, user, review);
     Ok(())
 }
 
 /// SubjectAccessReview and LocalSubjectAccessReview.
-pub(super) fn subject_access_review(server: &ApiServer, review: &mut Value) -> Result<(), ReviewError> {
+pub(super) fn subject_access_review(authorizer: &Authorizer, review: &mut Value) -> Result<(), ReviewError> {
     validate(review, true)?;
     let spec = &review["spec"];
     let text = |field: &str| spec[field].as_str().unwrap_or("").to_owned();
@@ -27,12 +27,12 @@ pub(super) fn subject_access_review(server: &ApiServer, review: &mut Value) -> R
     let extra = spec["extra"].as_object().into_iter().flatten();
     let extra = extra.map(|(key, values)| (key.clone(), list(values))).collect();
     let user = UserInfo { name: text("user"), uid: text("uid"), groups: list(&spec["groups"]), extra };
-    decide(server, &user, review);
+    decide(authorizer, &user, review);
     Ok(())
 }
 
-fn decide(server: &ApiServer, user: &UserInfo, review: &mut Value) {
-    let (allowed, reason) = match server.authorizer.authorize(user, &attributes(&review["spec"])) {
+fn decide(authorizer: &Authorizer, user: &UserInfo, review: &mut Value) {
+    let (allowed, reason) = match authorizer.authorize(user, &attributes(&review["spec"])) {
         Decision::Allowed(reason) => (true, reason),
         Decision::NoOpinion(reason) => (false, reason),
     };
@@ -128,7 +128,7 @@ fn metadata(review: &Value, errors: &mut FieldErrors) {
 
 /// SelfSubjectRulesReview: the caller's rules in a namespace.
 pub(super) fn self_subject_rules_review(
-    server: &ApiServer,
+    authorizer: &Authorizer,
     user: &UserInfo,
     review: &mut Value,
 ) -> Result<(), ReviewError> {
@@ -137,7 +137,7 @@ pub(super) fn self_subject_rules_review(
         return Err(ReviewError::Other(ApiError::bad_request("no namespace on request")));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    let errors = server.authorizer.rbac().with_resolver(|resolver| {
+    let errors = authorizer.rbac().with_resolver(|resolver| {
         let (rules, errors) = resolver.rules_for(user, &namespace);
         for rule in rules {
             let list = if rule.resources.is_empty() { None } else { Some(&mut resources) };

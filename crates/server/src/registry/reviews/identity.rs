@@ -1,7 +1,7 @@
 //! SelfSubjectReview (`kubectl auth whoami`) and TokenReview (upstream's `pkg/registry/authentication`).
 
 use super::ReviewError;
-use crate::{ApiServer, http::clock::now};
+use crate::http::{authentication::Authentication, clock::now};
 use auth::tokens::{self, AuthenticatedToken, TokenError};
 use errors::ApiError;
 use request::UserInfo;
@@ -15,7 +15,7 @@ pub(super) fn self_subject_review(user: &UserInfo, review: &mut Value) -> Result
 }
 
 /// TokenReview.
-pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(), ReviewError> {
+pub(super) fn token_review(authentication: &Authentication, review: &mut Value) -> Result<(), ReviewError> {
     let spec = &review["spec"];
     let token = spec["token"].as_str().unwrap_or("");
     if token.is_empty() {
@@ -23,9 +23,7 @@ pub(super) fn token_review(server: &ApiServer, review: &mut Value) -> Result<(),
         return Err(ReviewError::Other(ApiError::bad_request(message)));
     }
     let audiences: Option<Vec<String>> = serde_json::from_value(spec["audiences"].clone()).unwrap_or_default();
-    let authenticated =
-        server.authentication.authenticate_token(token, audiences.as_deref().unwrap_or_default(), now());
-    server.record_legacy_token_uses();
+    let authenticated = authentication.authenticate_token(token, audiences.as_deref().unwrap_or_default(), now());
     let status = match authenticated {
         Ok(AuthenticatedToken { user, audiences }) => {
             json!({"authenticated": true, "user": user_info(&user.authenticated()), "audiences": audiences})

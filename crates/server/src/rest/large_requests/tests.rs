@@ -97,12 +97,12 @@ async fn large_requests_are_retried_less_often() {
             crate::test_server::send(&server, "PATCH", &query, &headers, config.to_string().as_bytes()).await;
         assert_eq!(response.code, 201, "{}", response.json());
         // A small patch of a large object is a large request.
-        let served = server.registry.served();
+        let served = server.kinds.served();
         let resource = crate::objects::request_scope::resolve(
             &served,
             &request::RequestInfo::new(&http::Method::GET, &path.parse().unwrap()),
         )
         .unwrap();
-        assert_eq!(max_attempts_of(&server, &resource, &Method::PATCH, 10), expected);
+        assert_eq!(max_attempts_of(&server.registry, &resource, &Method::PATCH, 10), expected);
     }
 }

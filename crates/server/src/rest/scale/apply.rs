@@ -2,12 +2,11 @@
 
 use super::{SCALE, Scale, ScalePaths, scale_for_update, write};
 use crate::{
-    api_server::ApiServer,
     http::clock::now,
     objects::{
         call::Call, managed_fields, managed_object::ManagedObject, request_scope::RequestScope, strict::Validation,
     },
-    rest::server_side_apply,
+    rest::{generic_registry::GenericRegistry, server_side_apply},
 };
 use ::apply::{ApplyError, Converter, Filter, ManagedFields, Path, Request, ScaleHandler, TypeRef};
 use errors::ApiError;
@@ -30,7 +29,7 @@ impl Converter for OneVersion {
     }
 }
 
-pub(super) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Call) -> HandlerResult {
+pub(super) async fn apply(registry: &GenericRegistry, resource: &RequestScope, call: &Call) -> HandlerResult {
     managed_fields::validate_field_manager(call, "PatchOptions", true)?;
     let validation = Validation::parse(&call.query, "PatchOptions")?;
     let (config, warnings) = server_side_apply::read(call, validation)?;
@@ -41,7 +40,7 @@ pub(super) async fn apply(server: &ApiServer, resource: &RequestScope, call: &Ca
         return Err(ApiError::bad_request(format!("invalid object type: {found}")));
     }
     let force = call.query.flag("force");
-    write(server, resource, call, "PatchOptions", |old| {
+    write(registry, resource, call, "PatchOptions", |old| {
         let merged = || merged(resource, call, old, &config, force);
         let (scale, managers) = server_side_apply::applied(&Scale, merged)?;
         Ok((scale, warnings.clone(), Some(managers)))
