@@ -1,5 +1,7 @@
 //! The `DefaultStorageClass` and `DefaultIngressClass` admission plugins.
 
+use super::plugin::{AdmittedWrite, Plugin};
+use errors::ApiError;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use store::{Scope, Store};
@@ -28,19 +30,41 @@ const INGRESS: ClassKind = ClassKind {
     annotation: "kubernetes.io/ingress.class",
 };
 
-/// Sets the default class of a new PersistentVolumeClaim.
-pub(crate) fn admit_claim(store: &Store, claim: &mut Value) {
-    STORAGE.admit(store, claim);
+/// Sets the default class of new claims.
+pub(super) struct DefaultStorageClass;
+
+impl Plugin for DefaultStorageClass {
+    fn name(&self) -> &'static str {
+        "DefaultStorageClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "PersistentVolumeClaim") {
+            STORAGE.set_default(&write.control.store, object);
+        }
+        Ok(())
+    }
 }
 
-/// Sets the default class of a new Ingress.
-pub(crate) fn admit_ingress(store: &Store, ingress: &mut Value) {
-    INGRESS.admit(store, ingress);
+/// Sets the default class of new Ingresses.
+pub(super) struct DefaultIngressClass;
+
+impl Plugin for DefaultIngressClass {
+    fn name(&self) -> &'static str {
+        "DefaultIngressClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("networking.k8s.io", "Ingress") {
+            INGRESS.set_default(&write.control.store, object);
+        }
+        Ok(())
+    }
 }
 
 impl ClassKind {
     /// Sets the default class of an object that names none. An empty name means no class.
-    fn admit(&self, store: &Store, object: &mut Value) {
+    fn set_default(&self, store: &Store, object: &mut Value) {
         if !object["spec"][self.field].is_null() || !object["metadata"]["annotations"][self.annotation].is_null() {
             return;
         }

@@ -1,13 +1,44 @@
 //! The `LimitRanger` admission plugin.
 
+use super::plugin::{AdmittedWrite, Plugin};
 use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},
 };
+use errors::ApiError;
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kinds::KindInfo;
 use serde_json::{Value, json};
 use store::{Scope, Store};
+
+/// Sets default requests and limits, and checks the limits of the namespace.
+pub(super) struct LimitRanger;
+
+impl Plugin for LimitRanger {
+    fn name(&self) -> &'static str {
+        "LimitRanger"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "Pod") {
+            admit(&write.control.store, &write.resource.namespace, object);
+        }
+        Ok(())
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        // Terminating objects are not limited. Of the updates of a Pod, only a resize changes its resources.
+        let is_resize = write.resource.subresource.as_deref() == Some("resize");
+        let is_limited = (write.is_of("", "Pod") && (write.old.is_none() || is_resize))
+            || (write.is_of("", "PersistentVolumeClaim") && write.is_main());
+        if is_limited && write.old.is_none_or(|old| old["metadata"]["deletionTimestamp"].is_null()) {
+            let resource = write.resource;
+            let validated = validate(&write.control.store, resource.kind.info(), &resource.namespace, object);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Returns the LimitRanges of a namespace.
 fn limit_ranges(store: &Store, namespace: &str) -> Vec<LimitRange> {

@@ -1,9 +1,28 @@
 //! The `PersistentVolumeClaimResize` admission plugin (`plugin/pkg/admission/storage/persistentvolume/resize`).
 
+use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use errors::ApiError;
 use kinds::storage_class;
 use serde_json::Value;
 use store::{Key, Store};
+
+/// Denies the expansion of claims that cannot be expanded.
+pub(super) struct PersistentVolumeClaimResize;
+
+impl Plugin for PersistentVolumeClaimResize {
+    fn name(&self) -> &'static str {
+        "PersistentVolumeClaimResize"
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        if write.is_of("", "PersistentVolumeClaim") && write.is_main() {
+            let validated = validate(&write.control.store, object, write.old);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Denial of an expansion.
 #[derive(Debug, thiserror::Error)]

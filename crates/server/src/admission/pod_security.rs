@@ -1,6 +1,6 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
-use super::forbidden;
+use super::plugin::{AdmittedWrite, Plugin, forbidden};
 use crate::objects::request_scope::RequestScope;
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use audit::AuditContext;
@@ -21,6 +21,26 @@ const UNREADABLE: &str = "the spec cannot be read";
 const ENFORCED_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
 const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 const ERROR: &str = "pod-security.kubernetes.io/error";
+
+/// Holds Pods to the Pod Security Standard of their namespace.
+pub(super) struct PodSecurity;
+
+impl Plugin for PodSecurity {
+    fn name(&self) -> &'static str {
+        "PodSecurity"
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        let store = &write.control.store;
+        if !write.is_of("", "Namespace") || !write.is_main() {
+            return validate(store, write.resource, object, write.old, write.audit);
+        }
+        let mut errors = FieldErrors::default();
+        let warnings = validate_namespace(store, object, write.old, &mut errors);
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(write.resource.kind.info(), name, &errors)) }
+    }
+}
 
 /// Evaluates a Pod or the Pod template of a workload; returns warnings.
 ///

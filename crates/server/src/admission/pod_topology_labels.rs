@@ -1,12 +1,30 @@
 //! The `PodTopologyLabels` admission plugin (KEP-4742): copies the zone and region labels of the Node to its Pods, for the
 //! downward API.
 
+use super::plugin::{AdmittedWrite, Plugin};
 use crate::admission::admission_control::AdmissionControl;
 use api::feature_gates::Gate;
+use errors::ApiError;
 use serde_json::{Map, Value};
 use store::Key;
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// Copies labels of the Node to new Pods that have a node.
+pub(super) struct PodTopologyLabels;
+
+impl Plugin for PodTopologyLabels {
+    fn name(&self) -> &'static str {
+        "PodTopologyLabels"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "Pod") {
+            admit_pod(write.control, object);
+        }
+        Ok(())
+    }
+}
 
 /// Sets the topology labels of a new Pod with a node name.
 pub(super) fn admit_pod(control: &AdmissionControl, pod: &mut Value) {

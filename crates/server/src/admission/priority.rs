@@ -1,8 +1,29 @@
 //! The `Priority` admission plugin: sets the priority of new Pods, and allows only one global default PriorityClass.
 
+use super::plugin::{AdmittedWrite, Plugin};
+use errors::ApiError;
 use kinds::priority_class::{self, PodPriorityError, STORAGE};
 use serde_json::{Value, json};
 use store::{Key, Scope, Store};
+
+/// Sets the priority of new Pods, and denies a second default class.
+pub(super) struct Priority;
+
+impl Plugin for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "Pod") {
+            admit_pod(&write.control.store, object).map_err(|error| write.forbidden(object, &error))?;
+        }
+        if write.creates("scheduling.k8s.io", "PriorityClass") {
+            admit_class(&write.control.store, object).map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(())
+    }
+}
 
 /// Sets the priority of a new Pod.
 pub(super) fn admit_pod(store: &Store, pod: &mut Value) -> Result<(), PodPriorityError> {

@@ -1,9 +1,27 @@
 //! The `RuntimeClass` admission plugin.
 
+use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use errors::ApiError;
 use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};
 use store::{Key, Store};
+
+/// Applies the RuntimeClass of a new Pod.
+pub(super) struct RuntimeClass;
+
+impl Plugin for RuntimeClass {
+    fn name(&self) -> &'static str {
+        "RuntimeClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if !write.creates("", "Pod") {
+            return Ok(());
+        }
+        admit(&write.control.store, object).map_err(|error| write.forbidden(object, &error))
+    }
+}
 
 /// Denial of a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

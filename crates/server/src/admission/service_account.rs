@@ -1,8 +1,10 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
+use super::plugin::{AdmittedWrite, Plugin};
 use crate::{admission::admission_control::AdmissionControl, objects::generated_name};
 use api::static_pod;
+use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
 use serde_json::{Value, json};
@@ -15,6 +17,33 @@ const VOLUME_NAME_PREFIX: &str = "kube-api-access-";
 /// Lifetime of the token in seconds (`WarnOnlyBoundTokenExpirationSeconds`): an hour, and 7 seconds that mark the token as
 /// mounted by admission.
 const TOKEN_EXPIRATION_SECONDS: i64 = 3607;
+
+/// Sets the service account of a new Pod, and what it mounts and references.
+pub(super) struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        // A mirror Pod has no service account.
+        if !write.creates("", "Pod") || mirror_pod::is_mirror_pod(object) {
+            return Ok(());
+        }
+        let admitted = admit(write.control, &write.resource.namespace, object);
+        admitted.map_err(|error| write.forbidden(object, &error))
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        let is_ephemeral = write.resource.subresource.as_deref() == Some("ephemeralcontainers");
+        if write.creates("", "Pod") || (write.is_of("", "Pod") && is_ephemeral) {
+            let validated = validate(write.control, &write.resource.namespace, object);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Denial of a Pod.
 #[derive(Debug, thiserror::Error)]

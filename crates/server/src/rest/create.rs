@@ -177,7 +177,7 @@ async fn admit_object(
     let managers = managers.unwrap_or_else(new);
     let admit = |value: &mut Value| {
         kind.apply_admission_defaults(value);
-        admission::admit(&registry.admission, resource, value)
+        admission::admit(&registry.admission, resource, value, None, &call.audit)
     };
     admit(&mut value)?;
     let made = ManagedObject { object: value, managers };

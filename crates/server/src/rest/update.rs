@@ -280,8 +280,7 @@ async fn mutate(
     };
     let admit = |new: &mut Value| {
         kind.apply_admission_defaults(new);
-        admission::admit_update(&registry.admission, resource, new, Some(&old.object));
-        Ok(())
+        admission::admit(&registry.admission, resource, new, Some(&old.object), &call.audit)
     };
     admit(&mut new)?;
     let mut new = ManagedObject { object: new, managers };
