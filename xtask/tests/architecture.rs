@@ -186,7 +186,7 @@ const WRITERS: [(&str, &str); 19] = [
     ("kubelet/src/volumes.rs", "directories of volumes"),
     ("kubelet/src/volumes/atomic_writer.rs", "volumes"),
     ("kubelet/src/volumes/claim.rs", "directories of volumes"),
-    ("kubelet/src/volumes/host_path.rs", "volumes"),
+    ("kubelet/src/volumes/plugins/host_path.rs", "volumes"),
     ("kubelet/src/volumes/nested.rs", "mount points in volumes"),
     ("network/src/bridge.rs", "the kernel's files"),
     ("network/src/prepare.rs", "the data directory itself"),

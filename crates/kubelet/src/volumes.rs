@@ -3,13 +3,11 @@
 mod atomic_writer;
 mod claim;
 mod downward_api;
-mod empty_dir;
-mod host_path;
-mod local;
 mod mount_error;
 mod nested;
 mod ownership;
 mod payload;
+mod plugins;
 pub(crate) mod refresh;
 mod removal;
 mod tokens;
@@ -29,6 +27,7 @@ use lifecycle::Pod;
 use mount_error::{MountError, SetUpError};
 use ownership::VolumeOwnership;
 use payload::{Payload, PayloadError};
+use plugins::{empty_dir, host_path};
 use removal::remove_tree;
 use std::{
     collections::BTreeSet,

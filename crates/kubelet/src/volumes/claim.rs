@@ -5,10 +5,9 @@
 //! found there after a restart, without the API, and independent of the claim's current state.
 
 use super::{
-    host_path::HostPath,
-    local::LocalVolume,
     mount_error::{MountError, SetUpError},
     ownership::VolumeOwnership,
+    plugins::{host_path::HostPath, local::LocalVolume},
     removal,
 };
 use crate::{Shared, deadline::within_deadline, pods::spec};

@@ -1,8 +1,11 @@
 //! Failures to mount volumes, with the texts of upstream's `FailedMount` Events.
 
 use super::{
-    atomic_writer::WriteError, claim::ClaimError, empty_dir::EmptyDirError, host_path::HostPathError,
-    local::LocalVolumeError, nested::NestedMountPointError, payload::PayloadError,
+    atomic_writer::WriteError,
+    claim::ClaimError,
+    nested::NestedMountPointError,
+    payload::PayloadError,
+    plugins::{empty_dir::EmptyDirError, host_path::HostPathError, local::LocalVolumeError},
 };
 use crate::{blocking::BlockingTaskError, os_error::PathError};
 use std::{io, path::PathBuf};

@@ -9,14 +9,14 @@ use std::{
 };
 
 /// `hostPath` volume.
-pub(super) struct HostPath {
+pub(in crate::volumes) struct HostPath {
     path: PathBuf,
     kind: String,
 }
 
 /// Failure of the type check of a `hostPath` volume, with upstream's message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HostPathError {
+pub(in crate::volumes) enum HostPathError {
     #[error("hostPath type check failed: {} is not a {expected}", .path.display())]
     WrongType { path: PathBuf, expected: &'static str },
     #[error("{0} is an invalid volume type")]
@@ -27,16 +27,16 @@ pub(super) enum HostPathError {
 }
 
 impl HostPath {
-    pub(super) fn new(source: &HostPathVolumeSource) -> Self {
+    pub(in crate::volumes) fn new(source: &HostPathVolumeSource) -> Self {
         Self { path: PathBuf::from(&source.path), kind: source.type_.clone().unwrap_or_default() }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::volumes) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Checks the type of the path, as upstream (`pkg/volume/hostpath/host_path.go`).
-    pub(super) fn check(&self) -> Result<(), HostPathError> {
+    pub(in crate::volumes) fn check(&self) -> Result<(), HostPathError> {
         let kind = fs::metadata(&self.path).map(|m| m.file_type());
         let is = |holds: bool, expected: &'static str| {
             if holds { Ok(()) } else { Err(HostPathError::WrongType { path: self.path.clone(), expected }) }

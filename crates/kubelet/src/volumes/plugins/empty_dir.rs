@@ -1,7 +1,9 @@
 //! `emptyDir` volumes: directory or tmpfs.
 
-use super::{make_dir, set_group};
-use crate::os_error::{self, PathError};
+use crate::{
+    os_error::{self, PathError},
+    volumes::{make_dir, set_group},
+};
 use api::quantity::{Amount, QuantityError};
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use nix::{
@@ -15,7 +17,7 @@ use std::{
 };
 
 /// `emptyDir` volume.
-pub(super) struct EmptyDir {
+pub(in crate::volumes) struct EmptyDir {
     memory: bool,
     /// Size limit in bytes; the kernel enforces it for a tmpfs only.
     limit: Option<i64>,
@@ -23,7 +25,7 @@ pub(super) struct EmptyDir {
 
 /// Failure to create an `emptyDir` volume.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum EmptyDirError {
+pub(in crate::volumes) enum EmptyDirError {
     #[error(transparent)]
     SizeLimit(#[from] QuantityError),
     #[error("emptyDir with medium {0:?} is not supported yet")]
@@ -36,7 +38,10 @@ pub(super) enum EmptyDirError {
 
 impl EmptyDir {
     /// Parses the source. `memory_limit` is the memory limit of the Pod or the node, which also limits a tmpfs.
-    pub(super) fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, EmptyDirError> {
+    pub(in crate::volumes) fn new(
+        source: &EmptyDirVolumeSource,
+        memory_limit: Option<Amount>,
+    ) -> Result<Self, EmptyDirError> {
         let limit = source.size_limit.as_ref().map(Amount::try_from).transpose()?;
         let memory = match source.medium.as_deref().unwrap_or_default() {
             "" => false,
@@ -48,16 +53,16 @@ impl EmptyDir {
     }
 
     /// Returns a tmpfs, for secret data.
-    pub(super) fn in_memory(memory_limit: Option<Amount>) -> Self {
+    pub(in crate::volumes) fn in_memory(memory_limit: Option<Amount>) -> Self {
         Self { memory: true, limit: memory_limit.map(Amount::value).filter(|bytes| *bytes > 0) }
     }
 
     /// Returns a directory, for data that is not secret.
-    pub(super) fn on_disk() -> Self {
+    pub(in crate::volumes) fn on_disk() -> Self {
         Self { memory: false, limit: None }
     }
 
-    pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), EmptyDirError> {
+    pub(in crate::volumes) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), EmptyDirError> {
         make_dir(dir, 0o777)?;
         let is_mount_point = is_mount_point(dir).map_err(|error| PathError::new("stat", dir, error))?;
         if self.memory && !is_mount_point {

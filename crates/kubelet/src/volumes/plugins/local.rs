@@ -1,10 +1,10 @@
 //! `local` volumes: a directory of the node that is bind-mounted to the Pod's directory (upstream's
 //! `pkg/volume/local/local.go`).
 
-use super::{make_dir, ownership::VolumeOwnership, removal};
 use crate::{
     os_error::{self, PathError},
     safe_open::{self, proc_fd_path},
+    volumes::{make_dir, ownership::VolumeOwnership, removal},
 };
 use nix::mount::{MsFlags, mount};
 use std::{
@@ -14,14 +14,14 @@ use std::{
 };
 
 /// `local` volume.
-pub(super) struct LocalVolume {
-    pub(super) path: PathBuf,
-    pub(super) readonly: bool,
+pub(in crate::volumes) struct LocalVolume {
+    pub(in crate::volumes) path: PathBuf,
+    pub(in crate::volumes) readonly: bool,
 }
 
 /// Failure to mount a `local` volume, with upstream's message where it has one.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LocalVolumeError {
+pub(in crate::volumes) enum LocalVolumeError {
     #[error("path {0:?} does not exist")]
     Missing(String),
     #[error("path {0:?} is a block device, and local volumes of these are not supported yet")]
@@ -39,7 +39,7 @@ pub(super) enum LocalVolumeError {
 
 impl LocalVolume {
     /// Checks that the path is a directory, with upstream's messages.
-    pub(super) fn check(&self) -> Result<(), LocalVolumeError> {
+    pub(in crate::volumes) fn check(&self) -> Result<(), LocalVolumeError> {
         let path = || self.path.display().to_string();
         match fs::metadata(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(LocalVolumeError::Missing(path())),
@@ -51,7 +51,7 @@ impl LocalVolume {
     }
 
     /// Sets the group and bind-mounts the directory to the Pod's directory. `pods` is the directory of all Pods.
-    pub(super) fn set_up(
+    pub(in crate::volumes) fn set_up(
         &self,
         dir: &Path,
         ownership: Option<VolumeOwnership>,
