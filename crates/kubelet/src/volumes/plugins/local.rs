@@ -4,8 +4,15 @@
 use crate::{
     os_error::{self, PathError},
     safe_open::{self, proc_fd_path},
-    volumes::{make_dir, ownership::VolumeOwnership, removal},
+    volumes::{
+        make_dir,
+        mount_error::SetUpError,
+        plugin::{MountContext, MountTarget, Mounter, NewMounter, VolumePlugin, VolumeSpec},
+        removal,
+    },
 };
+use futures::{FutureExt, future::ready};
+use k8s_openapi::api::core::v1::LocalVolumeSource;
 use nix::mount::{MsFlags, mount};
 use std::{
     fs, io,
@@ -13,15 +20,39 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(super) struct LocalPlugin;
+
+impl VolumePlugin for LocalPlugin {
+    fn can_support(&self, spec: VolumeSpec<'_>) -> bool {
+        local_source(spec).is_some()
+    }
+
+    fn new_mounter<'a>(&'a self, spec: VolumeSpec<'a>, _: &'a mut MountContext<'_>) -> NewMounter<'a> {
+        ready(LocalVolume::new(spec).map(|volume| Box::new(volume) as Box<dyn Mounter>)).boxed()
+    }
+
+    fn supports_mount_options(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the source of a `local` volume, and whether it is read-only.
+fn local_source(spec: VolumeSpec<'_>) -> Option<(&LocalVolumeSource, bool)> {
+    let VolumeSpec::PersistentVolume { volume, read_only } = spec else { return None };
+    Some((volume.spec.as_ref()?.local.as_ref()?, read_only))
+}
+
 /// `local` volume.
-pub(in crate::volumes) struct LocalVolume {
-    pub(in crate::volumes) path: PathBuf,
-    pub(in crate::volumes) readonly: bool,
+struct LocalVolume {
+    path: PathBuf,
+    read_only: bool,
 }
 
 /// Failure to mount a `local` volume, with upstream's message where it has one.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::volumes) enum LocalVolumeError {
+enum LocalVolumeError {
+    #[error("mountOptions of local volumes are not supported yet")]
+    MountOptions,
     #[error("path {0:?} does not exist")]
     Missing(String),
     #[error("path {0:?} is a block device, and local volumes of these are not supported yet")]
@@ -38,8 +69,16 @@ pub(in crate::volumes) enum LocalVolumeError {
 }
 
 impl LocalVolume {
+    fn new(spec: VolumeSpec<'_>) -> Result<Self, SetUpError> {
+        let (source, read_only) = local_source(spec).ok_or(SetUpError::UnsupportedType(spec.source_name()))?;
+        if !spec.mount_options().is_empty() {
+            return Err(SetUpError::plugin(LocalVolumeError::MountOptions));
+        }
+        Ok(Self { path: PathBuf::from(&source.path), read_only })
+    }
+
     /// Checks that the path is a directory, with upstream's messages.
-    pub(in crate::volumes) fn check(&self) -> Result<(), LocalVolumeError> {
+    fn check_path(&self) -> Result<(), LocalVolumeError> {
         let path = || self.path.display().to_string();
         match fs::metadata(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(LocalVolumeError::Missing(path())),
@@ -50,24 +89,29 @@ impl LocalVolume {
         }
     }
 
-    /// Sets the group and bind-mounts the directory to the Pod's directory. `pods` is the directory of all Pods.
-    pub(in crate::volumes) fn set_up(
-        &self,
-        dir: &Path,
-        ownership: Option<VolumeOwnership>,
-        pods: &Path,
-    ) -> Result<(), LocalVolumeError> {
+    /// Sets the group and bind-mounts the directory to the Pod's directory.
+    fn bind(&self, target: &MountTarget<'_>) -> Result<(), LocalVolumeError> {
         let io_error = |source| LocalVolumeError::Open { path: self.path.clone(), source };
         // The opened directory is mounted: its path may be replaced meanwhile.
         let root = safe_open::open_path(&self.path).map_err(io_error)?;
-        let ownership = ownership.filter(|_| !self.readonly);
-        if let Some(ownership) = ownership.filter(|_| !is_mounted_by_pod(&proc_fd_path(&root), pods)) {
+        let ownership = target.ownership.filter(|_| !self.read_only);
+        if let Some(ownership) = ownership.filter(|_| !is_mounted_by_pod(&proc_fd_path(&root), target.pods)) {
             ownership.change_permissions(&root).map_err(io_error)?;
         }
-        make_dir(dir, 0o750)?;
-        mount(Some(&proc_fd_path(&root)), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
-            LocalVolumeError::Mount { path: self.path.clone(), target: dir.to_owned(), source: errno.into() }
+        make_dir(target.dir, 0o750)?;
+        mount(Some(&proc_fd_path(&root)), target.dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
+            LocalVolumeError::Mount { path: self.path.clone(), target: target.dir.to_owned(), source: errno.into() }
         })
+    }
+}
+
+impl Mounter for LocalVolume {
+    fn check(&self) -> Result<(), SetUpError> {
+        self.check_path().map_err(SetUpError::plugin)
+    }
+
+    fn set_up(&self, target: &MountTarget<'_>) -> Result<(), SetUpError> {
+        self.bind(target).map_err(SetUpError::plugin)
     }
 }
 
@@ -82,14 +126,30 @@ fn is_mounted_by_pod(path: &Path, pods: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volumes::mount_error::MountError;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn mount_options_of_local_volumes_are_reported() {
+        let volume = |options: Value| {
+            let spec = json!({"local": {"path": "/d"}, "mountOptions": options, "accessModes": ["ReadWriteOnce"]});
+            let volume = serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
+            let created = LocalVolume::new(VolumeSpec::PersistentVolume { volume: &volume, read_only: false });
+            created.map(|volume| volume.path).map_err(|error| MountError::set_up("pv", error).to_string())
+        };
+        assert_eq!(volume(json!([])), Ok(PathBuf::from("/d")));
+        let expected =
+            "MountVolume.SetUp failed for volume \"pv\" : mountOptions of local volumes are not supported yet";
+        assert_eq!(volume(json!(["noatime"])), Err(expected.to_owned()));
+    }
 
     #[test]
     fn local_volume_must_be_an_existing_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "").unwrap();
         let check = |path: &str| {
-            let volume = LocalVolume { path: dir.path().join(path), readonly: false };
-            volume.check().map_err(|e| e.to_string())
+            let volume = LocalVolume { path: dir.path().join(path), read_only: false };
+            volume.check_path().map_err(|e| e.to_string())
         };
         assert_eq!(check(""), Ok(()));
         assert_eq!(check("f").unwrap_err(), "only directory and block device are supported");
