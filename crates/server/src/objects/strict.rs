@@ -1,8 +1,5 @@
 //! Strict decoding: unknown and duplicate fields are errors, warnings or ignored (`fieldValidation`).
 
-#[cfg(test)]
-mod k8s_openapi_schemas;
-
 use crate::objects::{
     decode::{DecodedBody, is_yaml_error, split_warnings},
     kind_check, patch,

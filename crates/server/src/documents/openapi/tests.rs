@@ -1,7 +1,9 @@
 //! Tests of OpenAPI documents over HTTP.
 
 mod apply_types;
+mod built_in_kinds;
 mod gnostic;
+mod k8s_openapi_schemas;
 mod protobuf;
 mod published;
 mod swagger;

@@ -1,8 +1,16 @@
-//! `emptyDir` volumes: directory or tmpfs.
+//! `emptyDir` volumes: directory or tmpfs (upstream's `pkg/volume/emptydir/empty_dir.go`).
 
-use super::{make_dir, set_group};
-use crate::os_error::{self, PathError};
+use crate::{
+    os_error::{self, PathError},
+    volumes::{
+        make_dir, memory_limit,
+        mount_error::SetUpError,
+        plugin::{MountContext, MountTarget, Mounter, NewMounter, VolumePlugin, VolumeSpec},
+        set_group,
+    },
+};
 use api::quantity::{Amount, QuantityError};
+use futures::{FutureExt, future::ready};
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use nix::{
     errno::Errno,
@@ -14,8 +22,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(super) struct EmptyDirPlugin;
+
+impl VolumePlugin for EmptyDirPlugin {
+    fn can_support(&self, spec: VolumeSpec<'_>) -> bool {
+        spec.volume().is_some_and(|volume| volume.empty_dir.is_some())
+    }
+
+    fn new_mounter<'a>(&'a self, spec: VolumeSpec<'a>, context: &'a mut MountContext<'_>) -> NewMounter<'a> {
+        let source = spec.volume().and_then(|volume| volume.empty_dir.clone()).unwrap_or_default();
+        let mounter = EmptyDir::new(&source, memory_limit(context.shared, context.pod));
+        ready(mounter.map(|mounter| Box::new(mounter) as Box<dyn Mounter>).map_err(SetUpError::plugin)).boxed()
+    }
+}
+
 /// `emptyDir` volume.
-pub(super) struct EmptyDir {
+pub(in crate::volumes) struct EmptyDir {
     memory: bool,
     /// Size limit in bytes; the kernel enforces it for a tmpfs only.
     limit: Option<i64>,
@@ -23,7 +45,7 @@ pub(super) struct EmptyDir {
 
 /// Failure to create an `emptyDir` volume.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum EmptyDirError {
+enum EmptyDirError {
     #[error(transparent)]
     SizeLimit(#[from] QuantityError),
     #[error("emptyDir with medium {0:?} is not supported yet")]
@@ -36,7 +58,7 @@ pub(super) enum EmptyDirError {
 
 impl EmptyDir {
     /// Parses the source. `memory_limit` is the memory limit of the Pod or the node, which also limits a tmpfs.
-    pub(super) fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, EmptyDirError> {
+    fn new(source: &EmptyDirVolumeSource, memory_limit: Option<Amount>) -> Result<Self, EmptyDirError> {
         let limit = source.size_limit.as_ref().map(Amount::try_from).transpose()?;
         let memory = match source.medium.as_deref().unwrap_or_default() {
             "" => false,
@@ -48,16 +70,16 @@ impl EmptyDir {
     }
 
     /// Returns a tmpfs, for secret data.
-    pub(super) fn in_memory(memory_limit: Option<Amount>) -> Self {
+    pub(in crate::volumes) fn in_memory(memory_limit: Option<Amount>) -> Self {
         Self { memory: true, limit: memory_limit.map(Amount::value).filter(|bytes| *bytes > 0) }
     }
 
     /// Returns a directory, for data that is not secret.
-    pub(super) fn on_disk() -> Self {
+    pub(in crate::volumes) fn on_disk() -> Self {
         Self { memory: false, limit: None }
     }
 
-    pub(super) fn set_up(&self, dir: &Path, group: Option<u32>) -> Result<(), EmptyDirError> {
+    fn set_up_at(&self, dir: &Path, group: Option<u32>) -> Result<(), EmptyDirError> {
         make_dir(dir, 0o777)?;
         let is_mount_point = is_mount_point(dir).map_err(|error| PathError::new("stat", dir, error))?;
         if self.memory && !is_mount_point {
@@ -90,6 +112,12 @@ impl EmptyDir {
     }
 }
 
+impl Mounter for EmptyDir {
+    fn set_up(&self, target: &MountTarget<'_>) -> Result<(), SetUpError> {
+        self.set_up_at(target.dir, target.group()).map_err(SetUpError::plugin)
+    }
+}
+
 /// Returns whether a directory of the Pod is a mount point: its device differs from its parent's.
 fn is_mount_point(dir: &Path) -> io::Result<bool> {
     let parent = dir.parent().map_or_else(|| fs::metadata(dir), fs::metadata)?;
@@ -110,9 +138,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path().join("v");
         let task = empty_dir(json!({})).unwrap();
-        task.set_up(&volume, None).unwrap();
+        task.set_up_at(&volume, None).unwrap();
         fs::write(volume.join("f"), "kept").unwrap();
-        task.set_up(&volume, None).unwrap();
+        task.set_up_at(&volume, None).unwrap();
         assert_eq!(crate::host_file::read_text(volume.join("f")).unwrap(), "kept");
         assert_eq!(fs::metadata(&volume).unwrap().permissions().mode() & 0o7777, 0o777);
     }

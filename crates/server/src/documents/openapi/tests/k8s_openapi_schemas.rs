@@ -1,35 +1,15 @@
 //! Comparison of the message table with the schemas of k8s-openapi.
 
-use crate::objects::{
-    decode::DecodedBody,
-    strict::{self, Validation},
-};
-use k8s_openapi::{
-    api::{
-        admissionregistration::{v1 as admission, v1alpha1 as admission_alpha, v1beta1 as admission_beta},
-        apps::v1 as apps,
-        authentication::v1 as authn,
-        authorization::v1 as authz,
-        autoscaling::{v1 as scale, v2 as hpa},
-        batch::v1 as batch,
-        certificates::v1 as certificates,
-        coordination::v1 as coordination,
-        core::v1 as core,
-        discovery::v1 as discovery,
-        events::v1 as events,
-        flowcontrol::v1 as flow,
-        networking::v1 as net,
-        node::v1 as node,
-        policy::v1 as policy,
-        rbac::v1 as rbac,
-        resource::v1 as dra,
-        scheduling::v1 as scheduling,
-        storage::v1 as storage,
+use crate::{
+    documents::openapi::types::TYPES,
+    objects::{
+        decode::DecodedBody,
+        strict::{self, Validation},
     },
-    apimachinery::pkg::apis::meta::v1 as meta,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kinds::ALL;
-use schemars::{SchemaGenerator, generate::SchemaSettings};
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use wire::protobuf::{
@@ -38,95 +18,21 @@ use wire::protobuf::{
     sample::Sample,
 };
 
-macro_rules! schemas {
-    ($($kind:ty),* $(,)?) => {{
-        let mut generator = SchemaSettings::openapi3().into_generator();
-        $(let _ = SchemaGenerator::subschema_for::<$kind>(&mut generator);)*
-        generator.take_definitions(true)
-    }};
-}
+/// Groups whose messages have tables of their own, because they are not in `kubernetes/api`.
+const OTHER_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "metrics.k8s.io"];
 
-/// Returns the schemas of all kinds of the stable groups.
+/// Returns the schemas of all kinds, and of the types of other requests and responses.
 fn definitions() -> Map<String, Value> {
-    schemas!(
-        admission::MutatingWebhookConfiguration,
-        admission_alpha::MutatingAdmissionPolicy,
-        admission_alpha::MutatingAdmissionPolicyBinding,
-        admission_beta::MutatingAdmissionPolicy,
-        admission_beta::MutatingAdmissionPolicyBinding,
-        admission::ValidatingAdmissionPolicy,
-        admission::ValidatingAdmissionPolicyBinding,
-        admission::ValidatingWebhookConfiguration,
-        k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService,
-        apps::ControllerRevision,
-        apps::DaemonSet,
-        apps::Deployment,
-        apps::ReplicaSet,
-        apps::StatefulSet,
-        authn::SelfSubjectReview,
-        authn::TokenRequest,
-        authn::TokenReview,
-        authz::LocalSubjectAccessReview,
-        authz::SelfSubjectAccessReview,
-        authz::SelfSubjectRulesReview,
-        authz::SubjectAccessReview,
-        scale::HorizontalPodAutoscaler,
-        scale::Scale,
-        hpa::HorizontalPodAutoscaler,
-        batch::CronJob,
-        batch::Job,
-        certificates::CertificateSigningRequest,
-        coordination::Lease,
-        core::Binding,
-        core::ComponentStatus,
-        core::ConfigMap,
-        core::Endpoints,
-        core::Event,
-        core::LimitRange,
-        core::Namespace,
-        core::Node,
-        core::PersistentVolume,
-        core::PersistentVolumeClaim,
-        core::Pod,
-        core::PodTemplate,
-        core::ReplicationController,
-        core::ResourceQuota,
-        core::Secret,
-        core::Service,
-        core::ServiceAccount,
-        discovery::EndpointSlice,
-        events::Event,
-        flow::FlowSchema,
-        flow::PriorityLevelConfiguration,
-        net::Ingress,
-        net::IngressClass,
-        net::IPAddress,
-        net::NetworkPolicy,
-        net::ServiceCIDR,
-        node::RuntimeClass,
-        policy::Eviction,
-        policy::PodDisruptionBudget,
-        rbac::ClusterRole,
-        rbac::ClusterRoleBinding,
-        rbac::Role,
-        rbac::RoleBinding,
-        dra::DeviceClass,
-        dra::ResourceClaim,
-        dra::ResourceClaimTemplate,
-        dra::ResourceSlice,
-        scheduling::PriorityClass,
-        storage::CSIDriver,
-        storage::CSINode,
-        storage::CSIStorageCapacity,
-        storage::StorageClass,
-        storage::VolumeAttachment,
-        storage::VolumeAttributesClass,
-        meta::DeleteOptions,
-        meta::Status,
-        meta::APIGroupList,
-        meta::APIResourceList,
-        meta::APIVersions,
-    )
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    for kind in TYPES.iter().filter(|kind| !OTHER_GROUPS.contains(&kind.gvk().0)) {
+        (kind.add)(&mut generator);
+    }
+    let _ = generator.subschema_for::<meta::DeleteOptions>();
+    let _ = generator.subschema_for::<meta::Status>();
+    let _ = generator.subschema_for::<meta::APIGroupList>();
+    let _ = generator.subschema_for::<meta::APIResourceList>();
+    let _ = generator.subschema_for::<meta::APIVersions>();
+    generator.take_definitions(true)
 }
 
 /// Returns the JSON fields of a message, including those of inlined messages.

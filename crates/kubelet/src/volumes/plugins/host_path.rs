@@ -1,22 +1,78 @@
-//! `hostPath` volumes: a path of the node with a type check.
+//! `hostPath` volumes: a path of the node with a type check (upstream's `pkg/volume/hostpath/host_path.go`).
+//!
+//! A volume of a Pod is mounted from its own path. That of a claim is a symbolic link in the Pod's directory, so that it is
+//! found there after a restart, without the API.
 
-use crate::os_error::PathError;
-use k8s_openapi::api::core::v1::HostPathVolumeSource;
+use crate::{
+    os_error::PathError,
+    volumes::{
+        mount_error::SetUpError,
+        plugin::{MountContext, MountTarget, Mounter, NewMounter, VolumePlugin, VolumeSpec},
+    },
+};
+use futures::{FutureExt, future::ready};
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 use std::{
-    fs,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    fs, io,
+    os::unix::fs::{FileTypeExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
+pub(super) struct HostPathPlugin;
+
+impl VolumePlugin for HostPathPlugin {
+    fn can_support(&self, spec: VolumeSpec<'_>) -> bool {
+        spec.host_path().is_some()
+    }
+
+    fn new_mounter<'a>(&'a self, spec: VolumeSpec<'a>, _: &'a mut MountContext<'_>) -> NewMounter<'a> {
+        let source = spec.host_path().cloned().unwrap_or_default();
+        let mounter = HostPathMounter { host: HostPath::new(&source), is_linked: spec.volume().is_none() };
+        ready(Ok(Box::new(mounter) as Box<dyn Mounter>)).boxed()
+    }
+
+    fn path(&self, volume: &Volume, dir: PathBuf) -> PathBuf {
+        volume.host_path.as_ref().map_or(dir, |source| PathBuf::from(&source.path))
+    }
+
+    fn has_metrics(&self) -> bool {
+        false
+    }
+}
+
+struct HostPathMounter {
+    host: HostPath,
+    /// Whether the Pod's directory has a link to the path.
+    is_linked: bool,
+}
+
+impl Mounter for HostPathMounter {
+    fn set_up(&self, target: &MountTarget<'_>) -> Result<(), SetUpError> {
+        self.host.check().map_err(SetUpError::plugin)?;
+        if self.is_linked {
+            link(&self.host.path, target.dir).map_err(SetUpError::plugin)?;
+        }
+        Ok(())
+    }
+}
+
+fn link(path: &Path, dir: &Path) -> Result<(), HostPathError> {
+    let make = || {
+        dir.parent().map_or(Ok(()), fs::create_dir_all)?;
+        symlink(path, dir)
+    };
+    make().map_err(|source| HostPathError::Link { path: dir.to_owned(), source })
+}
+
 /// `hostPath` volume.
-pub(super) struct HostPath {
+struct HostPath {
     path: PathBuf,
     kind: String,
 }
 
-/// Failure of the type check of a `hostPath` volume, with upstream's message.
+/// Failure to set up a `hostPath` volume, with upstream's message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HostPathError {
+enum HostPathError {
     #[error("hostPath type check failed: {} is not a {expected}", .path.display())]
     WrongType { path: PathBuf, expected: &'static str },
     #[error("{0} is an invalid volume type")]
@@ -24,19 +80,18 @@ pub(super) enum HostPathError {
     /// The path could not be created.
     #[error(transparent)]
     Create(#[from] PathError),
+    /// The symbolic link of a claim's volume could not be created.
+    #[error("{}: {source}", .path.display())]
+    Link { path: PathBuf, source: io::Error },
 }
 
 impl HostPath {
-    pub(super) fn new(source: &HostPathVolumeSource) -> Self {
+    fn new(source: &HostPathVolumeSource) -> Self {
         Self { path: PathBuf::from(&source.path), kind: source.type_.clone().unwrap_or_default() }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Checks the type of the path, as upstream (`pkg/volume/hostpath/host_path.go`).
-    pub(super) fn check(&self) -> Result<(), HostPathError> {
+    fn check(&self) -> Result<(), HostPathError> {
         let kind = fs::metadata(&self.path).map(|m| m.file_type());
         let is = |holds: bool, expected: &'static str| {
             if holds { Ok(()) } else { Err(HostPathError::WrongType { path: self.path.clone(), expected }) }
