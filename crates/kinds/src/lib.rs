@@ -23,6 +23,7 @@ mod defaulting;
 mod dynamic_resources;
 mod endpoint_slice;
 mod event;
+mod field_cursor;
 mod field_validation;
 pub mod flow_control;
 mod generic_kind;

@@ -8,7 +8,7 @@ use crate::{
 use syn::{Expr, ExprCall, ExprMethodCall, Macro};
 
 /// Methods that return their receiver, an iterator of it, or a part of it that has the same type here.
-const SAME: [&str; 50] = [
+const SAME: [&str; 53] = [
     "as_array",
     "as_array_mut",
     "as_deref",
@@ -35,6 +35,7 @@ const SAME: [&str; 50] = [
     "into_boxed_slice",
     "into_iter",
     "into_owned",
+    "items",
     "iter",
     "iter_mut",
     "map_err",
@@ -59,6 +60,8 @@ const SAME: [&str; 50] = [
     "unwrap",
     "unwrap_or_default",
     "partition",
+    "path",
+    "value",
 ];
 
 /// Methods that return an element of their receiver.
@@ -89,8 +92,8 @@ const MAP: [&str; 5] = ["filter_map", "find_map", "flat_map", "map", "scan"];
 const MAP_OPTION: [&str; 6] = ["and_then", "is_none_or", "is_some_and", "map_or", "map_or_else", "then"];
 
 /// Methods whose first argument is the name of a field or the key of a map.
-const FIELD: [&str; 9] =
-    ["child", "contains_key", "entry", "get", "get_mut", "insert", "remove", "remove_entry", "swap_remove"];
+const FIELD: [&str; 10] =
+    ["at", "child", "contains_key", "entry", "get", "get_mut", "insert", "remove", "remove_entry", "swap_remove"];
 
 /// Methods that return their receiver, or else their argument.
 const OR: [&str; 7] = ["chain", "or", "or_else", "or_insert", "or_insert_with", "unwrap_or", "unwrap_or_else"];
@@ -103,7 +106,7 @@ impl Evaluator<'_> {
         };
         let callee = self.expression(&call.func);
         let arguments: Vec<Abstract> = call.args.iter().map(|argument| self.expression(argument)).collect();
-        if matches!(callee, Abstract::Closure(_) | Abstract::Function(_)) && path != ["FieldPath", "new"] {
+        if matches!(callee, Abstract::Closure(_) | Abstract::Function(_)) && !is_path_builder(&path) {
             return self.call_value(&callee, arguments);
         }
         let first = arguments.first().cloned().unwrap_or(Abstract::Unknown);
@@ -112,6 +115,7 @@ impl Evaluator<'_> {
                 let root = self.root.clone();
                 self.reads.field(&root, &first)
             }
+            ["FieldCursor", "object" | "new"] => first,
             ["FieldPath", "default"] => self.root.clone(),
             ["Cell", "Pointer" | "OrNone" | "Count"] => {
                 let root = self.root.clone();
@@ -161,6 +165,10 @@ impl Evaluator<'_> {
             "index" | "key" if matches!(receiver, Abstract::Json(_)) => receiver.element().entry(),
             "enumerate" => Abstract::Tuple(vec![Abstract::Unknown, receiver.element()]),
             "zip" => Abstract::Tuple(vec![receiver.element(), first.element()]),
+            // A function of the value, its path and the errors.
+            "validate" if matches!(receiver, Abstract::Json(_)) => {
+                self.call_value(&first, vec![receiver.clone(), receiver.clone()])
+            }
             "values" | "values_mut" | "into_values" => receiver.entry(),
             _ if OR.contains(&name) => {
                 let other = match first {
@@ -241,6 +249,11 @@ impl Evaluator<'_> {
         }
         Abstract::Text(all.into_iter().collect())
     }
+}
+
+/// Whether a function begins a field path; its result has a type that is not that of its body.
+fn is_path_builder(path: &[String]) -> bool {
+    matches!(path, [name, _] if name == "FieldPath" || name == "FieldCursor")
 }
 
 fn path_end(expression: &Expr) -> Option<String> {

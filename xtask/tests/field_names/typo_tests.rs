@@ -25,7 +25,7 @@ fn each(value: &Value, visit: impl Fn(&Value)) { items(value, "containers").for_
 "#;
 
 /// Reads of a Deployment, and a name in them that becomes a typo, or the name of a field of another type.
-const READS: [(&str, &str, &str); 32] = [
+const READS: [(&str, &str, &str); 34] = [
     (r#"object["spec"]["strategy"]["type"];"#, "strategy", "stategy"),
     (r#"object["spec"]["strategy"]["type"];"#, "type", "tpye"),
     (r#"object["spec"]["strategy"]["type"];"#, "type", "phase"),
@@ -77,6 +77,12 @@ const READS: [(&str, &str, &str); 32] = [
         r#"let path = FieldPath::new("spec").child("template").child("spec"); path.child("volumes").index(1).child("name");"#,
         "name",
         "n",
+    ),
+    (r#"let o = FieldCursor::object(object); o.at("spec").at("strategy").at("type").one_of(&["x"]);"#, "type", "kind"),
+    (
+        r#"for c in FieldCursor::object(object).at("status").at("conditions").items() { c.at("reason"); }"#,
+        "reason",
+        "x",
     ),
     (
         r#"match object["spec"]["strategy"]["type"].as_str() { Some(_) => object["spec"]["paused"].clone(), _ => json!(1) };"#,

@@ -34,7 +34,7 @@ use crate::{
     FieldErrors, FieldPath,
     field_validation::{
         items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
-        validate_nonnegative, validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
+        validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
     },
     object_meta,
 };
