@@ -96,6 +96,11 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
         errors.forbidden(&self.path(), detail);
     }
 
+    /// Adds an error for a list with too many elements.
+    pub(crate) fn too_many(&self, max: usize, errors: &mut FieldErrors) {
+        errors.too_many(&self.path(), self.count(), max);
+    }
+
     /// Adds an error for a value that equals another one.
     pub(crate) fn duplicate(&self, errors: &mut FieldErrors) {
         errors.duplicate(&self.path(), self.value);
