@@ -42,7 +42,7 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
     all.values_mut().zip(enums).for_each(|(package, enums)| package.enums = enums);
     let mut out = String::from(
         "# Enum fields of Kubernetes objects; crates/server/src/documents/openapi/enums.rs reads it.\n\
-         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask enum-table --api CHECKOUT`. Do not edit.\n\
+         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask generate`. Do not edit.\n\
          # [package], then one line for each field: object, field, values.\n",
     );
     for (name, package) in &all {

@@ -15,12 +15,12 @@ use std::{
 
 const PARAMETERS: &str = "\
 # Query parameters with upstream's descriptions; crates/server/src/documents/openapi/parameters.rs reads it.
-# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask generate`. Do not edit.
 # Each line: name, type, description. If they differ between operations, the name has a suffix: the action, or the kind of a connect operation.
 ";
 const PUBLISHED: &str = "\
 # Upstream's OpenAPI document; crates/server/src/documents/openapi/tests/published.rs compares it with the served one.
-# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask generate`. Do not edit.
 ";
 
 /// Type and description by parameter name and operation.

@@ -4,52 +4,6 @@
 use serde_json::{Value, json};
 use wire::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 
-/// Declared default of a field.
-enum DefaultValue {
-    Text(&'static str),
-    Number(i32),
-    False,
-}
-
-impl DefaultValue {
-    fn value(&self) -> Value {
-        match self {
-            Self::Text(text) => json!(text),
-            Self::Number(number) => json!(number),
-            Self::False => json!(false),
-        }
-    }
-}
-
-/// Declared defaults: message, field, value.
-const DECLARED_DEFAULTS: [(&str, &str, DefaultValue); 25] = [
-    ("autoscaling/v1.ScaleSpec", "replicas", DefaultValue::Number(0)),
-    ("core/v1.AzureDiskVolumeSource", "cachingMode", DefaultValue::Text("ReadWrite")),
-    ("core/v1.AzureDiskVolumeSource", "fsType", DefaultValue::Text("ext4")),
-    ("core/v1.AzureDiskVolumeSource", "kind", DefaultValue::Text("Shared")),
-    ("core/v1.AzureDiskVolumeSource", "readOnly", DefaultValue::False),
-    ("core/v1.ContainerPort", "protocol", DefaultValue::Text("TCP")),
-    ("core/v1.FileKeySelector", "optional", DefaultValue::False),
-    ("core/v1.GRPCAction", "service", DefaultValue::Text("")),
-    ("core/v1.ISCSIPersistentVolumeSource", "iscsiInterface", DefaultValue::Text("default")),
-    ("core/v1.ISCSIVolumeSource", "iscsiInterface", DefaultValue::Text("default")),
-    ("core/v1.LocalObjectReference", "name", DefaultValue::Text("")),
-    ("core/v1.RBDPersistentVolumeSource", "keyring", DefaultValue::Text("/etc/ceph/keyring")),
-    ("core/v1.RBDPersistentVolumeSource", "pool", DefaultValue::Text("rbd")),
-    ("core/v1.RBDPersistentVolumeSource", "user", DefaultValue::Text("admin")),
-    ("core/v1.RBDVolumeSource", "keyring", DefaultValue::Text("/etc/ceph/keyring")),
-    ("core/v1.RBDVolumeSource", "pool", DefaultValue::Text("rbd")),
-    ("core/v1.RBDVolumeSource", "user", DefaultValue::Text("admin")),
-    ("core/v1.ReplicationControllerSpec", "minReadySeconds", DefaultValue::Number(0)),
-    ("core/v1.ReplicationControllerSpec", "replicas", DefaultValue::Number(1)),
-    ("core/v1.ScaleIOPersistentVolumeSource", "fsType", DefaultValue::Text("xfs")),
-    ("core/v1.ScaleIOPersistentVolumeSource", "storageMode", DefaultValue::Text("ThinProvisioned")),
-    ("core/v1.ScaleIOVolumeSource", "fsType", DefaultValue::Text("xfs")),
-    ("core/v1.ScaleIOVolumeSource", "storageMode", DefaultValue::Text("ThinProvisioned")),
-    ("core/v1.ServicePort", "protocol", DefaultValue::Text("TCP")),
-    ("resource/v1.DeviceToleration", "operator", DefaultValue::Text("Equal")),
-];
-
 /// Adds the defaults to a schema such as `io.k8s.api.core.v1.PodSpec`.
 pub(super) fn add(name: &str, schema: &mut Value) {
     let mut parts = name.rsplit('.');
@@ -65,11 +19,8 @@ fn fill(message: &Message, schema: &mut Value) {
             fill(&TABLE.messages[index], schema);
         }
         let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
-        let declared = DECLARED_DEFAULTS
-            .iter()
-            .find(|(message_name, name, _)| (*message_name, *name) == (message.name.as_str(), field.name));
-        let (at, default) = match (field.cardinality, declared) {
-            (_, Some((_, _, default))) => ("", Some(default.value())),
+        let (at, default) = match (field.cardinality, field.declared_default()) {
+            (_, Some(default)) => ("", Some(default)),
             (Cardinality::Plain, None) => ("", plain(field)),
             (Cardinality::List, None) => ("/items", zero(field.value_type)),
             (Cardinality::Map, None) => ("/additionalProperties", zero(field.value_type)),
