@@ -1,4 +1,4 @@
-//! Generates `crates/server/src/openapi/enums.txt`: the enum fields of Kubernetes objects and their values.
+//! Generates `crates/server/src/documents/openapi/enums.txt`: the enum fields of Kubernetes objects and their values.
 //!
 //! The source is a checkout of `kubernetes/api`: types marked with `+enum`, their constants, and struct fields of these
 //! types.
@@ -41,8 +41,8 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
     let enums: Vec<_> = all.values().map(|package| enums(&all, package)).collect();
     all.values_mut().zip(enums).for_each(|(package, enums)| package.enums = enums);
     let mut out = String::from(
-        "# Enum fields of Kubernetes objects; crates/server/src/openapi/enums.rs reads it.\n\
-         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask enum-table --api CHECKOUT`. Do not edit.\n\
+        "# Enum fields of Kubernetes objects; crates/server/src/documents/openapi/enums.rs reads it.\n\
+         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask generate`. Do not edit.\n\
          # [package], then one line for each field: object, field, values.\n",
     );
     for (name, package) in &all {

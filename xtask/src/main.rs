@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask setup|demo|test|conformance|fuzz|bench`.
+//! Development tasks: `cargo xtask setup|demo|test|conformance|fuzz|bench|generate`.
 //!
 //! CI and developers run the same tasks; there are no shell scripts.
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ mod setup;
 mod step;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Parser)]
 #[command(about = "Development tasks of Podium")]
@@ -66,35 +66,17 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         names: Vec<String>,
     },
-    /// Regenerate the table of protobuf messages from checkouts of a Kubernetes release.
-    ProtobufTable {
+    /// Regenerate the tables of type facts from sources of one Kubernetes release.
+    Generate {
         /// A checkout of kubernetes/api.
         #[arg(long)]
         api: PathBuf,
         /// A checkout of kubernetes/apimachinery.
         #[arg(long)]
         apimachinery: PathBuf,
-        /// The output file.
-        #[arg(long, default_value = "crates/wire/src/protobuf/messages.txt")]
-        to: PathBuf,
-    },
-    /// Regenerate the table of enum fields from a checkout of the same release.
-    EnumTable {
-        /// A checkout of kubernetes/api.
+        /// `api/openapi-spec/swagger.json` of kubernetes/kubernetes. Default: keep the OpenAPI tables.
         #[arg(long)]
-        api: PathBuf,
-        /// The output file.
-        #[arg(long, default_value = "crates/server/src/openapi/enums.txt")]
-        to: PathBuf,
-    },
-    /// Regenerate the OpenAPI tables from `api/openapi-spec/swagger.json` of a Kubernetes release.
-    OpenapiTables {
-        /// The document.
-        #[arg(long)]
-        document: PathBuf,
-        /// The output directory.
-        #[arg(long, default_value = "crates/server/src/openapi")]
-        to: PathBuf,
+        document: Option<PathBuf>,
     },
 }
 
@@ -107,8 +89,14 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
-        Task::EnumTable { api, to } => enum_table::run(&api, &to),
-        Task::OpenapiTables { document, to } => openapi_tables::run(&document, &to),
-        Task::ProtobufTable { api, apimachinery, to } => protobuf_table::run(&api, &apimachinery, &to),
+        Task::Generate { api, apimachinery, document } => generate(&api, &apimachinery, document.as_deref()),
     }
+}
+
+/// Writes the tables of type facts, each in the crate that reads it.
+fn generate(api: &Path, apimachinery: &Path, document: Option<&Path>) -> anyhow::Result<()> {
+    protobuf_table::run(api, apimachinery, Path::new("crates/wire/src/protobuf/messages.txt"))?;
+    let openapi = Path::new("crates/server/src/documents/openapi");
+    enum_table::run(api, &openapi.join("enums.txt"))?;
+    document.map_or(Ok(()), |document| openapi_tables::run(document, openapi))
 }

@@ -1,5 +1,5 @@
-//! Generates tables from upstream's published OpenAPI document: `crates/server/src/openapi/parameters.txt`, the server's query
-//! parameters, and `crates/server/src/openapi/tests/published.txt`, which a test compares with the server's document.
+//! Generates tables from upstream's published OpenAPI document: `crates/server/src/documents/openapi/parameters.txt`, the server's query
+//! parameters, and `crates/server/src/documents/openapi/tests/published.txt`, which a test compares with the server's document.
 //!
 //! The document is `api/openapi-spec/swagger.json` of `kubernetes/kubernetes`.
 
@@ -14,13 +14,13 @@ use std::{
 };
 
 const PARAMETERS: &str = "\
-# Query parameters with upstream's descriptions; crates/server/src/openapi/parameters.rs reads it.
-# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
+# Query parameters with upstream's descriptions; crates/server/src/documents/openapi/parameters.rs reads it.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask generate`. Do not edit.
 # Each line: name, type, description. If they differ between operations, the name has a suffix: the action, or the kind of a connect operation.
 ";
 const PUBLISHED: &str = "\
-# Upstream's OpenAPI document; crates/server/src/openapi/tests/published.rs compares it with the served one.
-# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask openapi-tables --document FILE`. Do not edit.
+# Upstream's OpenAPI document; crates/server/src/documents/openapi/tests/published.rs compares it with the served one.
+# Generated from the OpenAPI document of Kubernetes v1.35 with `cargo xtask generate`. Do not edit.
 ";
 
 /// Type and description by parameter name and operation.

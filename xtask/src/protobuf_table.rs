@@ -5,7 +5,7 @@
 
 use anyhow::{Context, bail};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write as _,
     fs,
     path::Path,
@@ -37,6 +37,9 @@ pub(crate) const PACKAGES: [&str; 22] = [
     "storage/v1",
 ];
 
+/// Kinds that are served in versions of which not all kinds are; messages that they do not use are left out.
+const SERVED_IN_PREVIEWS: [&str; 2] = ["MutatingAdmissionPolicyList", "MutatingAdmissionPolicyBindingList"];
+
 /// Messages with a special JSON encoding, by the end of their name, and their keyword in the table.
 const SPECIAL: [(&str, &str); 6] = [
     ("pkg.apis.meta.v1.Time", "time"),
@@ -63,11 +66,11 @@ pub(crate) fn run(api: &Path, apimachinery: &Path, to: &Path) -> anyhow::Result<
     let mut out = String::from(
         "# Field numbers and JSON names of Kubernetes protobuf messages; crates/wire/src/protobuf/message_table.rs reads it.\n\
          # Generated from kubernetes/api and kubernetes/apimachinery v0.35 (generated.proto, tags of the Go structs) with\n\
-         # `cargo xtask protobuf-table --api CHECKOUT --apimachinery CHECKOUT`. Do not edit.\n\
+         # `cargo xtask generate`. Do not edit.\n\
          # [package apiVersion], then one line for each message, its fields in the order of the Go struct: name:number=type.\n\
          # Types: `.` a message inlined in the parent's JSON, `*` a pointer, `[]` a list, `{}` a map of strings to the type.\n\
          # `!` a field without omitempty. `~map:name` the topology for server-side apply, `&merge:name` the strategy of a\n\
-         # strategic merge patch, each with its keys.\n",
+         # strategic merge patch, each with its keys. `^value` the declared default.\n",
     );
     package(&mut out, "meta/v1", &apimachinery.join("pkg/apis/meta/v1"), "v1")?;
     for name in PACKAGES {
@@ -101,10 +104,17 @@ pub(crate) fn sources(dir: &Path) -> anyhow::Result<String> {
 }
 
 fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyhow::Result<()> {
-    let (structs, slices) = go_types(&sources(dir)?);
+    let source = sources(dir)?;
+    let (mut structs, slices) = go_types(&source);
+    structs.extend(structs_of_v1(&source, dir)?);
     let proto = fs::read_to_string(dir.join("generated.proto"))?;
     writeln!(out, "[{name} {api_version}]")?;
-    for (message, Message { struct_marker, fields }) in messages(&proto)? {
+    let mut messages = messages(&proto)?;
+    if api_version.contains("alpha") || api_version.contains("beta") {
+        let used = used_messages(&messages, &SERVED_IN_PREVIEWS);
+        messages.retain(|message, _| used.contains(message));
+    }
+    for (message, Message { struct_marker, fields }) in messages {
         if slices.contains(&message) {
             writeln!(out, "{message} []string")?;
             continue;
@@ -120,16 +130,41 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
         out.push_str(struct_marker);
         let mut fields: Vec<_> = fields.into_iter().collect();
         fields.sort_by_key(|(number, _)| go.get(number).map(|field| field.index));
-        for (number, (kind, merging)) in fields {
+        for (number, ProtoField { kind, merging, default }) in fields {
             let field =
                 go.get(&number).with_context(|| format!("{name}.{message} has no field {number} in its struct"))?;
             let pointer = if field.pointer { "*" } else { "" };
             let always = if field.always { "!" } else { "" };
-            write!(out, " {}:{number}={pointer}{kind}{always}{merging}", field.json)?;
+            let default = default.map(|d| resolve_default(&d, &source)).transpose()?.unwrap_or_default();
+            write!(out, " {}:{number}={pointer}{kind}{always}{merging}{default}", field.json)?;
         }
         out.push('\n');
     }
     Ok(())
+}
+
+/// Returns the messages that some messages contain, and themselves.
+fn used_messages(all: &BTreeMap<String, Message>, roots: &[&str]) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut open: Vec<String> = roots.iter().map(|root| (*root).to_owned()).collect();
+    while let Some(name) = open.pop() {
+        let Some(message) = all.get(&name).filter(|_| used.insert(name)) else { continue };
+        let names = message.fields.values().map(|field| field.kind.trim_start_matches(['[', ']', '{', '}']).to_owned());
+        open.extend(names);
+    }
+    used
+}
+
+/// Returns the structs that a version takes from version 1: `type MatchCondition v1.MatchCondition`.
+fn structs_of_v1(source: &str, dir: &Path) -> anyhow::Result<HashMap<String, HashMap<u32, GoField>>> {
+    let definitions = source.lines().filter_map(|line| line.strip_prefix("type ")?.split_once(" v1."));
+    let definitions: Vec<_> = definitions.filter(|(name, _)| !name.contains(' ')).collect();
+    if definitions.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (mut structs, _) = go_types(&sources(&dir.join("../v1"))?);
+    let taken = definitions.into_iter().filter_map(|(name, other)| Some((name.to_owned(), structs.remove(other)?)));
+    Ok(taken.collect())
 }
 
 /// A message of a `.proto` file.
@@ -137,8 +172,27 @@ fn package(out: &mut String, name: &str, dir: &Path, api_version: &str) -> anyho
 struct Message {
     /// `~atomic` for an atomic struct in server-side apply.
     struct_marker: &'static str,
-    /// Types and merge markers by field number.
-    fields: BTreeMap<u32, (String, String)>,
+    /// By field number.
+    fields: BTreeMap<u32, ProtoField>,
+}
+
+/// A field of a message in a `.proto` file.
+struct ProtoField {
+    kind: String,
+    /// Merge markers.
+    merging: String,
+    /// `+default`: JSON, or `ref(NAME)` for a constant.
+    default: Option<String>,
+}
+
+/// Formats a declared default, for example `^"TCP"`.
+fn resolve_default(default: &str, source: &str) -> anyhow::Result<String> {
+    let Some(name) = default.strip_prefix("ref(").and_then(|d| d.strip_suffix(')')) else {
+        return Ok(format!("^{default}"));
+    };
+    let line = source.lines().map(str::trim).find(|line| line.split_whitespace().next() == Some(name));
+    let value = line.and_then(|line| line.split_once(" = ")).with_context(|| format!("no constant {name}"))?.1;
+    Ok(format!("^{value}"))
 }
 
 /// Parses the messages of a `.proto` file.
@@ -166,7 +220,9 @@ fn messages(text: &str) -> anyhow::Result<BTreeMap<String, Message>> {
         {
             let (kind, _) = left.rsplit_once(' ').with_context(|| format!("no type in {line:?}"))?;
             let number = number.parse().with_context(|| format!("no number in {line:?}"))?;
-            message.fields.insert(number, (field_type(kind)?, merging(&std::mem::take(&mut markers))));
+            let markers = std::mem::take(&mut markers);
+            let default = markers.get("default").and_then(|m| m.first()).map(|d| (*d).to_owned());
+            message.fields.insert(number, ProtoField { kind: field_type(kind)?, merging: merging(&markers), default });
         }
     }
     Ok(all)

@@ -7,25 +7,46 @@ use common::{root, sources};
 use std::{collections::BTreeSet, fs};
 
 /// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 26] = [
     ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
+    ("audit", &["api", "kinds", "request", "response"]),
+    ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
     ("controllers", &["admission", "api", "informer"]),
     ("encryption", &["api", "store"]),
     ("errors", &["api"]),
     ("expr", &["api"]),
     ("files", &[]),
+    ("flowcontrol", &["errors", "kinds", "request", "response", "store"]),
     ("informer", &["api"]),
     ("kinds", &["admission", "api", "apply", "errors", "schema", "wire"]),
     ("kubelet", &["api", "files", "informer", "lifecycle", "runtime", "spdy"]),
     ("lifecycle", &["api"]),
     ("network", &["api", "files", "informer"]),
     ("request", &["api", "errors"]),
+    ("response", &["errors", "wire"]),
     ("runtime", &["files", "spdy"]),
     ("scheduler", &["api", "informer"]),
     ("schema", &["api", "expr"]),
-    ("server", &["admission", "api", "apply", "errors", "files", "kinds", "request", "store", "wire"]),
+    (
+        "server",
+        &[
+            "admission",
+            "api",
+            "apply",
+            "audit",
+            "auth",
+            "errors",
+            "files",
+            "flowcontrol",
+            "kinds",
+            "request",
+            "response",
+            "store",
+            "wire",
+        ],
+    ),
     ("spdy", &[]),
     ("store", &[]),
     ("wire", &["api"]),
@@ -33,6 +54,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
         "podium",
         &[
             "api",
+            "audit",
+            "auth",
             "controllers",
             "encryption",
             "files",
@@ -153,7 +176,7 @@ fn source_files_have_at_most_450_lines() {
 }
 
 /// Files that write without the crate `files`, each with the reason why its modes are right.
-const WRITERS: [(&str, &str); 19] = [
+const WRITERS: [(&str, &str); 18] = [
     ("files/src/lib.rs", "the crate `files` itself"),
     ("files/src/open.rs", "the crate `files` itself"),
     ("kubelet/src/actions/mounts.rs", "hosts file and termination messages, which containers read and write"),
@@ -163,8 +186,7 @@ const WRITERS: [(&str, &str); 19] = [
     ("kubelet/src/node_shutdown/logind.rs", "a configuration file of the machine"),
     ("kubelet/src/volumes.rs", "directories of volumes"),
     ("kubelet/src/volumes/atomic_writer.rs", "volumes"),
-    ("kubelet/src/volumes/claim.rs", "directories of volumes"),
-    ("kubelet/src/volumes/host_path.rs", "volumes"),
+    ("kubelet/src/volumes/plugins/host_path.rs", "volumes"),
     ("kubelet/src/volumes/nested.rs", "mount points in volumes"),
     ("network/src/bridge.rs", "the kernel's files"),
     ("network/src/prepare.rs", "the data directory itself"),
@@ -195,4 +217,85 @@ fn files_are_written_through_the_files_crate() {
     }
     let allowed: BTreeSet<String> = WRITERS.iter().map(|(path, _)| (*path).to_owned()).collect();
     assert_eq!(found, allowed, "use the crate `files`, or add the file with the reason why its mode is right");
+}
+
+/// Folders of the server, from the lowest layer up: each imports only those before it, and nothing of the crate's root.
+const SERVER_LAYERS: [&str; 10] = [
+    "http",
+    "proxy",
+    "objects",
+    "ip_allocator",
+    "admission",
+    "rest",
+    "registry",
+    "customresources",
+    "aggregation",
+    "documents",
+];
+
+/// Returns the first segments of the paths that a text names below the crate's root. `depth` is the depth of its module.
+fn root_paths(text: &str, depth: usize) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for prefix in ["crate::".to_owned(), "super::".repeat(depth)] {
+        for (start, _) in text.match_indices(&prefix) {
+            let is_longer = text[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '$');
+            let rest = &text[start + prefix.len()..];
+            if is_longer || rest.starts_with("super::") {
+                continue;
+            }
+            let Some(group) = rest.strip_prefix('{') else {
+                found.insert(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned());
+                continue;
+            };
+            let (mut level, mut is_first) = (0_u32, true);
+            for word in group.split_inclusive(|c: char| "{},".contains(c)) {
+                if level == 0 && is_first {
+                    let name = word.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
+                    found.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
+                }
+                is_first = word.ends_with(',') || (word.ends_with('}') && level == 1);
+                match word.chars().last() {
+                    Some('{') => level += 1,
+                    Some('}') if level == 0 => break,
+                    Some('}') => level -= 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn root_paths_of_imports_are_found() {
+    let text = "use crate::{admission::{self, dynamic::x}, call, rest::{a, b::{c, d}}, http};\nuse super::super::ApiServer;\n\
+                let x = crate::patch::apply(); use super::other;";
+    let expected = ["ApiServer", "admission", "call", "http", "patch", "rest"].map(str::to_owned);
+    assert_eq!(root_paths(text, 2), BTreeSet::from(expected));
+}
+
+#[test]
+fn folders_of_the_server_import_only_lower_ones() {
+    let source = root().join("crates/server/src");
+    let mut violations = Vec::new();
+    for (rank, folder) in SERVER_LAYERS.iter().enumerate() {
+        let mut files = vec![source.join(format!("{folder}.rs"))];
+        sources(&source.join(folder), &mut files);
+        for file in files {
+            let path = file.strip_prefix(&source).unwrap().with_extension("");
+            if path.ends_with("tests") || path.iter().any(|part| part == "tests") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let code: String =
+                code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
+            for name in root_paths(&code, path.iter().count()) {
+                if SERVER_LAYERS.iter().position(|layer| *layer == name).is_none_or(|layer| layer > rank) {
+                    violations.push(format!("{} imports {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
 }

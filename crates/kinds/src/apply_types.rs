@@ -12,11 +12,6 @@ use wire::{
     typed::EMBEDDED_WITH_TYPE_META,
 };
 
-/// Keys of list items that have a default (`+default` in upstream's types); every other key without `omitempty` has the
-/// zero value of its type.
-const DEFAULTS: [(&str, &str, &str); 2] =
-    [("core/v1.ContainerPort", "protocol", "TCP"), ("core/v1.ServicePort", "protocol", "TCP")];
-
 /// Returns the type of a built-in kind.
 pub fn type_ref(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let root = TYPES.roots.iter().find(|r| r.kind == kind && r.api_version == api_version)?;
@@ -100,7 +95,8 @@ impl Builder {
                 (Cardinality::Inline, ValueType::Message(index)) => fields.extend(self.fields(&TABLE.messages[index])),
                 _ => {
                     let field_type = self.field(field);
-                    let (default, implied) = (default(message, field), implied(field));
+                    // Only the defaults of keys of list items are used.
+                    let (default, implied) = (field.declared_default().or_else(|| zero(field)), implied(field));
                     fields.push(Field { name: field.name.into(), type_id: field_type, default, implied });
                 }
             }
@@ -155,12 +151,6 @@ impl Builder {
         };
         *self.messages.entry(name).or_insert_with(|| self.schema.add(Type::Scalar(scalar)))
     }
-}
-
-/// Returns the default of a list item's key.
-fn default(message: &Message, field: &MessageField) -> Option<Value> {
-    let declared = DEFAULTS.iter().find(|(m, f, _)| *m == message.name && *f == field.name);
-    declared.map(|(_, _, value)| json!(value)).or_else(|| zero(field))
 }
 
 /// Returns the value that Go's struct has when a field is absent.

@@ -3,8 +3,12 @@
 //! For kinds with a status, an update of the object does not change the status, and an update of the status changes
 //! nothing else.
 
-use super::{Column, FieldErrors, Kind, KindInfo, NAME_AND_AGE, SchemaResolver, WriteContext, WriteTarget};
+use super::{
+    Column, FieldErrors, Kind, KindInfo, NAME_AND_AGE, SchemaResolver, WriteContext, WriteTarget,
+    field_values_at_paths, value_at_path,
+};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use wire::typed;
 
 /// A kind described by data and function pointers.
@@ -13,6 +17,8 @@ pub(crate) struct GenericKind {
     pub(crate) columns: &'static [Column],
     /// Selectable fields.
     pub(crate) fields: &'static [&'static str],
+    /// Selectable fields whose value is the number at another path, 0 if absent.
+    pub(crate) number_fields: &'static [(&'static str, &'static str)],
     /// Sets defaults, on every write.
     pub(crate) default: fn(&mut Value),
     /// Sets server-owned fields and drops fields that clients must not set. The old object is `None` for a create.
@@ -49,6 +55,7 @@ impl GenericKind {
             info,
             columns: NAME_AND_AGE,
             fields: &[],
+            number_fields: &[],
             default: |_| {},
             prepare: |_, _, _| {},
             name: api::names::dns1123_subdomain,
@@ -128,6 +135,20 @@ impl Kind for GenericKind {
 
     fn selectable_fields(&self) -> &'static [&'static str] {
         self.fields
+    }
+
+    fn field_dependencies(&self, field: &str) -> &'static [&'static str] {
+        let found = self.number_fields.iter().find(|(name, _)| *name == field);
+        found.map_or(&[], |(_, path)| std::slice::from_ref(path))
+    }
+
+    fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
+        let mut values = field_values_at_paths(self.fields, object);
+        values.extend(self.number_fields.iter().map(|(name, path)| {
+            let number = value_at_path(object, path).and_then(Value::as_i64);
+            (*name, number.unwrap_or(0).to_string())
+        }));
+        values
     }
 
     fn derive_status(&self, object: &mut Value, defined: SchemaResolver<'_>) {

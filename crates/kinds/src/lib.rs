@@ -23,6 +23,7 @@ mod defaulting;
 mod dynamic_resources;
 mod endpoint_slice;
 mod event;
+mod field_cursor;
 mod field_validation;
 pub mod flow_control;
 mod generic_kind;
@@ -233,12 +234,7 @@ pub trait Kind: Send + Sync {
 
     /// Returns the value of each of [`Kind::selectable_fields`]; an empty string if unset.
     fn field_values(&self, object: &Value) -> BTreeMap<&'static str, String> {
-        let value = |path: &str| match object.pointer(&format!("/{}", path.replace('.', "/"))) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        };
-        self.selectable_fields().iter().map(|path| (*path, value(path))).collect()
+        field_values_at_paths(self.selectable_fields(), object)
     }
 
     /// Returns the grace period of a deletion in seconds; `None` for a kind without graceful deletion. `requested` is
@@ -291,6 +287,21 @@ pub trait Kind: Send + Sync {
 
     /// Converts an object from this version to the stored version.
     fn to_storage(&self, _object: &mut Map<String, Value>) {}
+}
+
+/// Returns the value at a path such as `status.phase`.
+fn value_at_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(object, |value, name| value.get(name))
+}
+
+/// Returns the value at each path; an empty string if it is absent.
+fn field_values_at_paths(paths: &'static [&'static str], object: &Value) -> BTreeMap<&'static str, String> {
+    let value = |path: &str| match value_at_path(object, path) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    paths.iter().map(|path| (*path, value(path))).collect()
 }
 
 /// One row of a Table.

@@ -10,6 +10,7 @@ use super::{
     FieldErrors, FieldPath,
     field_validation::{text, validate_dns_label},
 };
+use api::volume_source::{PERSISTENT_VOLUME_SOURCES, POD_SOURCES};
 use serde_json::{Value, json};
 
 /// Owner of a source, with the name of the volume.
@@ -18,66 +19,6 @@ pub(crate) enum Owner<'a> {
     Pod(&'a str),
     PersistentVolume(&'a str),
 }
-
-/// Sources of Pods in upstream's order: the first one that is set is validated.
-const POD_SOURCES: [&str; 30] = [
-    "emptyDir",
-    "hostPath",
-    "gitRepo",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "secret",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "flocker",
-    "persistentVolumeClaim",
-    "rbd",
-    "cinder",
-    "cephfs",
-    "quobyte",
-    "downwardAPI",
-    "fc",
-    "flexVolume",
-    "configMap",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "storageos",
-    "projected",
-    "scaleIO",
-    "csi",
-    "ephemeral",
-    "image",
-];
-
-/// Sources of PersistentVolumes in upstream's order.
-const PERSISTENT_VOLUME_SOURCES: [&str; 22] = [
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "flocker",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-];
 
 /// Required fields of sources.
 const REQUIRED_FIELDS: [(&str, &[&str]); 19] = [

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod as ApiPod};
 use lifecycle::{
     Pod,
-    eviction::{ContainerUsage, DiskUsage, PodUsage},
+    eviction::{ContainerUsage, DiskUsage, PodUsage, is_local_ephemeral_volume},
 };
 use runtime::ContainerId;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -74,8 +74,8 @@ impl PodStats {
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|c| [c.rootfs, c.logs]).flatten();
         let all = self.pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
-        let in_memory = |name: &str| all.iter().any(|v| v.name == name && volumes::is_in_memory(v));
-        let volumes = self.volumes.iter().filter(|(name, _)| !in_memory(name)).map(|(_, usage)| *usage);
+        let local = all.iter().filter(|volume| is_local_ephemeral_volume(volume));
+        let volumes = local.filter_map(|volume| self.volumes.get(&volume.name)).copied();
         containers.chain(volumes).fold(self.other, DiskUsage::plus)
     }
 }
@@ -137,7 +137,7 @@ async fn collect_pod(shared: &Shared, pod: &Arc<Pod>, disks: bool) -> PodStats {
         .volumes
         .iter()
         .flatten()
-        .filter(|v| v.host_path.is_none() && !volumes::is_claim(v))
+        .filter(|v| volumes::has_metrics(v))
         .map(|v| (v.name.clone(), shared.paths.volume(pod.uid(), &v.name)))
         .collect();
     let hosts = shared.paths.hosts_file(pod.uid());

@@ -3,18 +3,19 @@
 mod atomic_writer;
 mod claim;
 mod downward_api;
-mod empty_dir;
-mod host_path;
-mod local;
+mod files_plugin;
 mod mount_error;
 mod nested;
 mod ownership;
 mod payload;
+mod plugin;
+mod plugins;
 pub(crate) mod refresh;
 mod removal;
 mod tokens;
 
-pub(crate) use claim::{is_bind_mounted, is_claim};
+pub(crate) use claim::is_bind_mounted;
+use claim::is_claim;
 pub(crate) use downward_api::{DownwardApiError, field_ref_value, resource_field_ref_value};
 pub(crate) use mount_error::MountErrors;
 pub(crate) use nested::{NestedMountPointError, create_nested_sub_paths};
@@ -22,16 +23,16 @@ pub use removal::remove_data;
 pub(crate) use removal::{RemovalError, unmount_below};
 pub(crate) use tokens::TokenCache;
 
-use crate::{Shared, blocking, object_cache::ObjectCache, os_error::PathError, pods::spec};
+use crate::{Shared, blocking, os_error::PathError, pods::spec};
 use api::{quantity::Amount, resources::ResourceField};
 use k8s_openapi::api::core::v1::Volume;
 use lifecycle::Pod;
-use mount_error::{MountError, SetUpError};
+use mount_error::MountError;
 use ownership::VolumeOwnership;
-use payload::{Payload, PayloadError};
+use plugin::{MountContext, MountTarget, Mounter, VolumePlugin, VolumeSpec};
+use plugins::{find_by_spec, find_files_plugin};
 use removal::remove_tree;
 use std::{
-    collections::BTreeSet,
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -52,49 +53,44 @@ pub(crate) enum VolumePathError {
 pub(crate) fn volume_path(shared: &Shared, pod: &Pod, name: &str) -> Result<PathBuf, VolumePathError> {
     let volume = spec(pod).volumes.iter().flatten().find(|v| v.name == name);
     let volume = volume.ok_or_else(|| VolumePathError::NotFound(name.to_owned()))?;
-    if let Some(host) = &volume.host_path {
-        return Ok(PathBuf::from(&host.path));
-    }
     let dir = shared.paths.volume(pod.uid(), name);
     if is_claim(volume) {
         // The plain directory must not be used: its data would be lost with the Pod.
         return claim::mounted_path(&dir).ok_or_else(|| VolumePathError::NotMounted(name.to_owned()));
     }
-    Ok(dir)
+    match find_by_spec(VolumeSpec::Volume(volume)) {
+        Ok(plugin) => Ok(plugin.path(volume, dir)),
+        Err(_) => Ok(dir),
+    }
 }
 
-/// Returns whether the volume's files come from the API, which makes it read-only.
-fn is_projected(volume: &Volume) -> bool {
-    volume.config_map.is_some()
-        || volume.secret.is_some()
-        || volume.projected.is_some()
-        || volume.downward_api.is_some()
-}
-
-/// Returns whether a volume is in memory: an `emptyDir` with such a medium, and volumes that may contain secrets.
-pub(crate) fn is_in_memory(volume: &Volume) -> bool {
-    let medium = volume.empty_dir.as_ref().and_then(|source| source.medium.as_deref());
-    medium.is_some_and(|medium| !medium.is_empty()) || is_projected(volume) && volume.config_map.is_none()
+/// Returns whether the disk usage of a volume is that of its Pod: not that of a claim, nor of data of the node.
+pub(crate) fn has_metrics(volume: &Volume) -> bool {
+    !is_claim(volume) && find_by_spec(VolumeSpec::Volume(volume)).is_ok_and(VolumePlugin::has_metrics)
 }
 
 pub(crate) fn is_readonly(pod: &Pod, name: &str) -> bool {
-    let is_readonly = |volume: &Volume| {
-        let claim = volume.persistent_volume_claim.as_ref();
-        is_projected(volume) || claim.is_some_and(|source| source.read_only == Some(true))
-    };
+    let is_readonly = |volume: &Volume| find_files_plugin(volume).is_some() || claim::is_read_only(volume);
     spec(pod).volumes.iter().flatten().any(|v| v.name == name && is_readonly(v))
 }
 
-/// Mount task of one volume, with everything that it needs from the API.
-enum MountTask {
-    EmptyDir(empty_dir::EmptyDir),
-    HostPath(host_path::HostPath),
-    /// Files from the API, in a directory or tmpfs, with mount points for nested volumes.
-    Files(Payload, empty_dir::EmptyDir, BTreeSet<PathBuf>),
-    /// Volume of a claim.
-    ClaimVolume(claim::ClaimVolume),
-    /// Already mounted, or mounted by the runtime.
-    Nothing,
+/// Mount of one volume, with everything that it needs from the API.
+struct MountTask {
+    /// Name of the volume, or of the claim's PersistentVolume.
+    name: String,
+    /// The volume's directory of the Pod.
+    dir: PathBuf,
+    mounter: Box<dyn Mounter>,
+}
+
+impl MountTask {
+    fn run(self, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), MountError> {
+        let (volume, target) = (self.name, MountTarget { dir: &self.dir, ownership, pods });
+        if let Err(source) = self.mounter.check() {
+            return Err(MountError::NewMounter { volume, source });
+        }
+        self.mounter.set_up(&target).map_err(|source| MountError::SetUp { volume, source })
+    }
 }
 
 fn fs_group(pod: &Pod) -> Option<u32> {
@@ -114,11 +110,11 @@ fn memory_limit(shared: &Shared, pod: &Pod) -> Option<Amount> {
 /// Creates the Pod's directories and mounts its volumes (`WaitForAttachAndMount`, `MountVolume`). Existing volumes are
 /// kept, and a failing one does not prevent the others.
 pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors> {
-    let mut objects = ObjectCache::new(shared, pod.namespace());
+    let mut context = MountContext::new(shared, pod);
     let (mut tasks, mut errors) = (Vec::new(), Vec::new());
     for volume in spec(pod).volumes.iter().flatten() {
-        match prepare(shared, pod, volume, &mut objects).await {
-            Ok(task) => tasks.push((volume.name.clone(), shared.paths.volume(pod.uid(), &volume.name), task)),
+        match prepare(volume, &mut context).await {
+            Ok(task) => tasks.extend(task),
             Err(e) => errors.push(e),
         }
     }
@@ -127,7 +123,7 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors
     let result = blocking::run(move || {
         make_dir(&pod_dir, 0o700)?;
         make_log_dir(&logs)?;
-        let results = tasks.into_iter().map(|(name, dir, task)| run_task(task, &name, &dir, ownership, &pods));
+        let results = tasks.into_iter().map(|task| task.run(ownership, &pods));
         Ok::<_, MountError>(results.filter_map(Result::err).collect::<Vec<_>>())
     });
     match result.await {
@@ -137,105 +133,38 @@ pub(crate) async fn set_up(shared: &Shared, pod: &Pod) -> Result<(), MountErrors
     MountErrors::check(errors)
 }
 
-fn run_task(
-    task: MountTask,
-    name: &str,
-    dir: &Path,
-    ownership: Option<VolumeOwnership>,
-    pods: &Path,
-) -> Result<(), MountError> {
-    let group = ownership.map(VolumeOwnership::group);
-    let result = match task {
-        // Its errors name the PersistentVolume.
-        MountTask::ClaimVolume(task) => return task.set_up(dir, ownership, pods),
-        MountTask::EmptyDir(task) => task.set_up(dir, group).map_err(SetUpError::from),
-        MountTask::HostPath(task) => task.check().map_err(SetUpError::from),
-        MountTask::Nothing => Ok(()),
-        MountTask::Files(payload, home, nested) => set_up_files(dir, &payload, &home, &nested, group),
+/// Prepares the mount of a volume; `None` if the volume of a claim is already mounted.
+async fn prepare(volume: &Volume, context: &mut MountContext<'_>) -> Result<Option<MountTask>, MountError> {
+    let (shared, pod) = (context.shared, context.pod);
+    let dir = shared.paths.volume(pod.uid(), &volume.name);
+    let Some(claim) = api::persistent_volume_claim::claim_name(pod.name(), volume) else {
+        let task = new_task(&volume.name, dir, VolumeSpec::Volume(volume), context).await?;
+        return Ok(Some(task));
     };
-    result.map_err(|error| MountError::set_up(name, error))
+    let Some(found) = claim::find(shared, pod, volume, &claim).await? else { return Ok(None) };
+    let name = found.metadata.name.as_deref().unwrap_or_default();
+    let spec = VolumeSpec::PersistentVolume { volume: &found, read_only: claim::is_read_only(volume) };
+    Ok(Some(new_task(name, dir, spec, context).await?))
 }
 
-fn set_up_files(
-    dir: &Path,
-    payload: &Payload,
-    home: &empty_dir::EmptyDir,
-    nested: &BTreeSet<PathBuf>,
-    group: Option<u32>,
-) -> Result<(), SetUpError> {
-    home.set_up(dir, group)?;
-    nested::create_mount_points(dir, nested, group)?;
-    Ok(atomic_writer::write(dir, payload, group)?)
-}
-
-async fn prepare(
-    shared: &Shared,
-    pod: &Pod,
-    volume: &Volume,
-    objects: &mut ObjectCache<'_>,
+async fn new_task(
+    name: &str,
+    dir: PathBuf,
+    spec: VolumeSpec<'_>,
+    context: &mut MountContext<'_>,
 ) -> Result<MountTask, MountError> {
-    if let Some(name) = api::persistent_volume_claim::claim_name(pod.name(), volume) {
-        return Ok(claim::prepare(shared, pod, volume, &name)
-            .await?
-            .map_or(MountTask::Nothing, MountTask::ClaimVolume));
-    }
-    prepare_without_claim(shared, pod, volume, objects).await.map_err(|error| MountError::set_up(&volume.name, error))
+    let plugin = mountable_plugin(name, spec)?;
+    let mounter = plugin.new_mounter(spec, context).await.map_err(|error| MountError::set_up(name, error))?;
+    Ok(MountTask { name: name.to_owned(), dir, mounter })
 }
 
-/// Prepares a volume without a claim.
-async fn prepare_without_claim(
-    shared: &Shared,
-    pod: &Pod,
-    volume: &Volume,
-    objects: &mut ObjectCache<'_>,
-) -> Result<MountTask, SetUpError> {
-    if let Some(source) = &volume.empty_dir {
-        return Ok(MountTask::EmptyDir(empty_dir::EmptyDir::new(source, memory_limit(shared, pod))?));
+/// Returns the plugin of a volume, which must support its mount options.
+fn mountable_plugin(name: &str, spec: VolumeSpec<'_>) -> Result<&'static dyn VolumePlugin, MountError> {
+    let plugin = find_by_spec(spec).map_err(|error| MountError::set_up(name, error))?;
+    if !spec.mount_options().is_empty() && !plugin.supports_mount_options() {
+        return Err(MountError::MountOptions { volume: name.to_owned() });
     }
-    if let Some(source) = &volume.host_path {
-        return Ok(MountTask::HostPath(host_path::HostPath::new(source)));
-    }
-    if volume.image.is_some() {
-        return Ok(MountTask::Nothing);
-    }
-    match volume_files(shared, pod, volume, objects).await? {
-        Some(payload) => {
-            let in_memory = || empty_dir::EmptyDir::in_memory(memory_limit(shared, pod));
-            let home = if is_in_memory(volume) { in_memory() } else { empty_dir::EmptyDir::on_disk() };
-            Ok(MountTask::Files(payload, home, nested::nested_mount_points(pod, &volume.name)))
-        }
-        None => Err(SetUpError::UnsupportedType(volume_type(volume))),
-    }
-}
-
-/// Returns the files of a volume whose content comes from the API; `None` for other types.
-async fn volume_files(
-    shared: &Shared,
-    pod: &Pod,
-    volume: &Volume,
-    objects: &mut ObjectCache<'_>,
-) -> Result<Option<Payload>, PayloadError> {
-    if let Some(source) = &volume.config_map {
-        return payload::config_map(source, objects).await.map(Some);
-    }
-    if let Some(source) = &volume.secret {
-        return payload::secret(source, objects).await.map(Some);
-    }
-    if let Some(source) = &volume.downward_api {
-        let items = source.items.as_deref().unwrap_or_default();
-        return payload::downward_api(shared, pod, items, source.default_mode).map(Some);
-    }
-    match &volume.projected {
-        Some(source) => payload::projected(shared, pod, source, objects).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Returns the name of a volume's type, as in its spec.
-fn volume_type(volume: &Volume) -> String {
-    let value = serde_json::to_value(volume).unwrap_or_default();
-    let fields = value.as_object().into_iter().flatten();
-    fields.map(|(field, _)| field).find(|field| *field != "name").cloned().unwrap_or_else(|| "unknown".to_owned())
+    Ok(plugin)
 }
 
 /// Unmounts and removes the Pod's volumes (`WaitForUnmount`, `UnmountVolume`).
@@ -272,10 +201,31 @@ fn set_group(path: &Path, group: Option<u32>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    /// Returns the error of a PersistentVolume's type or mount options.
+    #[track_caller]
+    fn check(spec: Value, expected: &str) {
+        let volume = serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
+        let error = mountable_plugin("pv", VolumeSpec::PersistentVolume { volume: &volume, read_only: false }).err();
+        assert_eq!(error.map(|e| e.to_string()).unwrap_or_default(), expected);
+    }
 
     #[test]
-    fn unsupported_volume_type_is_named() {
-        let volume = serde_json::json!({"name": "v", "nfs": {"server": "s", "path": "/"}});
-        assert_eq!(volume_type(&serde_json::from_value(volume).unwrap()), "nfs");
+    fn unsupported_volume_types_and_options_are_reported() {
+        check(json!({"hostPath": {"path": "/d"}, "volumeMode": "Filesystem", "mountOptions": []}), "");
+        check(json!({"local": {"path": "/d"}, "accessModes": ["ReadWriteOnce"]}), "");
+        check(
+            json!({"accessModes": ["ReadWriteOnce"], "nfs": {"server": "s", "path": "/"}, "claimRef": {}}),
+            "MountVolume.SetUp failed for volume \"pv\" : volumes of type nfs are not supported yet",
+        );
+        check(
+            json!({"capacity": {"storage": "1Gi"}}),
+            "MountVolume.SetUp failed for volume \"pv\" : volumes of type unknown are not supported yet",
+        );
+        check(
+            json!({"hostPath": {"path": "/d"}, "mountOptions": ["noatime"]}),
+            "MountVolume.MountOptionSupport check failed for volume \"pv\" : Mount options are not supported for this volume type",
+        );
     }
 }

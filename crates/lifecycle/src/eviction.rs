@@ -10,7 +10,7 @@ mod ranking;
 
 pub use local_storage::{has_local_storage_limits, local_storage_eviction};
 pub use manager::{EvictionManager, MetThreshold, is_reclaimed};
-pub use ranking::select_victim;
+pub use ranking::{is_local_ephemeral_volume, select_victim};
 
 use crate::NodePressure;
 use api::quantity::{Amount, QuantityError};

@@ -1,11 +1,11 @@
 //! Certificate rotation at run time: renews the administrator's client certificate, and reports CAs that expire soon.
 //!
-//! Serving certificates are renewed by the API server (`server/src/pki/ca.rs`).
+//! Serving certificates are renewed by the API server (`auth/src/pki/ca.rs`).
 
 use crate::node_event;
+use auth::pki::Pki;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
-use server::Pki;
 use std::{path::PathBuf, time::Duration};
 
 /// Interval of the checks. Certificates are renewed months before they expire.
@@ -50,8 +50,8 @@ fn expiration_events(pki: &Pki, node: &str) -> Vec<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use auth::pki::Clock;
     use jiff::Timestamp;
-    use server::Clock;
 
     #[test]
     fn ca_that_expires_soon_creates_an_event_with_the_remedy() {

@@ -3,9 +3,10 @@
 use crate::{load_balancer_pool::LoadBalancerCidr, logging::LogFormat};
 use anyhow::{Result, anyhow, bail, ensure};
 use api::feature_gates::FeatureGates;
+use auth::tokens::TokenLifetime;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use runtime::containerd::OciRuntime;
-use server::{AdmissionPlugin, TokenLifetime};
+use server::AdmissionPlugin;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,

@@ -6,6 +6,11 @@ use crate::{
     kubelet_dialer::KubeletDialer, listen_options, load_balancer_pool, local_volumes, store_quota,
 };
 use anyhow::{Context, Result};
+use audit::AuditLog;
+use auth::{
+    pki::Pki,
+    tokens::{TokenFile, TokenLifetime},
+};
 use encryption::Encryption;
 use ipnet::Ipv4Net;
 use kube::Client;
@@ -14,7 +19,7 @@ use lifecycle::NodePolicy;
 use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
 use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
-use server::{AdmissionPlugins, ApiServer, AuditLog, Pki, TokenFile, TokenLifetime, UserInfo};
+use server::{AdmissionPlugins, ApiServer, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,

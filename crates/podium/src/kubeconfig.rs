@@ -30,7 +30,7 @@ fn remove(path: &Path) -> Result<()> {
         Err(error) => return Err(error).with_context(|| format!("kubeconfig {}", path.display())),
     };
     // An empty file, as created by `mktemp`, may be replaced.
-    if !text.is_empty() && !server::is_admin_kubeconfig(&text) {
+    if !text.is_empty() && !auth::pki::is_admin_kubeconfig(&text) {
         bail!("{} was not written by Podium: choose another file with --kubeconfig", path.display());
     }
     std::fs::remove_file(path).with_context(|| format!("failed to remove {}", path.display()))
@@ -45,7 +45,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         remove(&path).unwrap();
-        let pki = server::Pki::load_or_create(&dir.path().join("pki"), &[], &[]).unwrap();
+        let pki = auth::pki::Pki::load_or_create(&dir.path().join("pki"), &[], &[]).unwrap();
         pki.write_admin_kubeconfig(&path, "https://127.0.0.1:6443").unwrap();
         let content = std::fs::read_to_string(&path).unwrap();
         remove(&path).unwrap();

@@ -9,11 +9,12 @@ use crate::{
     print::print_line,
 };
 use anyhow::{Context, Result, bail};
+use audit::{AuditLog, AuditPolicy, AuditRotation};
+use auth::tokens::TokenFile;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use server::{AuditLog, AuditPolicy, AuditRotation, TokenFile};
 use std::{
     path::Path,
     sync::Arc,

@@ -85,3 +85,13 @@ pub fn field_requirements(selector: &str) -> Vec<(String, String)> {
     let selector = FieldSelector::parse(selector).unwrap_or_default();
     selector.terms.into_iter().filter(|(.., equal)| *equal).map(|(field, value, _)| (field, value)).collect()
 }
+
+/// Subresources whose requests are long-running.
+const LONG_RUNNING_SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// Whether a request has no timeout (`BasicLongRunningRequestCheck`).
+#[must_use]
+pub fn is_long_running(attributes: &Attributes) -> bool {
+    let RequestTarget::Resource(about) = &attributes.target else { return false };
+    attributes.verb == "watch" || LONG_RUNNING_SUBRESOURCES.contains(&about.subresource.as_str())
+}

@@ -11,11 +11,16 @@ mod proxy;
 
 pub(crate) use proxy::proxy_request;
 
-use crate::{api_server::ApiServer, backend_connections, backend_tls::TlsConfigError, registry};
+use crate::{
+    http::loopback_client::LoopbackClient,
+    objects::kind_registry::{self, KindRegistry},
+    proxy::{backend_connections, backend_tls::TlsConfigError},
+};
+use auth::pki::FrontProxy;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::RwLock;
 use request::{RequestInfo, RequestTarget};
-use rustls::{ClientConfig, client::ResolvesClientCert};
+use rustls::ClientConfig;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -24,21 +29,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use store::Scope;
+use store::{Scope, Store};
 use tokio::sync::Notify;
 
 /// Storage name of APIServices.
 const STORAGE: &str = "apiservices";
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-
-/// Front-proxy client certificate, by which extension API servers authenticate this server.
-#[derive(Debug, Clone)]
-pub struct FrontProxy {
-    /// PEM bundle of the CA that signed it, which extension API servers must trust.
-    pub ca_pem: String,
-    /// Resolves certificate and key.
-    pub client: Arc<dyn ResolvesClientCert>,
-}
 
 /// Group and version.
 type GroupVersion = (String, String);
@@ -62,6 +58,16 @@ pub(crate) struct Aggregation {
     changed: Notify,
     /// The last discovery of each version.
     discovered: RwLock<BTreeMap<GroupVersion, ServerDiscovery>>,
+}
+
+/// What the controllers of APIServices need of the API server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Aggregator {
+    pub(crate) aggregation: Arc<Aggregation>,
+    pub(crate) store: Store,
+    /// The kinds that are served here.
+    pub(crate) kinds: Arc<KindRegistry>,
+    pub(crate) client: LoopbackClient,
 }
 
 /// Discovery of a group version by its extension API server.
@@ -116,10 +122,10 @@ impl Aggregation {
     }
 
     /// Reloads the routes from the APIServices in the store.
-    pub(crate) fn load(&self, server: &ApiServer) {
+    pub(crate) fn load(&self, store: &Store) {
         // Held while the store is read, so that concurrent loads do not replace newer routes.
         let mut current = self.routes.write();
-        let listing = server.store.list(&Scope::resource(STORAGE), None, None);
+        let listing = store.list(&Scope::resource(STORAGE), None, None);
         let objects = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
         let routes = objects.filter_map(|object| Route::read(&object, self.front.as_ref()));
         let routes: BTreeMap<GroupVersion, Arc<Route>> =
@@ -130,9 +136,9 @@ impl Aggregation {
     }
 
     /// Reloads the routes, or wakes the controller, after a write of this resource.
-    pub(crate) fn handle_write(&self, server: &ApiServer, storage: &str) {
+    pub(crate) fn handle_write(&self, store: &Store, storage: &str) {
         match storage {
-            STORAGE => self.load(server),
+            STORAGE => self.load(store),
             "customresourcedefinitions" => {}
             "services" | "endpointslices" | "endpoints" if self.has_routes.load(Ordering::Relaxed) => {}
             _ => return,
@@ -148,7 +154,7 @@ impl Route {
         let service = spec["service"].as_object()?;
         let (group, version) = (text(&spec["group"]), text(&spec["version"]));
         // Built-in group versions are served here, unless they only stand in for an extension API server.
-        if registry::built_in_kinds(&group, &version).any(|kind| !kind.info().aggregation_fallback) {
+        if kind_registry::built_in_kinds(&group, &version).any(|kind| !kind.info().aggregation_fallback) {
             return None;
         }
         let ca_bundle = spec["caBundle"].as_str().and_then(|b| STANDARD.decode(b).ok()).unwrap_or_default();

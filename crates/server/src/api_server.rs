@@ -1,68 +1,60 @@
 //! [`ApiServer`], its state, and the dispatch of resource requests to handlers.
 
 use crate::{
-    AdmissionPlugins, AuditLog, FrontProxy, NodeDialer, SigningKey, TokenFile, TokenLifetime,
-    admission::RegistrationInformer,
-    aggregation::Aggregation,
-    audit::AuditContext,
-    authorization::RbacInformer,
-    compaction::Compaction,
-    component_statuses::{self, Components},
-    create, custom_resource_definitions, delete, eviction,
-    flowcontrol::FlowControl,
-    ip_addresses::{self, IpAddresses},
-    large_object_cache::LargeObjectCache,
-    large_requests::LargeRequests,
+    AdmissionPlugins,
+    aggregation::{Aggregation, Aggregator},
+    customresources::custom_resource_definitions::{self, CustomResources, Definitions},
+    documents::openapi::DocumentCache,
+    http::{authentication::Authentication, loopback_client::LoopbackClient},
+    ip_allocator::ip_addresses::{self, IpAddresses},
     metrics::Metrics,
-    node_proxy, node_stream, pod_binding, read,
-    registry::Registry,
-    request_scope::RequestScope,
-    resource_metrics,
-    response::{self, HandlerResult},
-    reviews, scale,
-    system_objects::{self, SystemObjects},
-    tokens, update, watch,
-    webhook::WebhookClient,
-    write::with_warnings,
+    objects::{call::Call, kind_registry::KindRegistry, request_scope::RequestScope, write::with_warnings},
+    post_start_hooks::system_objects::{self, SystemObjects},
+    proxy::{node_dialer::NodeDialer, webhook::WebhookClient},
+    registry::{
+        component_statuses::{self, Components},
+        eviction,
+        kubelet_client::KubeletClient,
+        node_proxy, node_stream, pod_binding,
+        resource_metrics::{self, NodeSampleCache},
+        reviews, token_request,
+    },
+    rest::{create, delete, generic_registry::GenericRegistry, read, scale, update, watch},
 };
 use api::feature_gates::FeatureGates;
-use bytes::Bytes;
+use audit::AuditLog;
+use auth::{
+    authorization::Authorizer,
+    pki::FrontProxy,
+    tokens::{SigningKey, TokenFile, TokenLifetime},
+};
 use errors::ApiError;
-use http::{HeaderMap, Method};
-use hyper::upgrade::OnUpgrade;
+use flowcontrol::FlowControl;
+use http::Method;
 use kinds::Subresource;
-use parking_lot::Mutex;
-use request::{Query, UserInfo};
+use response::{BoxError, HandlerResult};
 use std::sync::Arc;
 use store::Store;
-use tokio::time::Instant;
 
 /// The API server. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
-    pub(crate) store: Store,
-    pub(crate) dialer: Arc<dyn NodeDialer>,
-    pub(crate) gates: Arc<FeatureGates>,
-    /// Roles and bindings.
-    pub(crate) rbac: Arc<RbacInformer>,
-    /// Signs service account tokens; `None` disables them.
-    pub(crate) signing_key: Option<Arc<SigningKey>>,
+    /// The objects of all kinds, and what get, list, watch, create, update, patch, apply and delete need.
+    pub(crate) registry: GenericRegistry,
+    /// The kinds that are served, built-in and custom.
+    pub(crate) kinds: Arc<KindRegistry>,
+    /// The CustomResourceDefinitions behind the custom kinds.
+    pub(crate) definitions: Arc<Definitions>,
+    pub(crate) kubelets: KubeletClient,
+    pub(crate) authentication: Authentication,
     /// Maximum lifetime of requested tokens.
     pub(crate) token_lifetime: TokenLifetime,
-    /// Static tokens (upstream's `--token-auth-file`).
-    pub(crate) tokens: Option<Arc<TokenFile>>,
     /// Host and port at which clients reach this server.
     pub(crate) external_address: Option<String>,
-    /// The kinds that are served, built-in and custom.
-    pub(crate) registry: Arc<Registry>,
-    /// Held while addresses of a Service are allocated.
-    pub(crate) ip_allocation_lock: Arc<tokio::sync::Mutex<()>>,
+    /// The OpenAPI documents.
+    pub(crate) documents: Arc<DocumentCache>,
     /// Keeps IPAddress objects in step with Services.
     pub(crate) ip_addresses: Arc<IpAddresses>,
-    /// The enabled admission plugins.
-    pub(crate) admission_plugins: Arc<AdmissionPlugins>,
-    /// Held while a write is charged to a ResourceQuota.
-    pub(crate) quota_lock: Arc<tokio::sync::Mutex<()>>,
     /// API Priority and Fairness.
     pub(crate) flow_control: Arc<FlowControl>,
     /// The aggregation layer: APIServices of extension API servers.
@@ -71,108 +63,100 @@ pub struct ApiServer {
     pub(crate) client_ca: Option<Arc<str>>,
     /// The audit log, if auditing is enabled.
     pub(crate) audit: Option<Arc<AuditLog>>,
-    /// Client of admission and conversion webhooks.
-    pub(crate) webhooks: Arc<WebhookClient>,
-    /// Registered admission webhooks and policies.
-    pub(crate) registrations: Arc<RegistrationInformer>,
     /// Health of the control plane's components.
     pub(crate) components: Arc<Components>,
     /// The server's own metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Resource metrics, scraped from kubelets.
-    pub(crate) node_metrics: Arc<resource_metrics::NodeSampleCache>,
-    /// Decoded large objects that were written recently.
-    pub(crate) large_object_cache: Arc<LargeObjectCache>,
-    /// The oldest revision that can still be listed.
-    pub(crate) compaction: Arc<Compaction>,
-    /// The threads of large requests.
-    pub(crate) large_requests: Arc<LargeRequests>,
+    pub(crate) node_metrics: Arc<NodeSampleCache>,
     /// The objects that the API server maintains for itself.
     pub(crate) system_objects: Arc<SystemObjects>,
-}
-
-/// A resource request: caller, method, query, headers and body.
-pub(crate) struct Call {
-    pub(crate) user: UserInfo,
-    pub(crate) method: Method,
-    pub(crate) query: Query,
-    pub(crate) raw_query: String,
-    pub(crate) accept: String,
-    pub(crate) content_type: String,
-    pub(crate) body: Bytes,
-    pub(crate) headers: HeaderMap,
-    /// The connection, for requests that upgrade to another protocol.
-    pub(crate) upgrade: Option<OnUpgrade>,
-    /// Deadline of the response; `None` for long-running requests.
-    pub(crate) deadline: Option<Instant>,
-    /// Audit event of the request; streams keep a clone of it after the response has begun.
-    pub(crate) audit: AuditContext,
-    /// `Warning` headers, sent with the response even if it is an error.
-    pub(crate) warnings: Mutex<Vec<String>>,
 }
 
 impl ApiServer {
     /// Creates a server of the objects in a store, which reaches kubelets through a dialer.
     #[must_use]
     pub fn new(store: Store, dialer: Arc<dyn NodeDialer>) -> Self {
-        let rbac = Arc::new(RbacInformer::new(store.clone()));
-        let registrations = Arc::new(RegistrationInformer::new(store.clone()));
+        let authorizer = Arc::new(Authorizer::new(store.clone()));
         let webhooks = Arc::new(WebhookClient::new(store.clone()));
-        let ip_addresses = Arc::new(IpAddresses::new(store.clone()));
-        let compaction = Arc::new(Compaction::new(store.revision()));
+        let kinds: Arc<KindRegistry> = Arc::default();
         let server = Self {
-            store,
-            compaction,
-            webhooks,
-            registrations,
-            dialer,
-            gates: Arc::default(),
-            rbac,
-            signing_key: None,
+            authentication: Authentication::new(store.clone()),
+            ip_addresses: Arc::new(IpAddresses::new(store.clone())),
+            kubelets: KubeletClient { store: store.clone(), dialer },
+            registry: GenericRegistry::new(store, webhooks, authorizer, Arc::clone(&kinds)),
+            kinds,
+            definitions: Arc::default(),
             token_lifetime: TokenLifetime::default(),
-            tokens: None,
             external_address: None,
-            registry: Arc::default(),
-            ip_allocation_lock: Arc::default(),
-            ip_addresses,
-            quota_lock: Arc::default(),
-            admission_plugins: Arc::default(),
-            system_objects: Arc::default(),
-            audit: None,
+            documents: Arc::default(),
+            flow_control: Arc::default(),
             aggregation: Arc::default(),
             client_ca: None,
-            flow_control: Arc::default(),
+            audit: None,
             components: Arc::default(),
             metrics: Arc::default(),
             node_metrics: Arc::default(),
-            large_object_cache: Arc::default(),
-            large_requests: Arc::default(),
+            system_objects: Arc::default(),
         };
-        Registry::load(&server);
-        server.aggregation.load(&server);
-        server.flow_control.reload(&server);
+        custom_resource_definitions::load(&server.custom_resources());
+        server.aggregation.load(&server.registry.store);
+        server.flow_control.reload(&server.registry.store);
         server
+    }
+
+    /// Returns what the controllers of CustomResourceDefinitions need.
+    pub(crate) fn custom_resources(&self) -> CustomResources {
+        CustomResources {
+            registry: self.registry.clone(),
+            kinds: Arc::clone(&self.kinds),
+            definitions: Arc::clone(&self.definitions),
+        }
+    }
+
+    /// Returns what the controllers of APIServices need.
+    pub(crate) fn aggregator(&self) -> Aggregator {
+        Aggregator {
+            aggregation: Arc::clone(&self.aggregation),
+            store: self.registry.store.clone(),
+            kinds: Arc::clone(&self.kinds),
+            client: self.loopback(),
+        }
+    }
+
+    /// Registers APIServices for the group versions that are served here, and checks the availability of all others.
+    /// Never returns.
+    pub async fn aggregate(self) {
+        self.aggregator().run().await;
+    }
+
+    /// Returns the client of the server's own requests.
+    pub(crate) fn loopback(&self) -> LoopbackClient {
+        LoopbackClient::new(Arc::new(self.clone()))
     }
 
     /// Sets the feature gates; the default is [`FeatureGates::default`].
     #[must_use]
     pub fn with_gates(mut self, gates: FeatureGates) -> Self {
-        self.gates = Arc::new(gates);
-        self.registry.set_gates(&self.gates);
-        Registry::load(&self);
+        let gates = Arc::new(gates);
+        self.registry.set_gates(&gates);
+        self.kinds.set_gates(&gates);
+        custom_resource_definitions::load(&self.custom_resources());
         self
     }
 
     /// Sets the enabled admission plugins; the default is [`AdmissionPlugins::default`].
     #[must_use]
-    pub fn with_admission(self, plugins: AdmissionPlugins) -> Self {
-        Self { admission_plugins: Arc::new(plugins), ..self }
+    pub fn with_admission(mut self, plugins: AdmissionPlugins) -> Self {
+        self.registry.admission.plugins = Arc::new(plugins);
+        self
     }
 
     /// Enables service account tokens: the server issues and authenticates them, and mounts them into Pods.
     #[must_use]
-    pub fn with_signing_key(self, key: SigningKey) -> Self {
-        Self { signing_key: Some(Arc::new(key)), ..self }
+    pub fn with_signing_key(mut self, key: SigningKey) -> Self {
+        self.registry.admission.issues_tokens = true;
+        Self { authentication: self.authentication.clone().with_signing_key(key), ..self }
     }
 
     /// Sets the maximum lifetime of requested service account tokens.
@@ -184,7 +168,7 @@ impl ApiServer {
     /// Sets the static tokens that the server authenticates.
     #[must_use]
     pub fn with_tokens(self, tokens: TokenFile) -> Self {
-        Self { tokens: Some(Arc::new(tokens)), ..self }
+        Self { authentication: self.authentication.clone().with_token_file(tokens), ..self }
     }
 
     /// Sets the host and port at which clients reach this server.
@@ -197,7 +181,7 @@ impl ApiServer {
     #[must_use]
     pub fn with_max_requests_inflight(self, total: usize) -> Self {
         let server = Self { flow_control: Arc::new(FlowControl::new(total)), ..self };
-        server.flow_control.reload(&server);
+        server.flow_control.reload(&server.registry.store);
         server
     }
 
@@ -213,8 +197,19 @@ impl ApiServer {
     pub fn with_front_proxy(self, front: FrontProxy, client_ca: &str) -> Self {
         let (aggregation, client_ca) = (Arc::new(Aggregation::new(Some(front))), Some(client_ca.into()));
         let server = Self { aggregation, client_ca, ..self };
-        server.aggregation.load(&server);
+        server.aggregation.load(&server.registry.store);
         server
+    }
+
+    /// Registers a component, such as `scheduler`; the check returns an error when it is unhealthy.
+    pub fn register_component(&self, name: &str, check: impl Fn() -> Result<(), BoxError> + Send + Sync + 'static) {
+        self.components.register(name, check);
+    }
+
+    /// Whether writes are refused because the store's quota is used up.
+    #[must_use]
+    pub fn quota_alarm(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.registry.store.quota_alarm()
     }
 
     /// Serves a subresource that is stored in its object, such as `ephemeralcontainers`.
@@ -225,9 +220,9 @@ impl ApiServer {
         call: &Call,
     ) -> HandlerResult {
         match call.method.as_str() {
-            "GET" if subresource.verbs.contains(&"get") => read::get(self, resource, call).await,
-            "PUT" if subresource.verbs.contains(&"update") => update::update(self, resource, call).await,
-            "PATCH" if subresource.verbs.contains(&"patch") => update::patch(self, resource, call).await,
+            "GET" if subresource.verbs.contains(&"get") => read::get(&self.registry, resource, call).await,
+            "PUT" if subresource.verbs.contains(&"update") => update::update(&self.registry, resource, call).await,
+            "PATCH" if subresource.verbs.contains(&"patch") => update::patch(&self.registry, resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }
@@ -241,16 +236,16 @@ impl ApiServer {
         let affects_system_objects = system_objects::is_affected_by(&resource, &call.method);
         let mut result = self.dispatch(resource, &mut call).await;
         if affects_definitions {
-            result = custom_resource_definitions::reconcile_after(self, result).await;
+            result = custom_resource_definitions::reconcile_after(&self.custom_resources(), result).await;
         }
         if is_write && result.is_ok() {
-            self.aggregation.handle_write(self, kind.info().storage);
+            self.aggregation.handle_write(&self.registry.store, kind.info().storage);
             self.on_flow_control_write(kind.info().storage);
             if affects_system_objects {
                 self.reconcile_system_objects();
             }
             if ip_addresses::requires_reconcile(kind.info().storage, &call) {
-                ip_addresses::reconcile(self).await;
+                self.reconcile_addresses().await;
             }
         }
         let warnings = std::mem::take(&mut *call.warnings.lock());
@@ -267,31 +262,60 @@ impl ApiServer {
         }
     }
 
+    /// Handles a review. A TokenReview may use a legacy token.
+    async fn handle_review(&self, resource: &RequestScope, call: &Call) -> HandlerResult {
+        let result = reviews::handle_review(&self.registry, &self.authentication, resource, call).await;
+        self.record_legacy_token_uses();
+        result
+    }
+
+    /// Creates missing IPAddresses, and deletes those without a Service.
+    async fn reconcile_addresses(&self) {
+        ip_addresses::reconcile(&self.ip_addresses, &self.registry.store, &self.loopback()).await;
+    }
+
+    /// Creates the default ServiceCIDR, and the IPAddresses of existing Services.
+    pub async fn bootstrap_addresses(&self) {
+        ip_addresses::ensure_default_range(&self.registry.store, &self.loopback()).await;
+        self.reconcile_addresses().await;
+    }
+
     async fn dispatch(&self, resource: RequestScope, call: &mut Call) -> HandlerResult {
         let info = resource.kind.info();
         match (info.storage, resource.subresource.as_deref()) {
-            ("bindings", None) if info.create_only => return pod_binding::bind_any(self, &resource, call).await,
-            (_, None) if info.aggregation_fallback => return resource_metrics::handle(self, &resource, call).await,
-            (_, None) if info.computed => return component_statuses::answer(self, &resource, call),
-            (_, None) if info.create_only => return reviews::handle_review(self, &resource, call).await,
+            ("bindings", None) if info.create_only => {
+                return pod_binding::bind_any(&self.registry, &resource, call).await;
+            }
+            (_, None) if info.aggregation_fallback => {
+                return resource_metrics::handle(&self.kubelets, &self.node_metrics, &resource, call).await;
+            }
+            (_, None) if info.computed => return component_statuses::answer(&self.components, &resource, call),
+            (_, None) if info.create_only => return self.handle_review(&resource, call).await,
             (_, None | Some("status")) => {}
             (_, Some("scale")) if info.subresource("scale").is_some() => {
-                return scale::handle(self, &resource, call).await;
+                return scale::handle(&self.registry, &resource, call).await;
             }
             ("pods", Some("binding")) if call.method == Method::POST => {
-                return pod_binding::bind(self, &resource, call).await;
+                return pod_binding::bind(&self.registry, &resource, call).await;
             }
             ("pods", Some("eviction")) if call.method == Method::POST => {
-                return eviction::answer(self, &resource, call).await;
+                return eviction::answer(&self.registry, &resource, call).await;
             }
             ("serviceaccounts", Some("token")) if call.method == Method::POST => {
-                return tokens::create(self, &resource, call).await;
+                return token_request::create(
+                    &self.registry,
+                    &self.authentication,
+                    &self.token_lifetime,
+                    &resource,
+                    call,
+                )
+                .await;
             }
             ("pods", Some("log")) if call.method == Method::GET => {
-                return node_proxy::log(self, &resource, call).await;
+                return node_proxy::log(&self.kubelets, &resource, call).await;
             }
             ("pods", Some("exec" | "attach" | "portforward")) if matches!(call.method, Method::GET | Method::POST) => {
-                return node_stream::open(self, &resource, call).await;
+                return node_stream::open(&self.kubelets, &self.registry.admission, &resource, call).await;
             }
             (_, Some(name)) => {
                 let found = info.subresource(name).ok_or_else(ApiError::no_such_path)?;
@@ -306,15 +330,17 @@ impl ApiServer {
         }
         match (call.method.as_str(), resource.name.is_some()) {
             // As upstream, `watch` is ignored when a path names an object: a single object is watched by a field selector.
-            ("GET", true) => read::get(self, &resource, call).await,
-            ("GET", false) if call.query.flag("watch") => watch::watch(self, &resource, call),
-            ("GET", false) => read::list(self, &resource, call).await,
-            ("POST", false) => create::create(self, &resource, call).await,
-            ("PUT", true) => update::update(self, &resource, call).await,
-            ("PATCH", true) => update::patch(self, &resource, call).await,
+            ("GET", true) => read::get(&self.registry, &resource, call).await,
+            ("GET", false) if call.query.flag("watch") => watch::watch(&self.registry, &resource, call),
+            ("GET", false) => read::list(&self.registry, &resource, call).await,
+            ("POST", false) => create::create(&self.registry, &resource, call).await,
+            ("PUT", true) => update::update(&self.registry, &resource, call).await,
+            ("PATCH", true) => update::patch(&self.registry, &resource, call).await,
             // A subresource cannot be deleted: access to `status` must not allow to delete the object.
-            ("DELETE", true) if resource.subresource.is_none() => delete::delete_one(self, &resource, call).await,
-            ("DELETE", false) => delete::delete_collection(self, &resource, call).await,
+            ("DELETE", true) if resource.subresource.is_none() => {
+                delete::delete_one(&self.registry, &resource, call).await
+            }
+            ("DELETE", false) => delete::delete_collection(&self.registry, &resource, call).await,
             _ => Err(ApiError::method_not_allowed()),
         }
     }

@@ -7,7 +7,7 @@ mod bodies;
 mod objects;
 mod pods;
 
-use crate::{ApiServer, large_requests::LargeRequests, test_server};
+use crate::{rest::large_requests::LargeRequests, test_server};
 use std::{sync::Arc, time::Duration};
 
 /// Length of bodies.
@@ -64,10 +64,10 @@ fn cpu_time() -> Duration {
 /// Returns the cost and the status code of the last request; no code if the object is too large for the store, which is checked
 /// last.
 async fn cost(requests: Requests, length: usize) -> (Duration, Option<u16>) {
-    let server = test_server::server().await;
+    let mut server = test_server::server().await;
     let mut large = LargeRequests::default();
     large.threshold = usize::MAX;
-    let server = ApiServer { large_requests: Arc::new(large), ..server };
+    server.registry.large_requests = Arc::new(large);
     let (mut cost, mut code) = (Duration::ZERO, Some(200));
     for CostRequest { method, path, content_type, accept, body } in requests(length) {
         assert!(code.is_some_and(|code| code < 300), "{path}: the preceding request was answered with {code:?}");

@@ -1,6 +1,6 @@
 //! Entry points of the targets in `fuzz/`: parsers of client input, without a server.
 
-use crate::patch as patches;
+use crate::objects::patch as patches;
 use apply::TypeRef;
 use serde_json::Value;
 use wire::protobuf;

@@ -3,36 +3,46 @@
 
 use crate::{
     aggregation,
-    api_server::{ApiServer, Call},
-    audit::AuditContext,
-    authorization, compress,
-    content_negotiation::{self, protobuf_bodies},
-    deadline, discovery, health, large_requests,
-    listener::UnknownCertificate,
-    meta_v1beta1,
+    api_server::ApiServer,
+    authorization,
+    documents::{discovery, openapi, openid_metadata},
+    health,
+    http::{
+        clock::now,
+        compress,
+        content_negotiation::{self, protobuf_bodies},
+        deadline, impersonation,
+        listener::UnknownCertificate,
+        meta_v1beta1,
+        request_body::read_body,
+        request_handler::RequestHandler,
+        websocket,
+    },
     metrics::{self, RequestMeasurement},
-    object, openapi, proxy,
-    request_scope::{self, RequestScope},
-    response::{self, Body, BoxError, HandlerResult},
-    reverse_proxy::Outgoing,
-    tokens, websocket,
-    write::now,
+    objects::{
+        call::Call,
+        object,
+        request_scope::{self, RequestScope},
+    },
+    proxy::reverse_proxy::Outgoing,
+    registry::proxy,
+    rest::large_requests,
 };
+use audit::AuditContext;
+use auth::tokens;
 use bytes::Bytes;
 use errors::ApiError;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, Response, header, request::Parts};
-use http_body_util::{BodyExt, Limited};
+use http::{HeaderMap, Request, Response, header, request::Parts};
+use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use parking_lot::Mutex;
 use request::{RequestInfo, UserInfo};
+use response::{Body, BoxError, HandlerResult};
 use std::panic::AssertUnwindSafe;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 use wire::protobuf;
-
-/// Maximal size of a request body, in bytes (upstream's `MaxRequestBodyBytes`).
-const MAX_REQUEST_BODY_BYTES: usize = 3 << 20;
 
 /// An authenticated request whose body is not read yet.
 struct AuthenticatedRequest {
@@ -63,6 +73,12 @@ fn request_span(head: &Parts, audit: &AuditContext) -> Span {
         path = head.uri.path(),
         user = tracing::field::Empty,
     )
+}
+
+impl RequestHandler for ApiServer {
+    fn handle_request(&self, user: Option<UserInfo>, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
+        self.handle_boxed(user, request).boxed()
+    }
 }
 
 impl ApiServer {
@@ -130,7 +146,7 @@ impl ApiServer {
         let user = match user {
             // Public paths skip authentication, unless the request is audited or has a token.
             None if is_public_path && !audit.is_enabled() && tokens::bearer_token(&head.headers).is_none() => None,
-            user => user.or_else(|| tokens::authenticate_request(self, &head.headers, now())),
+            user => user.or_else(|| self.authenticate_by_token(&head.headers)),
         };
         // Invalid credentials must not fall back to anonymous.
         let has_invalid_credentials = user.is_none()
@@ -142,7 +158,7 @@ impl ApiServer {
             return Err(ApiError::new(401, "Unauthorized", "Unauthorized"));
         };
         audit.process_request_received(&user, &info).await;
-        let user = authorization::impersonate(self, user, &mut head.headers, audit).await?;
+        let user = impersonation::impersonate(&self.registry.authorizer, user, &mut head.headers, audit).await?;
         Span::current().record("user", user.name.as_str());
         let (classified, admission) = self.flow_control.admit(&user, &info.attributes).await;
         let reply = match admission {
@@ -158,6 +174,13 @@ impl ApiServer {
         Ok(response)
     }
 
+    /// Returns the user of a request with a valid bearer token, and records the use of a legacy token.
+    fn authenticate_by_token(&self, headers: &HeaderMap) -> Option<UserInfo> {
+        let user = self.authentication.authenticate_request(headers, now());
+        self.record_legacy_token_uses();
+        user
+    }
+
     /// Authorizes a request that flow control has admitted (`WithAuthorization`), and dispatches it by its path.
     async fn authorize_and_dispatch(
         &self,
@@ -171,27 +194,31 @@ impl ApiServer {
         let text =
             |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_owned();
         let accept = text(header::ACCEPT);
-        let served = self.registry.served();
-        authorization::authorize_request(self, &user, &info.attributes, &head.headers, audit).await?;
+        let served = self.kinds.served();
+        authorization::authorize_request(&self.registry.authorizer, &user, &info.attributes, &head.headers, audit)
+            .await?;
         if path == "/metrics" && matches!(head.method, http::Method::GET | http::Method::HEAD) {
             return Ok(metrics::serve_metrics(self));
         }
         if health::is_check(path) {
             return health::respond(self, path, &raw_query);
         }
-        if let Some(route) = self.aggregated_route(&info) {
+        if let Some(route) = self.aggregation.aggregated_route(&info) {
             let outgoing = Self::outgoing(&head, body, upgrade, audit);
-            return aggregation::proxy_request(self, route, &user, outgoing, &head).await;
+            return aggregation::proxy_request(&self.registry.store, route, &user, outgoing, &head).await;
         }
         let address = self.external_address.as_deref();
         if let Some(response) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
             return Ok(response);
         }
-        if let Some(response) = tokens::serve_openid_metadata(self, &head.method, path) {
+        // The endpoint of the Service `kubernetes` is reachable from Pods and from outside.
+        let endpoint = self.system_objects.endpoint().map(|endpoint| endpoint.to_string());
+        let (key, issuer_address) = (self.authentication.signing_key.as_deref(), endpoint.as_deref().or(address));
+        if let Some(response) = openid_metadata::serve_openid_metadata(key, issuer_address, &head.method, path) {
             return response;
         }
         if let Some(response) =
-            openapi::handle(&self.registry, &self.aggregation, path, &raw_query, &head.headers).await
+            openapi::handle(&self.documents, &served, &self.aggregation, path, &raw_query, &head.headers).await
         {
             return Ok(response);
         }
@@ -220,8 +247,18 @@ impl ApiServer {
         };
         let measurement = RequestMeasurement::begin(&self.metrics, &resource, &call);
         if proxy::is_proxy_request(&resource) {
-            return measurement
-                .record_response(proxy::proxy_request(self, &resource, call, body, &uri, extensions.get()).await);
+            return measurement.record_response(
+                proxy::proxy_request(
+                    &self.kubelets,
+                    &self.registry.admission,
+                    &resource,
+                    call,
+                    body,
+                    &uri,
+                    extensions.get(),
+                )
+                .await,
+            );
         }
         let deadline::RequestTimeout(timeout) = extensions.get().copied().unwrap_or_default();
         let call = Call { deadline: timeout.map(|timeout| Instant::now() + timeout), ..call };
@@ -233,17 +270,20 @@ impl ApiServer {
     /// Reads the body of a resource request, and handles the request.
     async fn read_and_handle(&self, resource: RequestScope, mut call: Call, body: Body) -> HandlerResult {
         call.body = read_body(body).await?;
-        if !large_requests::is_large(self, &resource, &call) {
+        if !large_requests::is_large(&self.registry, &resource, &call) {
             return self.handle_with_body(resource, call).await;
         }
         let server = self.clone();
-        self.large_requests.run(async move { server.handle_with_body(resource, call).await }.in_current_span()).await
+        self.registry
+            .large_requests
+            .run(async move { server.handle_with_body(resource, call).await }.in_current_span())
+            .await
     }
 
     /// Handles a resource request whose body is read; a protobuf body is converted to JSON first.
     async fn handle_with_body(&self, resource: RequestScope, mut call: Call) -> HandlerResult {
         if call.content_type == protobuf::MEDIA_TYPE {
-            call.body = protobuf_bodies::decode_body(&call.body, &resource)?;
+            call.body = protobuf_bodies::decode_body(&call.body, resource.kind.info().kind)?;
             "application/json".clone_into(&mut call.content_type);
         }
         call.audit.log_request_object(&call.body, &call.content_type);
@@ -255,23 +295,4 @@ impl ApiServer {
         let (method, headers) = (head.method.clone(), head.headers.clone());
         Outgoing { method, to: String::new(), headers, body, upgrade, audit: audit.clone() }
     }
-}
-
-/// Reads a whole body of at most [`MAX_REQUEST_BODY_BYTES`].
-pub(crate) fn read_body<B>(body: B) -> BoxFuture<'static, Result<Bytes, ApiError>>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let collected = async move {
-        match Limited::new(body, MAX_REQUEST_BODY_BYTES).collect().await {
-            Ok(all) => Ok(all.to_bytes()),
-            Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-                let message = format!("Request entity too large: limit is {MAX_REQUEST_BODY_BYTES}");
-                Err(ApiError::new(413, "RequestEntityTooLarge", message))
-            }
-            Err(e) => Err(ApiError::bad_request(format!("failed to read the request body: {e}"))),
-        }
-    };
-    collected.boxed()
 }

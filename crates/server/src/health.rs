@@ -1,12 +1,10 @@
 //! Health endpoints `/livez`, `/readyz` and `/healthz`, with `?verbose`, `?exclude` and a path for each check.
 
-use crate::{
-    ApiServer,
-    response::{self, HandlerResult},
-};
+use crate::ApiServer;
 use errors::ApiError;
 use http::{HeaderValue, header};
 use request::Query;
+use response::HandlerResult;
 use std::{collections::BTreeSet, fmt::Write};
 use store::Key;
 
@@ -69,12 +67,12 @@ fn checks(endpoint: &str) -> Vec<&'static str> {
 /// Runs a check; returns the error.
 fn run_check(server: &ApiServer, check: &str) -> Option<String> {
     match check {
-        NAMESPACES if server.store.get(&Key::new("namespaces", "", "kube-system")).is_none() => {
+        NAMESPACES if server.registry.store.get(&Key::new("namespaces", "", "kube-system")).is_none() => {
             Some(NOT_FINISHED.into())
         }
-        ROLES if !server.rbac.is_bootstrapped() => Some(NOT_FINISHED.into()),
+        ROLES if !server.registry.authorizer.rbac().is_bootstrapped() => Some(NOT_FINISHED.into()),
         STORE_QUOTA if *server.quota_alarm().borrow() => {
-            let usage = server.store.usage();
+            let usage = server.registry.store.usage();
             Some(format!("{} of {} bytes are used", usage.bytes, usage.quota))
         }
         _ => None,
@@ -188,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn unreconciled_roles_fail_their_health_check() {
         let server = server().await;
-        let bootstrap = server.rbac.begin_bootstrap();
+        let bootstrap = server.registry.authorizer.rbac().begin_bootstrap();
         let failed = send(&server, "GET", "/readyz/poststarthook/rbac/bootstrap-roles", &[], &[]).await;
         assert_eq!((failed.code, &failed.body[..]), (500, &b"internal server error: not finished\n"[..]));
         drop(bootstrap);

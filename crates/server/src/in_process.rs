@@ -1,10 +1,11 @@
 //! In-process client transport: components of this process call the server without socket and TLS, with the same semantics.
 
-use crate::{ApiServer, Body, BoxError};
+use crate::ApiServer;
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Request, Response, header};
 use request::UserInfo;
+use response::{Body, BoxError};
 use std::{
     convert::Infallible,
     task::{Context, Poll},

@@ -6,15 +6,15 @@
 mod process;
 
 use crate::{
-    api_server::{ApiServer, Call},
-    flowcontrol::FlowControl,
-    request_scope::RequestScope,
-    response::{self, Body, HandlerResult},
+    api_server::ApiServer,
+    objects::{call::Call, request_scope::RequestScope},
 };
 use api::metrics::{CONTENT_TYPE, HistogramSample, MetricsPage};
+use flowcontrol::FlowControl;
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
+use response::{Body, HandlerResult};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
@@ -90,7 +90,7 @@ fn verb(call: &Call, named: bool) -> &'static str {
         Method::GET | Method::HEAD => "LIST",
         Method::POST => "POST",
         Method::PUT => "PUT",
-        Method::PATCH if call.content_type == crate::patch::APPLY => "APPLY",
+        Method::PATCH if call.content_type == crate::objects::patch::APPLY => "APPLY",
         Method::PATCH => "PATCH",
         Method::DELETE if named => "DELETE",
         Method::DELETE => "DELETECOLLECTION",
@@ -291,9 +291,9 @@ fn add_objects(server: &ApiServer, page: &mut MetricsPage) {
     page.gauge(
         "apiserver_storage_size_bytes",
         "Bytes that all stored objects take.",
-        [(pairs([("storage_cluster_id", "podium")]), server.store.usage().bytes as f64)],
+        [(pairs([("storage_cluster_id", "podium")]), server.registry.store.usage().bytes as f64)],
     );
-    let served = server.registry.served();
+    let served = server.kinds.served();
     let mut seen = BTreeMap::new();
     for group in served.groups() {
         for kind in group.versions.iter().flat_map(|version| served.kinds(group.name, version)) {
@@ -305,7 +305,7 @@ fn add_objects(server: &ApiServer, page: &mut MetricsPage) {
         }
     }
     let objects = seen.into_iter().map(|(name, storage)| {
-        let first_page = server.store.list(&Scope::resource(storage), None, Some(1));
+        let first_page = server.registry.store.list(&Scope::resource(storage), None, Some(1));
         (pairs([("resource", &name)]), (first_page.objects.len() + first_page.remaining) as f64)
     });
     page.gauge("apiserver_storage_objects", "Objects that are stored.", objects);

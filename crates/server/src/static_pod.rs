@@ -1,6 +1,6 @@
 //! Defaults and validation of static Pods, which the kubelet runs from a manifest.
 
-use crate::write::now;
+use crate::http::clock::now;
 use api::feature_gates::FeatureGates;
 use kinds::{FieldErrors, Kind, WriteContext, WriteTarget, object_meta, priority_class};
 use serde_json::Value;

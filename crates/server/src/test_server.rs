@@ -1,6 +1,9 @@
 //! In-memory server for tests, and a client of it.
 
-use crate::{ApiServer, DialedStream, NodeDialer};
+use crate::{
+    ApiServer,
+    proxy::node_dialer::{DialedStream, NodeDialer},
+};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request};

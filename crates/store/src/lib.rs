@@ -44,6 +44,7 @@ mod engine;
 mod error;
 mod event;
 mod key;
+mod lazy_informer;
 mod list;
 mod object;
 mod options;
@@ -64,6 +65,7 @@ pub use engine::{
 pub use error::{Expired, OpenError, UnreadableObject};
 pub use event::{Event, EventKind};
 pub use key::{Key, Scope};
+pub use lazy_informer::{InformerUpdate, LazyInformer};
 pub use list::List;
 pub use object::{Object, Record};
 pub use options::Options;

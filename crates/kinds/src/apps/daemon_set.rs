@@ -3,10 +3,11 @@
 use super::{
     GROUP,
     status::{ReplicaCounts, validate_collision_count},
-    validate_immutable_selector, validate_nonnegative_fields,
+    validate_immutable_selector,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
     field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
     integer,
@@ -77,43 +78,43 @@ fn default(object: &mut Value) {
 
 /// Validates a DaemonSet (`ValidateDaemonSetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let (at, template) = (path.child("selector"), &spec["template"]);
-    selector::validate(&spec["selector"], &at, errors);
-    if let Some(selected) = selector::matches(&spec["selector"], &template["metadata"]["labels"]) {
-        pod_template_spec::validate_selector_matches(template, selected, &path.child("template"), errors);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    selector.validate(selector::validate, errors);
+    let (metadata, template_path) = (template.at("metadata"), template.path());
+    if let Some(selected) = selector::matches(selector.value(), metadata.at("labels").value()) {
+        pod_template_spec::validate_selector_matches(template.value(), selected, &template_path, errors);
     }
-    if !spec["selector"].is_null() && selector::is_empty(&spec["selector"]) {
-        errors.invalid(&at, &spec["selector"], "empty selector is invalid for daemonset");
+    if !selector.is_null() && selector::is_empty(selector.value()) {
+        selector.invalid("empty selector is invalid for daemonset", errors);
     }
-    pod_template_spec::validate_for_controller(template, &path.child("template"), "DaemonSet", errors);
-    validate_nonnegative_fields(spec, &["minReadySeconds"], &path, errors);
-    validate_update_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
-    validate_nonnegative_fields(spec, &["revisionHistoryLimit"], &path, errors);
+    pod_template_spec::validate_for_controller(template.value(), &template_path, "DaemonSet", errors);
+    spec.at("minReadySeconds").nonnegative(errors);
+    validate_update_strategy(&spec.at("updateStrategy"), errors);
+    spec.at("revisionHistoryLimit").nonnegative(errors);
 }
 
 /// Validates the update strategy (`ValidateRollingUpdateDaemonSet`).
-fn validate_update_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match strategy["type"].as_str().unwrap_or("") {
+fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (kind, rolling) = (strategy.at("type"), strategy.at("rollingUpdate"));
+    match kind.text() {
         "OnDelete" => {}
         "RollingUpdate" => {
-            let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
-            for field in ["maxUnavailable", "maxSurge"] {
-                validate_int_or_percent(&rolling[field], &at.child(field), errors);
-                if parse_percent(&rolling[field]).is_some_and(|p| p > 100) {
-                    errors.invalid(&at.child(field), &rolling[field], "must not be greater than 100%");
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            for field in [unavailable, surge] {
+                field.validate(validate_int_or_percent, errors);
+                if parse_percent(field.value()).is_some_and(|p| p > 100) {
+                    field.invalid("must not be greater than 100%", errors);
                 }
             }
             let is_zero = |v: &Value| v.is_null() || v.as_i64() == Some(0) || parse_percent(v) == Some(0);
-            let (unavailable, surge) = (&rolling["maxUnavailable"], &rolling["maxSurge"]);
-            match (is_zero(unavailable), is_zero(surge)) {
-                (false, false) => {
-                    errors.invalid(&at.child("maxSurge"), surge, "may not be set when maxUnavailable is non-zero");
-                }
-                (true, true) => errors.required(&at.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
+            match (is_zero(unavailable.value()), is_zero(surge.value())) {
+                (false, false) => surge.invalid("may not be set when maxUnavailable is non-zero", errors),
+                (true, true) => unavailable.required("cannot be 0 when maxSurge is 0", errors),
                 _ => {}
             }
         }
-        _ => errors.not_supported(&path.child("type"), &strategy["type"], &["RollingUpdate", "OnDelete"]),
+        _ => kind.supported(&["RollingUpdate", "OnDelete"], errors),
     }
 }

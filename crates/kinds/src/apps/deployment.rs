@@ -3,10 +3,11 @@
 use super::{
     GROUP, SCALE,
     status::{ReplicaCounts, validate_collision_count},
-    validate_immutable_selector, validate_nonnegative_fields, validate_selector_and_template,
+    validate_immutable_selector, validate_selector_and_template,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
     field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
     pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
@@ -81,42 +82,39 @@ fn default(object: &mut Value) {
 
 /// Validates a Deployment (`ValidateDeploymentSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_nonnegative_fields(spec, &["replicas"], &path, errors);
-    validate_selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
-    validate_strategy(&spec["strategy"], &path.child("strategy"), errors);
-    validate_nonnegative_fields(
-        spec,
-        &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"],
-        &path,
-        errors,
-    );
-    let deadline = &spec["progressDeadlineSeconds"];
-    if deadline.as_i64().is_some_and(|d| d <= spec["minReadySeconds"].as_i64().unwrap_or(0)) {
-        errors.invalid(&path.child("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    spec.at("replicas").nonnegative(errors);
+    validate_selector_and_template(spec.value(), "deployment", "ReplicaSet", &spec.path(), errors);
+    validate_strategy(&spec.at("strategy"), errors);
+    let deadline = spec.at("progressDeadlineSeconds");
+    for seconds in [spec.at("minReadySeconds"), spec.at("revisionHistoryLimit"), deadline] {
+        seconds.nonnegative(errors);
+    }
+    if deadline.integer().is_some_and(|d| d <= spec.at("minReadySeconds").integer().unwrap_or(0)) {
+        deadline.invalid("must be greater than minReadySeconds", errors);
     }
 }
 
-fn validate_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
-    match strategy["type"].as_str().unwrap_or("") {
+fn validate_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (kind, rolling) = (strategy.at("type"), strategy.at("rollingUpdate"));
+    match kind.text() {
         "Recreate" if !rolling.is_null() => {
-            errors.forbidden(&at, "may not be specified when strategy `type` is 'Recreate'");
+            rolling.forbidden("may not be specified when strategy `type` is 'Recreate'", errors);
         }
         "Recreate" => {}
         "RollingUpdate" => {
-            for field in ["maxUnavailable", "maxSurge"] {
-                validate_int_or_percent(&rolling[field], &at.child(field), errors);
-            }
-            let (unavailable, at) = (&rolling["maxUnavailable"], at.child("maxUnavailable"));
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            unavailable.validate(validate_int_or_percent, errors);
+            surge.validate(validate_int_or_percent, errors);
             let is_zero = |v: &Value| v.as_i64() == Some(0) || parse_percent(v) == Some(0);
-            if is_zero(unavailable) && is_zero(&rolling["maxSurge"]) {
-                errors.invalid(&at, unavailable, "may not be 0 when `maxSurge` is 0");
+            if is_zero(unavailable.value()) && is_zero(surge.value()) {
+                unavailable.invalid("may not be 0 when `maxSurge` is 0", errors);
             }
-            if parse_percent(unavailable).is_some_and(|p| p > 100) {
-                errors.invalid(&at, unavailable, "must not be greater than 100%");
+            if parse_percent(unavailable.value()).is_some_and(|p| p > 100) {
+                unavailable.invalid("must not be greater than 100%", errors);
             }
         }
-        _ => errors.not_supported(&path.child("type"), &strategy["type"], &["Recreate", "RollingUpdate"]),
+        _ => kind.supported(&["Recreate", "RollingUpdate"], errors),
     }
 }

@@ -4,13 +4,14 @@ use super::{
     GROUP, SCALE,
     deployment::ready_cell,
     status::{ReplicaCounts, validate_collision_count},
-    validate_nonnegative_fields, validate_selector_and_template,
+    validate_selector_and_template,
 };
 use crate::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext,
     core::{set_claim_defaults, validate_claim_spec},
     defaulting,
-    field_validation::{items, parse_percent, validate_int_or_percent, validate_nonnegative},
+    field_cursor::FieldCursor,
+    field_validation::{items, parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
     pod::warn_claim,
     pod_template_spec::{self, CONTAINERS, IMAGES},
@@ -119,33 +120,35 @@ fn set_gated_defaults(object: &mut Value, old: Option<&Value>, ctx: &WriteContex
 
 /// Validates the service name and claim templates of creates only: stored objects predate this validation.
 fn validate_new(object: &Value, errors: &mut FieldErrors) {
-    let (path, name) = (FieldPath::new("spec"), &object["spec"]["serviceName"]);
-    let wrong = name.as_str().filter(|name| !name.is_empty()).map(api::names::dns1035_label).unwrap_or_default();
-    wrong.iter().for_each(|e| errors.invalid(&path.child("serviceName"), name, e));
-    for (i, claim) in items(&object["spec"], "volumeClaimTemplates").enumerate() {
-        validate_claim_spec(&claim["spec"], &path.child("volumeClaimTemplates").index(i).child("spec"), errors);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let name = spec.at("serviceName");
+    if !name.text().is_empty() {
+        name.validate_text(api::names::dns1035_label, errors);
+    }
+    for claim in spec.at("volumeClaimTemplates").items() {
+        claim.at("spec").validate(validate_claim_spec, errors);
     }
 }
 
 /// Validates a StatefulSet (`ValidateStatefulSetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let policy = &spec["podManagementPolicy"];
-    if !matches!(policy.as_str(), Some("OrderedReady" | "Parallel")) {
-        let detail = "must be 'OrderedReady' or 'Parallel'";
-        errors.invalid(&path.child("podManagementPolicy"), policy, detail);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let policy = spec.at("podManagementPolicy");
+    if !matches!(policy.text(), "OrderedReady" | "Parallel") {
+        policy.invalid("must be 'OrderedReady' or 'Parallel'", errors);
     }
-    validate_update_strategy(&spec["updateStrategy"], &path.child("updateStrategy"), errors);
-    let (retention, at) =
-        (&spec["persistentVolumeClaimRetentionPolicy"], path.child("persistentVolumeClaimRetentionPolicy"));
-    for field in ["whenDeleted", "whenScaled"] {
-        if !matches!(retention[field].as_str(), Some("Retain" | "Delete")) {
-            errors.not_supported(&at.child(field), &retention[field], &["Delete", "Retain"]);
-        }
+    validate_update_strategy(&spec.at("updateStrategy"), errors);
+    let retention = spec.at("persistentVolumeClaimRetentionPolicy");
+    for policy in [retention.at("whenDeleted"), retention.at("whenScaled")] {
+        policy.supported(&["Delete", "Retain"], errors);
     }
-    validate_nonnegative_fields(spec, &["replicas", "minReadySeconds"], &path, errors);
-    validate_nonnegative(&spec["ordinals"], "start", &path.child("ordinals"), errors);
-    validate_selector_and_template(&with_claim_volumes(spec), "statefulset", "StatefulSet", &path, errors);
+    spec.at("replicas").nonnegative(errors);
+    spec.at("minReadySeconds").nonnegative(errors);
+    spec.at("ordinals").at("start").nonnegative(errors);
+    let with_volumes = with_claim_volumes(spec.value());
+    validate_selector_and_template(&with_volumes, "statefulset", "StatefulSet", &spec.path(), errors);
 }
 
 /// Returns the spec with the volumes of claim templates, which replace volumes of the same name
@@ -168,25 +171,26 @@ fn with_claim_volumes(spec: &Value) -> Value {
     spec
 }
 
-fn validate_update_strategy(strategy: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (rolling, at) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
-    match strategy["type"].as_str().unwrap_or("") {
+fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
         "OnDelete" if !rolling.is_null() => {
-            errors.invalid(&at, rolling, "only allowed for updateStrategy 'RollingUpdate'");
+            rolling.invalid("only allowed for updateStrategy 'RollingUpdate'", errors);
         }
         "OnDelete" => {}
         "RollingUpdate" => {
-            validate_nonnegative(rolling, "partition", &at, errors);
-            let (unavailable, at) = (&rolling["maxUnavailable"], at.child("maxUnavailable"));
-            validate_int_or_percent(unavailable, &at, errors);
-            if unavailable.as_i64() == Some(0) || parse_percent(unavailable) == Some(0) {
-                errors.invalid(&at, unavailable, "cannot be 0");
+            rolling.at("partition").nonnegative(errors);
+            let unavailable = rolling.at("maxUnavailable");
+            unavailable.validate(validate_int_or_percent, errors);
+            let percent = parse_percent(unavailable.value());
+            if unavailable.integer() == Some(0) || percent == Some(0) {
+                unavailable.invalid("cannot be 0", errors);
             }
-            if parse_percent(unavailable).is_some_and(|p| p > 100) {
-                errors.invalid(&at, unavailable, "must not be greater than 100%");
+            if percent.is_some_and(|p| p > 100) {
+                unavailable.invalid("must not be greater than 100%", errors);
             }
         }
-        _ => errors.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"),
+        _ => strategy.invalid("must be 'RollingUpdate' or 'OnDelete'", errors),
     }
 }
 

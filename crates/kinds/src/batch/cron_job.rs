@@ -2,10 +2,8 @@
 
 use super::{GROUP, job};
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, age, boolean, defaulting,
-    field_validation::{text as text_of, validate_nonnegative, validate_one_of},
-    generic_kind::GenericKind,
-    integer, pod_template_spec, selector, text,
+    AGE, Cell, FieldErrors, KindInfo, NAME, age, boolean, defaulting, field_cursor::FieldCursor,
+    field_validation::text as text_of, generic_kind::GenericKind, integer, pod_template_spec, selector, text,
 };
 use api::cron::Schedule;
 use serde_json::{Value, json};
@@ -85,49 +83,48 @@ fn default(object: &mut Value) {
 
 /// Validates a CronJob (`ValidateCronJobSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let name = text_of(&object["metadata"], "name");
-    if name.len() > MAX_NAME_LENGTH {
-        let at = FieldPath::new("metadata").child("name");
-        errors.invalid(&at, &json!(name), &format!("must be no more than {MAX_NAME_LENGTH} characters"));
+    let object = FieldCursor::object(object);
+    let (metadata, spec) = (object.at("metadata"), object.at("spec"));
+    let (name, schedule, zone) = (metadata.at("name"), spec.at("schedule"), spec.at("timeZone"));
+    if name.text().len() > MAX_NAME_LENGTH {
+        name.invalid(&format!("must be no more than {MAX_NAME_LENGTH} characters"), errors);
     }
-    let (at, schedule) = (path.child("schedule"), text_of(spec, "schedule"));
-    if schedule.is_empty() {
-        errors.required(&at, "");
-    } else if schedule.contains("TZ") {
+    if schedule.text().is_empty() {
+        schedule.required("", errors);
+    } else if schedule.text().contains("TZ") {
         // A time zone in the schedule was never supported; creates reject it.
-        errors.invalid(&at, &spec["schedule"], "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
-    } else if let Err(error) = Schedule::parse(schedule) {
-        errors.invalid(&at, &spec["schedule"], &error.to_string());
+        schedule.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead", errors);
+    } else if let Err(error) = Schedule::parse(schedule.text()) {
+        schedule.invalid(&error.to_string(), errors);
     }
-    validate_nonnegative(spec, "startingDeadlineSeconds", &path, errors);
-    if spec.get("timeZone").is_some() {
-        validate_time_zone(&spec["timeZone"], &path.child("timeZone"), errors);
+    spec.at("startingDeadlineSeconds").nonnegative(errors);
+    if zone.is_set() {
+        validate_time_zone(&zone, errors);
     }
-    validate_one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], &path, errors);
-    let (job, at) = (&spec["jobTemplate"]["spec"], path.child("jobTemplate").child("spec"));
-    if job["manualSelector"] == json!(true) {
-        errors.not_supported(&at.child("manualSelector"), &json!(true), &["nil", "false"]);
+    spec.at("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
+    let template = spec.at("jobTemplate");
+    let job = template.at("spec");
+    let manual = job.at("manualSelector");
+    if *manual.value() == json!(true) {
+        errors.not_supported(&manual.path(), &json!(true), &["nil", "false"]);
     }
     // The template has neither the generated selector nor the defaults of a Job.
-    let mut template = spec["jobTemplate"].clone();
+    let mut template = template.value().clone();
     job::set_job_spec_defaults(&mut template, "/spec");
-    job::validate_job_spec_without_selector(&template["spec"], &at, errors);
-    for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        validate_nonnegative(spec, field, &path, errors);
-    }
+    job::validate_job_spec_without_selector(&template["spec"], &job.path(), errors);
+    spec.at("successfulJobsHistoryLimit").nonnegative(errors);
+    spec.at("failedJobsHistoryLimit").nonnegative(errors);
 }
 
 /// Validates a time zone (`validateTimeZone`).
-fn validate_time_zone(zone: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let name = zone.as_str().unwrap_or("");
+fn validate_time_zone(zone: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let name = zone.text();
     if name.is_empty() {
-        errors.invalid(path, zone, "timeZone must be nil or non-empty string");
+        zone.invalid("timeZone must be nil or non-empty string", errors);
     } else if name.eq_ignore_ascii_case("Local") {
-        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-        errors.invalid(path, zone, detail);
+        zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones", errors);
     } else if !is_known_time_zone(name) {
-        errors.invalid(path, zone, &format!("unknown time zone {name}"));
+        zone.invalid(&format!("unknown time zone {name}"), errors);
     }
 }
 
@@ -150,7 +147,7 @@ mod tests {
     #[track_caller]
     fn check(zone: &str, expected: &str) {
         let mut errors = FieldErrors::default();
-        validate_time_zone(&json!(zone), &FieldPath::new("z"), &mut errors);
+        validate_time_zone(&FieldCursor::object(&json!(zone)), &mut errors);
         let all: Vec<String> = errors.0.iter().map(|error| error.message.clone()).collect();
         assert_eq!(all.concat(), expected, "{zone}");
     }

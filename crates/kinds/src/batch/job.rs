@@ -30,6 +30,8 @@ pub(crate) static JOB: GenericKind = GenericKind {
         SELECTOR,
     ],
     fields: &["status.successful"],
+    // Upstream's label has another name than the field (`JobToSelectableFields`).
+    number_fields: &[("status.successful", "status.succeeded")],
     default,
     prepare,
     name: api::names::dns1123_subdomain,
@@ -346,5 +348,21 @@ fn restore_field(new: &mut Value, old: &Value, field: &str) {
     match old.get(field) {
         Some(value) => drop(map.insert(field.to_owned(), value.clone())),
         None => drop(map.remove(field)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::JOB;
+    use crate::Kind;
+    use serde_json::json;
+
+    #[test]
+    fn status_successful_selects_by_succeeded_pods() {
+        let selected =
+            |status: serde_json::Value| JOB.field_set(&json!({"status": status}))["status.successful"].clone();
+        assert_eq!(selected(json!({"succeeded": 2})), "2");
+        assert_eq!(selected(json!({})), "0");
+        assert_eq!(JOB.field_dependencies("status.successful"), ["status.succeeded"]);
     }
 }

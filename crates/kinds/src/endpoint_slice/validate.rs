@@ -2,10 +2,8 @@
 
 use crate::{
     FieldErrors, FieldPath,
-    field_validation::{
-        items, text as text_of, validate_dns_label, validate_dns_subdomain, validate_non_special_ip,
-        validate_qualified_name,
-    },
+    field_cursor::FieldCursor,
+    field_validation::{validate_dns_label, validate_dns_subdomain, validate_non_special_ip, validate_qualified_name},
 };
 use api::names;
 use serde_json::{Value, json};
@@ -18,50 +16,42 @@ const MAX_PORTS: usize = 20_000;
 const MAX_HINTS: usize = 8;
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let kind = text_of(object, "addressType");
-    let kinds = ["FQDN", "IPv4", "IPv6"];
-    match kind {
-        "" => errors.required(&FieldPath::new("addressType"), ""),
-        _ if kinds.contains(&kind) => {}
-        _ => errors.not_supported(&FieldPath::new("addressType"), &object["addressType"], &kinds),
-    }
-    let (path, count) = (FieldPath::new("endpoints"), items(object, "endpoints").count());
-    if count > MAX_ENDPOINTS {
-        errors.too_many(&path, count, MAX_ENDPOINTS);
+    let slice = FieldCursor::object(object);
+    let (kind, endpoints, ports) = (slice.at("addressType"), slice.at("endpoints"), slice.at("ports"));
+    kind.one_of(&["FQDN", "IPv4", "IPv6"], errors);
+    if endpoints.count() > MAX_ENDPOINTS {
+        endpoints.too_many(MAX_ENDPOINTS, errors);
     } else {
-        for (i, endpoint) in items(object, "endpoints").enumerate() {
-            self::validate_endpoint(endpoint, kind, &path.index(i), errors);
-        }
+        endpoints.items().for_each(|endpoint| validate_endpoint(&endpoint, kind.text(), errors));
     }
-    let (path, count) = (FieldPath::new("ports"), items(object, "ports").count());
-    if count > MAX_PORTS {
-        return errors.too_many(&path, count, MAX_PORTS);
+    if ports.count() > MAX_PORTS {
+        return ports.too_many(MAX_PORTS, errors);
     }
     let mut names = BTreeSet::new();
-    for (i, port) in items(object, "ports").enumerate() {
-        self::validate_port(port, &mut names, &path.index(i), errors);
+    for port in ports.items() {
+        validate_port(&port, &mut names, errors);
     }
 }
 
-fn validate_endpoint(endpoint: &Value, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let at = path.child("addresses");
-    match items(endpoint, "addresses").count() {
-        0 => errors.required(&at, "must contain at least 1 address"),
-        count if count > MAX_ADDRESSES => errors.too_many(&at, count, MAX_ADDRESSES),
+fn validate_endpoint(endpoint: &FieldCursor<'_, '_>, kind: &str, errors: &mut FieldErrors) {
+    let (addresses, node, hostname) = (endpoint.at("addresses"), endpoint.at("nodeName"), endpoint.at("hostname"));
+    match addresses.count() {
+        0 => addresses.required("must contain at least 1 address", errors),
+        count if count > MAX_ADDRESSES => addresses.too_many(MAX_ADDRESSES, errors),
         _ => {}
     }
-    for (i, value) in items(endpoint, "addresses").enumerate() {
-        validate_address(value, kind, &at.index(i), errors);
+    for address in addresses.items() {
+        validate_address(address.value(), kind, &address.path(), errors);
     }
-    if !endpoint["nodeName"].is_null() {
-        validate_dns_subdomain(&endpoint["nodeName"], &path.child("nodeName"), errors);
+    if node.is_set() {
+        node.validate(validate_dns_subdomain, errors);
     }
-    if !endpoint["hostname"].is_null() {
-        validate_dns_label(&endpoint["hostname"], &path.child("hostname"), errors);
+    if hostname.is_set() {
+        hostname.validate(validate_dns_label, errors);
     }
-    let path = path.child("hints");
-    validate_hints(&endpoint["hints"], "forZones", names::label_value, &path, errors);
-    validate_hints(&endpoint["hints"], "forNodes", names::dns1123_subdomain, &path, errors);
+    let hints = endpoint.at("hints");
+    validate_hints(&hints.at("forZones"), names::label_value, errors);
+    validate_hints(&hints.at("forNodes"), names::dns1123_subdomain, errors);
 }
 
 fn validate_address(address: &Value, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
@@ -96,20 +86,14 @@ fn validate_fully_qualified_domain_name(name: &str, path: &FieldPath, errors: &m
 }
 
 /// Validates zone or node hints, which must be unique.
-fn validate_hints(
-    hints: &Value,
-    list: &str,
-    rule: fn(&str) -> Vec<String>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    let (path, count) = (path.child(list), items(hints, list).count());
-    if count > MAX_HINTS {
-        return errors.too_many(&path, count, MAX_HINTS);
+fn validate_hints(hints: &FieldCursor<'_, '_>, rule: fn(&str) -> Vec<String>, errors: &mut FieldErrors) {
+    if hints.count() > MAX_HINTS {
+        return hints.too_many(MAX_HINTS, errors);
     }
     let mut seen = BTreeSet::new();
-    for (i, one) in items(hints, list).enumerate() {
-        let (name, at) = (text_of(one, "name"), path.index(i).child("name"));
+    for hint in hints.items() {
+        let field = hint.at("name");
+        let (name, at) = (field.text(), field.path());
         if !seen.insert(name) {
             errors.duplicate(&at, &json!(name));
         }
@@ -117,19 +101,16 @@ fn validate_hints(
     }
 }
 
-fn validate_port<'a>(port: &'a Value, names: &mut BTreeSet<&'a str>, path: &FieldPath, errors: &mut FieldErrors) {
-    let (name, at) = (text_of(port, "name"), path.child("name"));
-    if !name.is_empty() {
-        validate_dns_label(&port["name"], &at, errors);
+fn validate_port<'v>(port: &FieldCursor<'v, '_>, names: &mut BTreeSet<&'v str>, errors: &mut FieldErrors) {
+    let (name, application_protocol) = (port.at("name"), port.at("appProtocol"));
+    if !name.text().is_empty() {
+        name.validate(validate_dns_label, errors);
     }
-    if !names.insert(name) {
-        errors.duplicate(&at, &port["name"]);
+    if !names.insert(name.text()) {
+        name.duplicate(errors);
     }
-    let protocols = ["SCTP", "TCP", "UDP"];
-    if !protocols.contains(&text_of(port, "protocol")) {
-        errors.not_supported(&path.child("protocol"), &port["protocol"], &protocols);
-    }
-    if !port["appProtocol"].is_null() {
-        validate_qualified_name(&port["appProtocol"], &path.child("appProtocol"), errors);
+    port.at("protocol").supported(&["SCTP", "TCP", "UDP"], errors);
+    if application_protocol.is_set() {
+        application_protocol.validate(validate_qualified_name, errors);
     }
 }

@@ -3,6 +3,7 @@
 use super::GROUP;
 use crate::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
     field_validation::{self, items, parse_cidr, text as text_of, validate_cidr},
     generic_kind::GenericKind,
     selector, text,
@@ -39,90 +40,72 @@ fn set_network_policy_defaults(object: &mut Value) {
 
 /// Validates a NetworkPolicy (`ValidateNetworkPolicySpec`).
 fn validate_network_policy(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    selector::validate(&spec["podSelector"], &path.child("podSelector"), errors);
+    let object = FieldCursor::object(object);
+    let (spec, types) = (object.at("spec"), ["Ingress", "Egress"]);
+    spec.at("podSelector").validate(selector::validate, errors);
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
-        for (i, rule) in items(spec, list).enumerate() {
-            let path = path.child(list).index(i);
-            for (j, port) in items(rule, "ports").enumerate() {
-                validate_port(port, &path.child("ports").index(j), errors);
-            }
-            for (j, peer) in items(rule, peers).enumerate() {
-                validate_peer(peer, &path.child(peers).index(j), errors);
-            }
+        for rule in spec.at(list).items() {
+            rule.at("ports").items().for_each(|port| validate_port(&port, errors));
+            rule.at(peers).items().for_each(|peer| validate_peer(&peer, errors));
         }
     }
-    if items(spec, "policyTypes").count() > 2 {
-        let detail = "may not specify more than two policyTypes";
-        return errors.invalid(&path.child("policyTypes"), &spec["policyTypes"], detail);
+    let policy_types = spec.at("policyTypes");
+    if policy_types.count() > 2 {
+        return policy_types.invalid("may not specify more than two policyTypes", errors);
     }
-    for (i, kind) in items(spec, "policyTypes").enumerate() {
-        if !matches!(kind.as_str(), Some("Ingress" | "Egress")) {
-            let path = path.child("policyTypes").index(i);
-            errors.not_supported(&path, kind, &["Ingress", "Egress"]);
-        }
-    }
+    policy_types.items().for_each(|policy_type| policy_type.supported(&types, errors));
 }
 
-fn validate_port(port: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let protocols = ["SCTP", "TCP", "UDP"];
-    if !protocols.contains(&text_of(port, "protocol")) {
-        errors.not_supported(&path.child("protocol"), &port["protocol"], &protocols);
-    }
-    let (at, last) = (path.child("endPort"), &port["endPort"]);
-    let mut invalid_end_port = |detail: &str| {
+fn validate_port(policy_port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (port, last) = (policy_port.at("port"), policy_port.at("endPort"));
+    policy_port.at("protocol").supported(&["SCTP", "TCP", "UDP"], errors);
+    let invalid_end_port = |detail: &str, errors: &mut FieldErrors| {
         if !last.is_null() {
-            errors.invalid(&at, last, detail);
+            last.invalid(detail, errors);
         }
     };
-    match &port["port"] {
-        Value::Null => invalid_end_port("may not be specified when `port` is not specified"),
-        Value::String(name) => {
-            invalid_end_port("may not be specified when `port` is non-numeric");
-            let wrong = api::names::port_name(name);
-            wrong.iter().for_each(|e| errors.invalid(&path.child("port"), &port["port"], e));
+    match port.value() {
+        Value::Null => invalid_end_port("may not be specified when `port` is not specified", errors),
+        Value::String(_) => {
+            invalid_end_port("may not be specified when `port` is non-numeric", errors);
+            port.validate_text(api::names::port_name, errors);
         }
-        number => {
-            field_validation::validate_port(number, &path.child("port"), errors);
-            if last.as_i64() < number.as_i64() && !last.is_null() {
-                errors.invalid(&at, last, "must be greater than or equal to `port`");
+        _ => {
+            port.validate(field_validation::validate_port, errors);
+            if last.integer() < port.integer() {
+                invalid_end_port("must be greater than or equal to `port`", errors);
             }
             if !last.is_null() {
-                field_validation::validate_port(last, &at, errors);
+                last.validate(field_validation::validate_port, errors);
             }
         }
     }
 }
 
-fn validate_peer(peer: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for list in ["podSelector", "namespaceSelector"] {
-        selector::validate(&peer[list], &path.child(list), errors);
-    }
-    let selects = !peer["podSelector"].is_null() || !peer["namespaceSelector"].is_null();
-    let block = &peer["ipBlock"];
+fn validate_peer(peer: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let selectors = [peer.at("podSelector"), peer.at("namespaceSelector")];
+    selectors.iter().for_each(|selector| selector.validate(selector::validate, errors));
+    let (selects, block) = (selectors.iter().any(|selector| !selector.is_null()), peer.at("ipBlock"));
     match (selects, block.is_null()) {
-        (false, true) => errors.required(path, "must specify a peer"),
-        (true, false) => errors.forbidden(path, "may not specify both ipBlock and another peer"),
+        (false, true) => peer.required("must specify a peer", errors),
+        (true, false) => peer.forbidden("may not specify both ipBlock and another peer", errors),
         (true, true) => {}
-        (false, false) => {
-            validate_ip_block(block, &path.child("ipBlock"), errors);
-        }
+        (false, false) => validate_ip_block(&block, errors),
     }
 }
 
 /// Validates an IP block (`ValidateIPBlock`).
-fn validate_ip_block(block: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let at = path.child("cidr");
-    if text_of(block, "cidr").is_empty() {
-        return errors.required(&at, "");
+fn validate_ip_block(block: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let cidr = block.at("cidr");
+    if cidr.text().is_empty() {
+        return cidr.required("", errors);
     }
-    validate_cidr(&block["cidr"], &at, errors);
-    let Some(cidr) = parse_cidr(&block["cidr"]) else { return };
-    for (i, except) in items(block, "except").enumerate() {
-        let at = path.child("except").index(i);
-        validate_cidr(except, &at, errors);
-        if parse_cidr(except).is_some_and(|part| !is_strict_subset(part, cidr)) {
-            errors.invalid(&at, except, "must be a strict subset of `cidr`");
+    cidr.validate(validate_cidr, errors);
+    let Some(cidr) = parse_cidr(cidr.value()) else { return };
+    for except in block.at("except").items() {
+        except.validate(validate_cidr, errors);
+        if parse_cidr(except.value()).is_some_and(|part| !is_strict_subset(part, cidr)) {
+            except.invalid("must be a strict subset of `cidr`", errors);
         }
     }
 }

@@ -32,9 +32,10 @@ pub(super) use update::validate_update;
 
 use crate::{
     FieldErrors, FieldPath,
+    field_cursor::FieldCursor,
     field_validation::{
         items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
-        validate_nonnegative, validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
+        validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
     },
     object_meta,
 };
@@ -71,40 +72,40 @@ pub(crate) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut Fie
     resource_claims::validate_pod_claims(spec, &path.child("resourceClaims"), errors);
     container::validate_containers(spec, path, &volumes, errors);
     resources::validate_pod_resources(spec, &path.child("resources"), errors);
-    validate_overhead(&spec["overhead"], &path.child("overhead"), errors);
-    validate_one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    validate_one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
-    object_meta::labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
+    let pod_spec = FieldCursor::new(spec, path);
+    pod_spec.at("overhead").validate(validate_overhead, errors);
+    pod_spec.at("restartPolicy").one_of(&["Always", "OnFailure", "Never"], errors);
+    pod_spec.at("dnsPolicy").one_of(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], errors);
+    pod_spec.at("nodeSelector").validate(object_meta::labels, errors);
     security_context::validate_pod_security(spec, path, errors);
     dns::validate_dns_config(spec, &path.child("dnsConfig"), errors);
     scheduling::validate_scheduling(spec, path, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
-        if !text(spec, name).is_empty() {
-            validate_dns_subdomain(&spec[name], &path.child(name), errors);
+        let name = pod_spec.at(name);
+        if !name.text().is_empty() {
+            name.validate(validate_dns_subdomain, errors);
         }
     }
-    if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|s| !(1..=2_147_483_647).contains(s)) {
-        let path = path.child("activeDeadlineSeconds");
-        errors.invalid(&path, &json!(seconds), "must be between 1 and 2147483647, inclusive");
+    let deadline = pod_spec.at("activeDeadlineSeconds");
+    if deadline.integer().is_some_and(|s| !(1..=2_147_483_647).contains(&s)) {
+        deadline.invalid("must be between 1 and 2147483647, inclusive", errors);
     }
-    for name in ["hostname", "subdomain"] {
-        if !text(spec, name).is_empty() {
-            validate_dns_label(&spec[name], &path.child(name), errors);
+    for name in [pod_spec.at("hostname"), pod_spec.at("subdomain")] {
+        if !name.text().is_empty() {
+            name.validate(validate_dns_label, errors);
         }
     }
     validate_hostname_override(spec, path, errors);
-    for (i, alias) in items(spec, "hostAliases").enumerate() {
-        let path = path.child("hostAliases").index(i);
-        validate_ip(&alias["ip"], &path.child("ip"), errors);
-        for (j, name) in items(alias, "hostnames").enumerate() {
-            validate_dns_subdomain(name, &path.child("hostnames").index(j), errors);
-        }
+    for alias in pod_spec.at("hostAliases").items() {
+        alias.at("ip").validate(validate_ip, errors);
+        alias.at("hostnames").items().for_each(|name| name.validate(validate_dns_subdomain, errors));
     }
-    if spec.get("preemptionPolicy").is_some() {
-        validate_one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
+    let (preemption, os) = (pod_spec.at("preemptionPolicy"), pod_spec.at("os"));
+    if preemption.is_set() {
+        preemption.one_of(&["PreemptLowerPriority", "Never"], errors);
     }
-    if let Some(os) = spec.get("os") {
-        validate_one_of(os, "name", &["linux", "windows"], &path.child("os"), errors);
+    if os.is_set() {
+        os.at("name").one_of(&["linux", "windows"], errors);
         os::validate_os_fields(spec, path, errors);
     }
 }

@@ -3,9 +3,9 @@
 use super::{is_externally_accessible, needs_cluster_ip, needs_health_check};
 use crate::{
     FieldErrors, FieldPath,
+    field_cursor::FieldCursor,
     field_validation::{
-        is_ipv6, items, validate_cidr, validate_ip, validate_non_special_ip, validate_one_of, validate_port,
-        validate_qualified_name,
+        is_ipv6, items, validate_cidr, validate_ip, validate_non_special_ip, validate_port, validate_qualified_name,
     },
 };
 use serde_json::{Value, json};
@@ -16,33 +16,30 @@ const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 /// Validates the session affinity (`validateClientIPAffinityConfig`).
-pub(super) fn validate_session_affinity(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, config, detail) =
-        (path.child("sessionAffinityConfig"), &spec["sessionAffinityConfig"], "when session affinity type is ClientIP");
-    if spec["sessionAffinity"] == "None" && !config.is_null() {
-        errors.forbidden(&at, "must not be set when session affinity is None");
+pub(super) fn validate_session_affinity(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (affinity, config) = (spec.at("sessionAffinity").text(), spec.at("sessionAffinityConfig"));
+    let detail = "when session affinity type is ClientIP";
+    if affinity == "None" && config.is_set() {
+        config.forbidden("must not be set when session affinity is None", errors);
     }
-    if spec["sessionAffinity"] != "ClientIP" {
+    if affinity != "ClientIP" {
         return;
     }
-    let (client, seconds) = (at.child("clientIP"), &config["clientIP"]["timeoutSeconds"]);
-    match seconds.as_i64() {
-        _ if config.is_null() => errors.required(&at, detail),
-        _ if config["clientIP"].is_null() => errors.required(&client, detail),
-        None => errors.required(&client.child("timeoutSeconds"), detail),
+    let client = config.at("clientIP");
+    let seconds = client.at("timeoutSeconds");
+    match seconds.integer() {
+        _ if config.is_null() => config.required(detail, errors),
+        _ if client.is_null() => client.required(detail, errors),
+        None => seconds.required(detail, errors),
         Some(1..=MAX_AFFINITY_SECONDS) => {}
-        Some(_) => {
-            let detail = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
-            errors.invalid(&client.child("timeoutSeconds"), seconds, &detail);
-        }
+        Some(_) => seconds.invalid(&format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"), errors),
     }
 }
 
-pub(super) fn validate_external_ips(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, address) in items(spec, "externalIPs").enumerate() {
-        let at = path.child("externalIPs").index(i);
-        validate_ip(address, &at, errors);
-        validate_non_special_ip(address, &at, errors);
+pub(super) fn validate_external_ips(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for address in spec.at("externalIPs").items() {
+        address.validate(validate_ip, errors);
+        address.validate(validate_non_special_ip, errors);
     }
 }
 
@@ -61,56 +58,56 @@ fn validate_source_ranges_annotation(object: &Value, is_load_balancer: bool, err
 }
 
 /// Validates the fields of Services with type `LoadBalancer`.
-pub(super) fn validate_load_balancer_fields(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let spec = &object["spec"];
-    let is_load_balancer = spec["type"] == "LoadBalancer";
+pub(super) fn validate_load_balancer_fields(object: &Value, spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let is_load_balancer = spec.at("type").text() == "LoadBalancer";
+    let ranges = spec.at("loadBalancerSourceRanges");
     // Upstream's path starts with a capital letter.
-    let at = path.child("LoadBalancerSourceRanges");
-    if !is_load_balancer && items(spec, "loadBalancerSourceRanges").next().is_some() {
+    let at = spec.path().child("LoadBalancerSourceRanges");
+    if !is_load_balancer && ranges.count() > 0 {
         errors.forbidden(&at, LOAD_BALANCER_ONLY);
     }
-    for (i, range) in items(spec, "loadBalancerSourceRanges").enumerate() {
-        validate_cidr(&json!(range.as_str().unwrap_or("").trim()), &at.index(i), errors);
+    for (i, range) in ranges.items().enumerate() {
+        validate_cidr(&json!(range.text().trim()), &at.index(i), errors);
     }
-    if items(spec, "loadBalancerSourceRanges").next().is_none() {
+    if ranges.count() == 0 {
         validate_source_ranges_annotation(object, is_load_balancer, errors);
     }
-    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-        if !is_load_balancer && !spec[field].is_null() {
-            errors.forbidden(&path.child(field), LOAD_BALANCER_ONLY);
+    let class = spec.at("loadBalancerClass");
+    for field in [spec.at("allocateLoadBalancerNodePorts"), class] {
+        if !is_load_balancer && field.is_set() {
+            field.forbidden(LOAD_BALANCER_ONLY, errors);
         }
     }
-    if is_load_balancer && !spec["loadBalancerClass"].is_null() {
-        validate_qualified_name(&spec["loadBalancerClass"], &path.child("loadBalancerClass"), errors);
+    if is_load_balancer && class.is_set() {
+        class.validate(validate_qualified_name, errors);
     }
 }
 
 /// Validates the traffic policies and the health check node port, which is allocated later if it is unset
 /// (`validateServiceExternalTrafficPolicy`).
-pub(super) fn validate_traffic_policies(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (external, policies) = ("externalTrafficPolicy", ["Cluster", "Local"]);
-    if is_externally_accessible(spec) {
-        validate_one_of(spec, external, &policies, path, errors);
-    } else if !spec[external].is_null() {
-        let detail = "may only be set for externally-accessible services";
-        errors.invalid(&path.child(external), &spec[external], detail);
+pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (external, internal) = (spec.at("externalTrafficPolicy"), spec.at("internalTrafficPolicy"));
+    let policies = ["Cluster", "Local"];
+    if is_externally_accessible(spec.value()) {
+        external.one_of(&policies, errors);
+    } else if external.is_set() {
+        external.invalid("may only be set for externally-accessible services", errors);
     }
-    let (at, number) = (path.child("healthCheckNodePort"), &spec["healthCheckNodePort"]);
-    if number.as_i64().is_some_and(|n| n != 0) {
-        if needs_health_check(spec) {
-            validate_port(number, &at, errors);
+    let port = spec.at("healthCheckNodePort");
+    if port.integer().is_some_and(|n| n != 0) {
+        if needs_health_check(spec.value()) {
+            port.validate(validate_port, errors);
         } else {
             let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-            errors.invalid(&at, number, detail);
+            port.invalid(detail, errors);
         }
     }
-    let internal = "internalTrafficPolicy";
-    if needs_cluster_ip(spec) || !spec[internal].is_null() {
-        validate_one_of(spec, internal, &policies, path, errors);
+    if needs_cluster_ip(spec.value()) || internal.is_set() {
+        internal.one_of(&policies, errors);
     }
-    let (field, known) = ("trafficDistribution", ["PreferClose", "PreferSameZone", "PreferSameNode"]);
-    if !spec[field].is_null() && !known.iter().any(|k| &spec[field] == k) {
-        errors.not_supported(&path.child(field), &spec[field], &known);
+    let distribution = spec.at("trafficDistribution");
+    if distribution.is_set() {
+        distribution.supported(&["PreferClose", "PreferSameZone", "PreferSameNode"], errors);
     }
 }
 

@@ -2,10 +2,8 @@
 
 use crate::{
     FieldErrors, FieldPath,
-    field_validation::{
-        items, text as text_of, validate_csi_driver_name, validate_immutable, validate_nonnegative,
-        validate_qualified_name,
-    },
+    field_cursor::FieldCursor,
+    field_validation::{items, validate_csi_driver_name, validate_immutable, validate_qualified_name},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,21 +17,18 @@ const MAX_NODE_ID_LENGTH: usize = 256;
 
 /// Validates a CSIDriver (`ValidateCSIDriver`).
 pub(super) fn validate_csi_driver(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-    if !policies.contains(&text_of(spec, "fsGroupPolicy")) {
-        errors.not_supported(&path.child("fsGroupPolicy"), &spec["fsGroupPolicy"], &policies);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    spec.at("fsGroupPolicy").supported(&["File", "None", "ReadWriteOnceWithFSType"], errors);
+    validate_token_requests(&spec.at("tokenRequests"), errors);
+    let modes = spec.at("volumeLifecycleModes");
+    for mode in modes.items().filter(|mode| !matches!(mode.text(), "Ephemeral" | "Persistent")) {
+        // Upstream's path has no index.
+        errors.not_supported(&modes.path(), mode.value(), &["Ephemeral", "Persistent"]);
     }
-    validate_token_requests(spec, &path.child("tokenRequests"), errors);
-    for mode in items(spec, "volumeLifecycleModes") {
-        if !matches!(mode.as_str(), Some("Ephemeral" | "Persistent")) {
-            errors.not_supported(&path.child("volumeLifecycleModes"), mode, &["Ephemeral", "Persistent"]);
-        }
-    }
-    let period = &spec["nodeAllocatableUpdatePeriodSeconds"];
-    if period.as_i64().is_some_and(|seconds| seconds < MIN_UPDATE_PERIOD_SECONDS) {
-        let detail = "must be greater than or equal to 10 seconds";
-        errors.invalid(&path.child("nodeAllocatableUpdatePeriodSeconds"), period, detail);
+    let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
+    if period.integer().is_some_and(|seconds| seconds < MIN_UPDATE_PERIOD_SECONDS) {
+        period.invalid("must be greater than or equal to 10 seconds", errors);
     }
 }
 
@@ -48,21 +43,20 @@ pub(super) fn validate_csi_driver_update(object: &Value, old: &Value, errors: &m
 }
 
 /// Validates token requests, whose audiences must be unique (`validateTokenRequests`).
-fn validate_token_requests(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_token_requests(requests: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut audiences = BTreeSet::new();
-    for (i, request) in items(spec, "tokenRequests").enumerate() {
-        let (path, audience) = (path.index(i), text_of(request, "audience"));
-        if !audiences.insert(audience) {
-            errors.duplicate(&path.child("audience"), &json!(audience));
+    for request in requests.items() {
+        let (audience, lifetime) = (request.at("audience"), request.at("expirationSeconds"));
+        if !audiences.insert(audience.text()) {
+            errors.duplicate(&audience.path(), &json!(audience.text()));
             continue;
         }
-        let (lifetime, at) = (&request["expirationSeconds"], path.child("expirationSeconds"));
-        match lifetime.as_i64() {
+        match lifetime.integer() {
             Some(seconds) if seconds < MIN_TOKEN_SECONDS => {
-                errors.invalid(&at, lifetime, "may not specify a duration less than 10 minutes");
+                lifetime.invalid("may not specify a duration less than 10 minutes", errors);
             }
             Some(seconds) if seconds > MAX_TOKEN_SECONDS => {
-                errors.invalid(&at, lifetime, "may not specify a duration larger than 2^32 seconds");
+                lifetime.invalid("may not specify a duration larger than 2^32 seconds", errors);
             }
             _ => {}
         }
@@ -71,35 +65,31 @@ fn validate_token_requests(spec: &Value, path: &FieldPath, errors: &mut FieldErr
 
 /// Validates a CSINode (`ValidateCSINode`).
 pub(super) fn validate_csi_node(object: &Value, errors: &mut FieldErrors) {
+    let object = FieldCursor::object(object);
     let mut names = BTreeSet::new();
-    for (i, driver) in items(&object["spec"], "drivers").enumerate() {
-        let path = FieldPath::new("spec").child("drivers").index(i);
-        validate_csi_driver_name(&driver["name"], &path.child("name"), errors);
-        let id = text_of(driver, "nodeID");
-        if id.is_empty() {
-            errors.required(&path.child("nodeID"), "");
+    for driver in object.at("spec").at("drivers").items() {
+        let (name, id) = (driver.at("name"), driver.at("nodeID"));
+        name.validate(validate_csi_driver_name, errors);
+        if id.text().is_empty() {
+            id.required("", errors);
         }
-        if id.len() > MAX_NODE_ID_LENGTH {
-            errors.invalid(
-                &path.child("nodeID"),
-                &json!(id),
-                &format!("must be {MAX_NODE_ID_LENGTH} characters or less"),
-            );
+        if id.text().len() > MAX_NODE_ID_LENGTH {
+            id.invalid(&format!("must be {MAX_NODE_ID_LENGTH} characters or less"), errors);
         }
-        validate_nonnegative(&driver["allocatable"], "count", &path.child("allocatable"), errors);
-        if !names.insert(text_of(driver, "name")) {
-            errors.duplicate(&path.child("name"), &driver["name"]);
+        driver.at("allocatable").at("count").nonnegative(errors);
+        if !names.insert(name.text()) {
+            name.duplicate(errors);
         }
-        let mut keys = BTreeSet::new();
+        let (path, mut keys) = (driver.path(), BTreeSet::new());
         // Upstream's path is that of the driver.
-        for key in items(driver, "topologyKeys") {
-            if key == "" {
+        for key in driver.at("topologyKeys").items() {
+            if key.text().is_empty() {
                 errors.required(&path, "");
             }
-            if !keys.insert(key.as_str()) {
-                errors.duplicate(&path, key);
+            if !keys.insert(key.text()) {
+                errors.duplicate(&path, key.value());
             }
-            validate_qualified_name(key, &path, errors);
+            validate_qualified_name(key.value(), &path, errors);
         }
     }
 }

@@ -1,26 +1,20 @@
 //! Volumes of claims (`persistentVolumeClaim` and `ephemeral`): the PersistentVolume of a claim, and its path for the Pod
 //! (upstream's `pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go`).
 //!
-//! A `hostPath` volume is a symbolic link in the Pod's directory, a `local` volume is bind-mounted there. A mounted volume is
-//! found there after a restart, without the API, and independent of the claim's current state.
+//! It is mounted at the Pod's directory, or a symbolic link there leads to it. A mounted volume is found there after a restart,
+//! without the API, and independent of the claim's current state.
 
 use super::{
-    host_path::HostPath,
-    local::LocalVolume,
     mount_error::{MountError, SetUpError},
-    ownership::VolumeOwnership,
     removal,
 };
 use crate::{Shared, deadline::within_deadline, pods::spec};
-use api::persistent_volume_claim::NON_SOURCE_FIELDS;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, Volume};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Volume};
 use kube::Api;
 use lifecycle::Pod;
-use serde_json::{Value, json};
 use std::{
     error::Error,
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -76,50 +70,21 @@ pub(super) enum BindingError {
     OtherClaim { volume: String, reference_uid: String, claim_uid: String },
 }
 
-/// PersistentVolume of a Pod's claim.
-pub(super) struct ClaimVolume {
-    /// Name of the PersistentVolume.
-    volume: String,
-    source: Source,
-}
-
-enum Source {
-    HostPath(HostPath),
-    Local(LocalVolume),
-}
-
-impl ClaimVolume {
-    /// Mounts it at the Pod's directory `dir`; `pods` is the directory of all Pods.
-    pub(super) fn set_up(&self, dir: &Path, ownership: Option<VolumeOwnership>, pods: &Path) -> Result<(), MountError> {
-        let done = match &self.source {
-            Source::HostPath(host) => host.check().map_err(SetUpError::from).and_then(|()| link(host.path(), dir)),
-            Source::Local(local) => {
-                local.check().map_err(|source| MountError::NewMounter { volume: self.volume.clone(), source })?;
-                local.set_up(dir, ownership, pods).map_err(SetUpError::from)
-            }
-        };
-        done.map_err(|error| MountError::set_up(&self.volume, error))
-    }
-}
-
-fn link(path: &Path, dir: &Path) -> Result<(), SetUpError> {
-    let make = || {
-        dir.parent().map_or(Ok(()), fs::create_dir_all)?;
-        symlink(path, dir)
-    };
-    make().map_err(|source| SetUpError::Link { path: dir.to_owned(), source })
+/// Returns whether the claim's volume is read-only for the Pod.
+pub(super) fn is_read_only(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true))
 }
 
 /// Finds the PersistentVolume of a Pod's claim; `None` if it is already mounted.
 ///
 /// # Errors
 /// Fails with the message of upstream's Event.
-pub(super) async fn prepare(
+pub(super) async fn find(
     shared: &Shared,
     pod: &Pod,
     volume: &Volume,
     claim: &str,
-) -> Result<Option<ClaimVolume>, MountError> {
+) -> Result<Option<PersistentVolume>, MountError> {
     if mounted_path(&shared.paths.volume(pod.uid(), &volume.name)).is_some() {
         return Ok(None);
     }
@@ -128,16 +93,14 @@ pub(super) async fn prepare(
         Ok(found)
     });
     let found = found.map_err(|source| MountError::Claim { volume: volume.name.clone(), source })?;
-    let name = found.metadata.name.clone().unwrap_or_default();
+    let name = || found.metadata.name.clone().unwrap_or_default();
     if !matches_this_node(shared, &found).await {
-        return Err(MountError::NodeAffinity { volume: name });
+        return Err(MountError::NodeAffinity { volume: name() });
     }
     if is_read_write_once_pod(&found) && is_used_by_another(shared, pod, claim) {
-        return Err(MountError::set_up(&name, SetUpError::InUse));
+        return Err(MountError::set_up(&name(), SetUpError::InUse));
     }
-    let readonly = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
-    let source = source(&name, &found.spec.unwrap_or_default(), readonly)?;
-    Ok(Some(ClaimVolume { volume: name, source }))
+    Ok(Some(found))
 }
 
 /// Returns the PersistentVolume that the claim is bound to.
@@ -234,28 +197,10 @@ fn is_used_by_another(shared: &Shared, pod: &Pod, claim: &str) -> bool {
     })
 }
 
-/// Returns the source of the PersistentVolume `name`.
-fn source(name: &str, spec: &PersistentVolumeSpec, readonly: bool) -> Result<Source, MountError> {
-    let options = spec.mount_options.as_ref().is_some_and(|options| !options.is_empty());
-    match (&spec.host_path, &spec.local) {
-        (Some(_), _) if options => Err(MountError::MountOptions { volume: name.to_owned() }),
-        (Some(host), _) => Ok(Source::HostPath(HostPath::new(host))),
-        (None, Some(_)) if options => Err(MountError::set_up(name, SetUpError::LocalMountOptions)),
-        (None, Some(local)) => Ok(Source::Local(LocalVolume { path: PathBuf::from(&local.path), readonly })),
-        (None, None) => Err(MountError::set_up(name, SetUpError::UnsupportedType(volume_type(spec)))),
-    }
-}
-
-/// Returns the name of a PersistentVolume's type, as in its spec.
-fn volume_type(spec: &PersistentVolumeSpec) -> String {
-    let value: Value = json!(spec);
-    let mut fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
-    fields.find(|field| !NON_SOURCE_FIELDS.contains(&field.as_str())).cloned().unwrap_or_else(|| "unknown".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn claim(object: Value) -> PersistentVolumeClaim {
         serde_json::from_value(object).unwrap()
@@ -293,35 +238,6 @@ mod tests {
         assert_eq!(
             check(json!({"claimRef": {"uid": "b"}})).unwrap_err(),
             "found PV object pv but its pv.Spec.ClaimRef.UID b does not point to claim.UID a"
-        );
-    }
-
-    #[track_caller]
-    fn check_source(spec: Value, expected: &str) {
-        let error = source("pv", &volume(spec).spec.unwrap(), false).err();
-        assert_eq!(error.map(|e| e.to_string()).unwrap_or_default(), expected);
-    }
-
-    #[test]
-    fn unsupported_volume_types_and_options_are_reported() {
-        check_source(json!({"hostPath": {"path": "/d"}, "volumeMode": "Filesystem", "mountOptions": []}), "");
-        check_source(json!({"local": {"path": "/d"}, "accessModes": ["ReadWriteOnce"]}), "");
-        check_source(
-            json!({"accessModes": ["ReadWriteOnce"], "nfs": {"server": "s", "path": "/"}, "claimRef": {}}),
-            "MountVolume.SetUp failed for volume \"pv\" : volumes of type nfs are not supported yet",
-        );
-        check_source(
-            json!({"capacity": {"storage": "1Gi"}}),
-            "MountVolume.SetUp failed for volume \"pv\" : volumes of type unknown are not supported yet",
-        );
-        let options = json!(["noatime"]);
-        check_source(
-            json!({"local": {"path": "/d"}, "mountOptions": options}),
-            "MountVolume.SetUp failed for volume \"pv\" : mountOptions of local volumes are not supported yet",
-        );
-        check_source(
-            json!({"hostPath": {"path": "/d"}, "mountOptions": options}),
-            "MountVolume.MountOptionSupport check failed for volume \"pv\" : Mount options are not supported for this volume type",
         );
     }
 }

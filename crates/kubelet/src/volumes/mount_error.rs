@@ -1,11 +1,8 @@
 //! Failures to mount volumes, with the texts of upstream's `FailedMount` Events.
 
-use super::{
-    atomic_writer::WriteError, claim::ClaimError, empty_dir::EmptyDirError, host_path::HostPathError,
-    local::LocalVolumeError, nested::NestedMountPointError, payload::PayloadError,
-};
+use super::{atomic_writer::WriteError, claim::ClaimError, nested::NestedMountPointError, payload::PayloadError};
 use crate::{blocking::BlockingTaskError, os_error::PathError};
-use std::{io, path::PathBuf};
+use std::error::Error;
 
 /// The failed volumes of a Pod.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +35,7 @@ pub(super) enum MountError {
     )]
     MountOptions { volume: String },
     #[error("MountVolume.NewMounter initialization failed for volume {volume:?} : {source}")]
-    NewMounter { volume: String, source: LocalVolumeError },
+    NewMounter { volume: String, source: SetUpError },
     #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
     SetUp { volume: String, source: SetUpError },
     /// The directories of the Pod could not be created.
@@ -58,24 +55,22 @@ impl MountError {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SetUpError {
     #[error("volumes of type {0} are not supported yet")]
-    UnsupportedType(String),
-    #[error("mountOptions of local volumes are not supported yet")]
-    LocalMountOptions,
+    UnsupportedType(&'static str),
     #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
     InUse,
-    /// The symbolic link of a claim's `hostPath` volume could not be created.
-    #[error("{}: {source}", .path.display())]
-    Link { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    EmptyDir(#[from] EmptyDirError),
-    #[error(transparent)]
-    HostPath(#[from] HostPathError),
-    #[error(transparent)]
-    Local(#[from] LocalVolumeError),
     #[error(transparent)]
     NestedMountPoint(#[from] NestedMountPointError),
     #[error(transparent)]
     Payload(#[from] PayloadError),
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// Failure of a type of volume.
+    #[error(transparent)]
+    Plugin(Box<dyn Error + Send + Sync>),
+}
+
+impl SetUpError {
+    pub(super) fn plugin(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Plugin(Box::new(error))
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Volumes with files from the API are read-only for the runtime, which cannot create mount points in them.
 
-use super::{fs_group, is_projected, set_group};
+use super::{fs_group, plugins::find_files_plugin, set_group};
 use crate::{Shared, os_error::PathError, pods::spec};
 use api::pod::containers;
 use k8s_openapi::api::core::v1::Container;
@@ -118,7 +118,8 @@ pub(crate) fn create_nested_sub_paths(
         let around = |path: &Path| mounts.iter().find(|mount| clean(&mount.mount_path) == path);
         let Some(outer) = path.ancestors().skip(1).find_map(around) else { continue };
         let source = made.iter().find(|mount| mount.container_path == inner.mount_path).map(|m| &m.host_path);
-        let is_of_api = spec(pod).volumes.iter().flatten().any(|v| v.name == outer.name && is_projected(v));
+        let is_of_api =
+            spec(pod).volumes.iter().flatten().any(|v| v.name == outer.name && find_files_plugin(v).is_some());
         if let Some(source) = source.filter(|_| is_of_api && outer.sub_path.is_none()) {
             let volume = shared.paths.volume(pod.uid(), &outer.name);
             create_mount_point(

@@ -3,11 +3,15 @@
 //! An object is watched while a Pod of this node mounts it, as upstream's kubelet does.
 
 use super::{
-    atomic_writer, fs_group, is_projected,
+    atomic_writer,
+    files_plugin::ObjectReference,
+    fs_group,
     mount_error::{MountError, MountErrors},
-    tokens, volume_files,
+    plugin::MountContext,
+    plugins::find_files_plugin,
+    tokens,
 };
-use crate::{Shared, blocking, object_cache::ObjectCache, pods::spec};
+use crate::{Shared, blocking, pods::spec};
 use futures::StreamExt;
 use informer::{WatchEvent, watch};
 use k8s_openapi::{
@@ -192,30 +196,25 @@ async fn refresh(shared: &Shared, uid: &str) -> Result<(), MountErrors> {
     let Some(handle) = shared.pods.by_uid(uid) else { return Ok(()) };
     let _guard = handle.volumes.lock().await;
     let pod: Arc<Pod> = handle.state.borrow().clone();
-    let mut objects = ObjectCache::new(shared, pod.namespace());
+    let mut context = MountContext::new(shared, &pod);
     let mut failures = Vec::new();
-    for volume in spec(&pod).volumes.iter().flatten().filter(|v| is_projected(v)) {
+    for volume in spec(&pod).volumes.iter().flatten() {
         // A failing volume does not block the others: tokens must be refreshed even if a Secret is missing.
-        failures.extend(refresh_volume(shared, &pod, volume, &mut objects).await.err());
+        failures.extend(refresh_volume(volume, &mut context).await.err());
     }
     MountErrors::check(failures)
 }
 
-async fn refresh_volume(
-    shared: &Shared,
-    pod: &Pod,
-    volume: &Volume,
-    objects: &mut ObjectCache<'_>,
-) -> Result<(), MountError> {
-    let dir = shared.paths.volume(pod.uid(), &volume.name);
+async fn refresh_volume(volume: &Volume, context: &mut MountContext<'_>) -> Result<(), MountError> {
+    let Some(plugin) = find_files_plugin(volume) else { return Ok(()) };
+    let dir = context.shared.paths.volume(context.pod.uid(), &volume.name);
     // Volumes that are not mounted yet, or not any more, are skipped.
     if !atomic_writer::is_set_up(&dir) {
         return Ok(());
     }
-    let payload = volume_files(shared, pod, volume, objects).await;
+    let payload = plugin.payload(volume, context).await;
     let payload = payload.map_err(|error| MountError::set_up(&volume.name, error))?;
-    let (Some(payload), group) = (payload, fs_group(pod)) else { return Ok(()) };
-    let name = volume.name.clone();
+    let (group, name) = (fs_group(context.pod), volume.name.clone());
     blocking::run(move || atomic_writer::write(&dir, &payload, group).map_err(|error| MountError::set_up(&name, error)))
         .await
 }
@@ -230,17 +229,12 @@ fn pod_fields(pod: &ApiPod) -> String {
 fn referenced_objects(spec: &PodSpec, namespace: &str) -> BTreeSet<ObjectSource> {
     let source =
         |secret: bool, name: &str| ObjectSource { secret, namespace: namespace.to_owned(), name: name.to_owned() };
-    let of_volume = |volume: &Volume| {
-        let mut found: Vec<ObjectSource> = Vec::new();
-        found.extend(volume.config_map.as_ref().map(|s| source(false, &s.name)));
-        found.extend(volume.secret.as_ref().and_then(|s| s.secret_name.as_deref()).map(|n| source(true, n)));
-        for projection in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
-            found.extend(projection.config_map.as_ref().map(|s| source(false, &s.name)));
-            found.extend(projection.secret.as_ref().map(|s| source(true, &s.name)));
-        }
-        found
+    let references = |volume| find_files_plugin(volume).map(|p| p.referenced_objects(volume)).unwrap_or_default();
+    let object = |reference| match reference {
+        ObjectReference::ConfigMap(name) => source(false, name),
+        ObjectReference::Secret(name) => source(true, name),
     };
-    spec.volumes.iter().flatten().flat_map(of_volume).collect()
+    spec.volumes.iter().flatten().flat_map(references).map(object).collect()
 }
 
 #[cfg(test)]

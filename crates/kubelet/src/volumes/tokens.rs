@@ -1,5 +1,6 @@
 //! Cache of service account tokens, which are refreshed before they expire (upstream's `pkg/kubelet/token`).
 
+use super::plugins::find_files_plugin;
 use crate::{Shared, deadline::within_deadline, object_cache::ROOT_CA_TIMEOUT, pods::spec};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -93,8 +94,8 @@ impl TokenCache {
 
 /// Returns whether a Pod's volumes contain tokens.
 pub(super) fn has_tokens(spec: &PodSpec) -> bool {
-    let volumes = spec.volumes.iter().flatten().filter_map(|v| v.projected.as_ref());
-    volumes.flat_map(|p| p.sources.iter().flatten()).any(|s| s.service_account_token.is_some())
+    let has_tokens = |volume| find_files_plugin(volume).is_some_and(|plugin| plugin.has_tokens(volume));
+    spec.volumes.iter().flatten().any(has_tokens)
 }
 
 /// Returns the cached token, or requests a new one if it must be refreshed.

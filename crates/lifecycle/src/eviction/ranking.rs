@@ -105,12 +105,13 @@ fn disk_usage(pod_usage: &PodUsage, pod: &Pod, fs_stats: FsStats) -> DiskUsage {
 /// Returns the usage of the Pod's local volumes.
 pub(super) fn local_volumes(pod_usage: &PodUsage, pod: &Pod) -> DiskUsage {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
-    let local = volumes.iter().filter(|v| is_local(v)).filter_map(|v| pod_usage.volumes.get(&v.name));
+    let local = volumes.iter().filter(|v| is_local_ephemeral_volume(v)).filter_map(|v| pod_usage.volumes.get(&v.name));
     local.fold(DiskUsage::default(), |sum, usage| sum.plus(*usage))
 }
 
 /// Returns whether the volume is local and ephemeral (`IsLocalEphemeralVolume`).
-fn is_local(volume: &Volume) -> bool {
+#[must_use]
+pub fn is_local_ephemeral_volume(volume: &Volume) -> bool {
     let on_disk = volume.empty_dir.as_ref().is_some_and(|e| e.medium.as_deref().unwrap_or("").is_empty());
     on_disk || volume.config_map.is_some()
 }

@@ -1,24 +1,24 @@
 //! Admin access to devices (`adminAccess`) requires a label on the namespace (`AuthorizedForAdmin` and
 //! `AuthorizedForAdminStatus` of upstream's `pkg/registry/resource`).
 
-use crate::{api_server::ApiServer, request_scope::RequestScope};
+use crate::objects::request_scope::RequestScope;
 use kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget};
 use serde_json::Value;
-use store::Key;
+use store::{Key, Store};
 
 /// Label of namespaces that allow admin access.
 const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// Checks a new claim or claim template, or the status of a claim that is newly allocated. Requests are immutable.
 pub(super) fn validate(
-    server: &ApiServer,
+    store: &Store,
     resource: &RequestScope,
     object: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,
 ) {
     let Some(path) = admin_access_path(resource.kind.info(), resource.target(), object, old) else { return };
-    let stored = server.store.get(&Key::new("namespaces", "", resource.namespace.as_str()));
+    let stored = store.get(&Key::new("namespaces", "", resource.namespace.as_str()));
     let namespace: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
     if namespace["metadata"]["labels"][ADMIN_ACCESS_LABEL] != "true" {
         let message = format!(

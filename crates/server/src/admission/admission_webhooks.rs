@@ -7,8 +7,8 @@ use super::{
     webhook_annotations::WebhookAnnotator,
 };
 use crate::{
-    patch,
-    webhook::{WebhookError, WebhookTargetError},
+    objects::patch,
+    proxy::webhook::{WebhookError, WebhookTargetError},
 };
 use ::admission::{
     conditions,
@@ -239,7 +239,7 @@ async fn send(
         .call
         .deadline
         .map_or(configured, |deadline| configured.min(deadline.saturating_duration_since(Instant::now())));
-    let response = context.server.webhooks.call(target, timeout, &admission_review).await;
+    let response = context.control.webhooks.call(target, timeout, &admission_review).await;
     let response = response.map_err(CallWebhookError::Call)?;
     review::check_types(&response).map_err(CallWebhookError::Decode)?;
     Ok(review::parse_response(version, &uid, mutating, &response)?)

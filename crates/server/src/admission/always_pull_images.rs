@@ -1,6 +1,28 @@
 //! The `AlwaysPullImages` admission plugin, which is off by default: the registry authorizes each use of an image.
 
+use super::plugin::{AdmittedWrite, DefaultState, Plugin};
+use errors::ApiError;
 use serde_json::{Value, json};
+
+/// Sets the pull policy of new Pods and images to `Always`.
+pub(super) struct AlwaysPullImages;
+
+impl Plugin for AlwaysPullImages {
+    fn name(&self) -> &'static str {
+        "AlwaysPullImages"
+    }
+
+    fn default_state(&self) -> DefaultState {
+        DefaultState::Off
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.is_of("", "Pod") && write.is_main() {
+            admit(object, write.old);
+        }
+        Ok(())
+    }
+}
 
 /// Sets the pull policy of all images of a Pod to `Always`; `old` is `None` for a new Pod.
 pub(super) fn admit(pod: &mut Value, old: Option<&Value>) {

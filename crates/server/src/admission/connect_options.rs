@@ -1,6 +1,6 @@
 //! Options of connect requests, for example `PodExecOptions`: the query parameters as an object.
 
-use crate::api_server::Call;
+use crate::objects::call::Call;
 use serde_json::{Value, json};
 
 /// Returns the options of a connect request from the query parameters with these names.

@@ -3,10 +3,8 @@
 
 use super::registrations::Registrations;
 use crate::{
-    api_server::{ApiServer, Call},
-    authorization::{self, Decision},
-    conversion,
-    request_scope::RequestScope,
+    admission::admission_control::AdmissionControl,
+    objects::{call::Call, conversion, request_scope::RequestScope},
 };
 use ::admission::{
     AuthorizationAttributes, AuthorizationDecision, Authorizer,
@@ -17,7 +15,7 @@ use ::admission::{
 use apply::TypeRef;
 use errors::ApiError;
 use kinds::KindRef;
-use request::{ResourceAttributes, user};
+use request::{Decision, ResourceAttributes, user};
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
 use store::Key;
@@ -25,7 +23,7 @@ use wire::typed;
 
 /// A request for which webhooks and policies are called.
 pub(crate) struct AdmissionContext<'a> {
-    pub(crate) server: &'a ApiServer,
+    pub(crate) control: &'a AdmissionControl,
     pub(crate) call: &'a Call,
     pub(crate) attributes: Attributes,
     pub(super) registrations: Arc<Registrations>,
@@ -37,13 +35,13 @@ pub(crate) struct AdmissionContext<'a> {
 impl<'a> AdmissionContext<'a> {
     /// Creates the context of a request; `None` if nothing is registered. `options` are for example `CreateOptions`.
     pub(crate) fn new(
-        server: &'a ApiServer,
+        control: &'a AdmissionControl,
         resource: &RequestScope,
         call: &'a Call,
         operation: Operation,
         options: impl FnOnce() -> Value,
     ) -> Option<Self> {
-        let (info, registrations) = (resource.kind.info(), server.registrations.registrations());
+        let (info, registrations) = (resource.kind.info(), control.registrations.registrations());
         if registrations.is_empty() || is_exempt(info.group, info.plural) {
             return None;
         }
@@ -68,7 +66,7 @@ impl<'a> AdmissionContext<'a> {
             dry: options["dryRun"].is_array(),
             options,
         };
-        Some(Self { server, call, attributes, registrations, generate_name: String::new(), kinds })
+        Some(Self { control, call, attributes, registrations, generate_name: String::new(), kinds })
     }
 
     /// Sets the kind of the objects, if it is not that of the resource.
@@ -115,7 +113,7 @@ impl<'a> AdmissionContext<'a> {
     /// Returns the Namespace of the request.
     pub(super) fn namespace(&self) -> Result<Value, ApiError> {
         let name = self.attributes.namespace.as_str();
-        let stored = self.server.store.get(&Key::new("namespaces", "", name));
+        let stored = self.control.store.get(&Key::new("namespaces", "", name));
         let stored = stored.ok_or_else(|| ApiError::namespace_not_found(name))?;
         serde_json::from_slice(&stored.data).map_err(ApiError::internal)
     }
@@ -129,7 +127,7 @@ impl<'a> AdmissionContext<'a> {
     async fn convert(&self, object: Value, from: usize, to: usize) -> Result<Value, ApiError> {
         match (self.kinds.get(from), self.kinds.get(to)) {
             (Some(source), Some(target)) if from != to => {
-                conversion::convert(&self.server.webhooks, &**source, &**target, object).await
+                conversion::convert(&self.control.webhooks, &**source, &**target, object).await
             }
             _ => Ok(object),
         }
@@ -176,7 +174,7 @@ impl<'a> AdmissionContext<'a> {
                 .map_or_else(String::new, |resource| resource.resource[i].clone())
         };
         Arc::new(RequestAuthorizer {
-            server: self.server.clone(),
+            authorizer: Arc::clone(&self.control.authorizer),
             user: self.call.user.clone(),
             request: AuthorizationAttributes {
                 group: resource(0),
@@ -206,7 +204,7 @@ pub(crate) fn operation_options(call: &Call, kind: &str, dry: bool) -> Value {
 
 /// Authorizer of CEL expressions, with the user of the request.
 struct RequestAuthorizer {
-    server: ApiServer,
+    authorizer: Arc<auth::authorization::Authorizer>,
     user: request::UserInfo,
     request: AuthorizationAttributes,
 }
@@ -235,7 +233,7 @@ impl Authorizer for RequestAuthorizer {
             }
         };
         let account = check.account.map(|(namespace, name)| user::service_account(&namespace, &name));
-        match authorization::authorize(&self.server, account.as_ref().unwrap_or(&self.user), &attributes) {
+        match self.authorizer.authorize(account.as_ref().unwrap_or(&self.user), &attributes) {
             Decision::Allowed(reason) => AuthorizationDecision { allowed: true, reason },
             Decision::NoOpinion(reason) => AuthorizationDecision { allowed: false, reason },
         }

@@ -1,9 +1,10 @@
 //! The `DefaultStorageClass` and `DefaultIngressClass` admission plugins.
 
-use crate::ApiServer;
+use super::plugin::{AdmittedWrite, Plugin};
+use errors::ApiError;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use store::Scope;
+use store::{Scope, Store};
 
 /// A kind of class, its default annotation, and the fields that name a class.
 struct ClassKind {
@@ -29,30 +30,52 @@ const INGRESS: ClassKind = ClassKind {
     annotation: "kubernetes.io/ingress.class",
 };
 
-/// Sets the default class of a new PersistentVolumeClaim.
-pub(crate) fn admit_claim(server: &ApiServer, claim: &mut Value) {
-    STORAGE.admit(server, claim);
+/// Sets the default class of new claims.
+pub(super) struct DefaultStorageClass;
+
+impl Plugin for DefaultStorageClass {
+    fn name(&self) -> &'static str {
+        "DefaultStorageClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "PersistentVolumeClaim") {
+            STORAGE.set_default(&write.control.store, object);
+        }
+        Ok(())
+    }
 }
 
-/// Sets the default class of a new Ingress.
-pub(crate) fn admit_ingress(server: &ApiServer, ingress: &mut Value) {
-    INGRESS.admit(server, ingress);
+/// Sets the default class of new Ingresses.
+pub(super) struct DefaultIngressClass;
+
+impl Plugin for DefaultIngressClass {
+    fn name(&self) -> &'static str {
+        "DefaultIngressClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("networking.k8s.io", "Ingress") {
+            INGRESS.set_default(&write.control.store, object);
+        }
+        Ok(())
+    }
 }
 
 impl ClassKind {
     /// Sets the default class of an object that names none. An empty name means no class.
-    fn admit(&self, server: &ApiServer, object: &mut Value) {
+    fn set_default(&self, store: &Store, object: &mut Value) {
         if !object["spec"][self.field].is_null() || !object["metadata"]["annotations"][self.annotation].is_null() {
             return;
         }
-        if let Some(name) = self.default_class(server) {
+        if let Some(name) = self.default_class(store) {
             object["spec"][self.field] = json!(name);
         }
     }
 
     /// Returns the name of the newest default class; of equally new ones, the first by name.
-    fn default_class(&self, server: &ApiServer) -> Option<String> {
-        let all = server.store.list(&Scope::resource(self.resource), None, None).objects;
+    fn default_class(&self, store: &Store) -> Option<String> {
+        let all = store.list(&Scope::resource(self.resource), None, None).objects;
         let classes = all.iter().filter_map(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
         let defaults = classes.filter(|class| class["metadata"]["annotations"][self.default_annotation] == "true");
         let text = |class: &Value, field: &str| class["metadata"][field].as_str().unwrap_or("").to_owned();

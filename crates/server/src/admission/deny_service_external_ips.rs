@@ -1,7 +1,29 @@
 //! The `DenyServiceExternalIPs` admission plugin (`plugin/pkg/admission/network/denyserviceexternalips`): with `externalIPs`,
 //! a user who may write Services could intercept the traffic to any address outside of the cluster (CVE-2020-8554).
 
+use super::plugin::{AdmittedWrite, DefaultState, Plugin};
+use errors::ApiError;
 use serde_json::Value;
+
+/// Denies new `externalIPs` of Services.
+pub(super) struct DenyServiceExternalIps;
+
+impl Plugin for DenyServiceExternalIps {
+    fn name(&self) -> &'static str {
+        "DenyServiceExternalIPs"
+    }
+
+    fn default_state(&self) -> DefaultState {
+        DefaultState::On
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        if write.is_of("", "Service") && write.is_main() {
+            validate(object, write.old).map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Denial of new external IPs.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use super::{
     mutating_admission_policy, validating_admission_policy,
 };
 use crate::{
-    api_server::{ApiServer, Call},
-    request_scope::RequestScope,
+    admission::admission_control::AdmissionControl,
+    objects::{call::Call, request_scope::RequestScope},
 };
 use ::admission::attributes::Operation;
 use errors::ApiError;
@@ -68,20 +68,20 @@ pub(crate) async fn admit_deletion(context: &AdmissionContext<'_>, old: &Value) 
 
 /// Admits the body of a request to a subresource that creates another kind of object, for example a Binding or an Eviction.
 pub(crate) async fn admit_body(
-    server: &ApiServer,
+    control: &AdmissionControl,
     resource: &RequestScope,
     call: &Call,
     kind: [&str; 3],
     body: &mut Value,
     dry: bool,
 ) -> Result<(), ApiError> {
-    let Some(context) = mutate_body(server, resource, call, kind, body, dry).await? else { return Ok(()) };
+    let Some(context) = mutate_body(control, resource, call, kind, body, dry).await? else { return Ok(()) };
     validate(&context, Some(body), None).await
 }
 
 /// The mutating half of [`admit_body`]; the caller calls [`validate`].
 pub(crate) async fn mutate_body<'a>(
-    server: &'a ApiServer,
+    control: &'a AdmissionControl,
     resource: &RequestScope,
     call: &'a Call,
     kind: [&str; 3],
@@ -89,7 +89,7 @@ pub(crate) async fn mutate_body<'a>(
     dry: bool,
 ) -> Result<Option<AdmissionContext<'a>>, ApiError> {
     let options = || operation_options(call, "CreateOptions", dry);
-    let Some(context) = AdmissionContext::new(server, resource, call, Operation::Create, options) else {
+    let Some(context) = AdmissionContext::new(control, resource, call, Operation::Create, options) else {
         return Ok(None);
     };
     let context = context.with_kind(kind);
@@ -102,13 +102,13 @@ pub(crate) async fn mutate_body<'a>(
 
 /// Admits a connect request, for example `pods/exec`. `options` are for example `PodExecOptions`.
 pub(crate) async fn admit_connect(
-    server: &ApiServer,
+    control: &AdmissionControl,
     resource: &RequestScope,
     call: &Call,
     kind: &str,
     options: impl FnOnce() -> Value,
 ) -> Result<(), ApiError> {
-    let context = AdmissionContext::new(server, resource, call, Operation::Connect, || Value::Null);
+    let context = AdmissionContext::new(control, resource, call, Operation::Connect, || Value::Null);
     let Some(context) = context else { return Ok(()) };
     let (context, mut options) = (context.with_kind(["", "v1", kind]), options());
     options["apiVersion"] = "v1".into();

@@ -1,24 +1,54 @@
 //! The `LimitRanger` admission plugin.
 
-use crate::api_server::ApiServer;
+use super::plugin::{AdmittedWrite, Plugin};
 use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},
 };
+use errors::ApiError;
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kinds::KindInfo;
 use serde_json::{Value, json};
-use store::Scope;
+use store::{Scope, Store};
+
+/// Sets default requests and limits, and checks the limits of the namespace.
+pub(super) struct LimitRanger;
+
+impl Plugin for LimitRanger {
+    fn name(&self) -> &'static str {
+        "LimitRanger"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "Pod") {
+            admit(&write.control.store, &write.resource.namespace, object);
+        }
+        Ok(())
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        // Terminating objects are not limited. Of the updates of a Pod, only a resize changes its resources.
+        let is_resize = write.resource.subresource.as_deref() == Some("resize");
+        let is_limited = (write.is_of("", "Pod") && (write.old.is_none() || is_resize))
+            || (write.is_of("", "PersistentVolumeClaim") && write.is_main());
+        if is_limited && write.old.is_none_or(|old| old["metadata"]["deletionTimestamp"].is_null()) {
+            let resource = write.resource;
+            let validated = validate(&write.control.store, resource.kind.info(), &resource.namespace, object);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Returns the LimitRanges of a namespace.
-fn limit_ranges(server: &ApiServer, namespace: &str) -> Vec<LimitRange> {
-    let all = server.store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
+fn limit_ranges(store: &Store, namespace: &str) -> Vec<LimitRange> {
+    let all = store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
     all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok()).collect()
 }
 
 /// Sets the default requests and limits of a new Pod.
-pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
-    let ranges = limit_ranges(server, namespace);
+pub(super) fn admit(store: &Store, namespace: &str, object: &mut Value) {
+    let ranges = limit_ranges(store, namespace);
     if ranges.is_empty() {
         return;
     }
@@ -46,12 +76,12 @@ pub(super) fn admit(server: &ApiServer, namespace: &str, object: &mut Value) {
 /// Checks a Pod or PersistentVolumeClaim against the limits of its namespace. Validation rejects an object that cannot be
 /// decoded.
 pub(super) fn validate(
-    server: &ApiServer,
+    store: &Store,
     info: &KindInfo,
     namespace: &str,
     object: &Value,
 ) -> Result<(), Aggregate<LimitError>> {
-    let ranges = limit_ranges(server, namespace);
+    let ranges = limit_ranges(store, namespace);
     if ranges.is_empty() {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use super::{
     },
     reinvocation::Reinvocation,
 };
-use crate::patch::json_patch::{self, PatchError};
+use crate::objects::patch::json_patch::{self, PatchError};
 use ::admission::{
     attributes::{EquivalentResource, Operation},
     conditions,
@@ -290,6 +290,6 @@ impl AdmissionContext<'_> {
     /// Whether mutating policies apply: their feature gate is enabled, and the operation is not a deletion.
     fn is_mutable_by_policies(&self) -> bool {
         let gate = api::feature_gates::Gate::MutatingAdmissionPolicy;
-        self.attributes.operation != Operation::Delete && self.server.gates.enabled(gate)
+        self.attributes.operation != Operation::Delete && self.control.gates.enabled(gate)
     }
 }

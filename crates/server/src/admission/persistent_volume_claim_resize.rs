@@ -1,10 +1,28 @@
 //! The `PersistentVolumeClaimResize` admission plugin (`plugin/pkg/admission/storage/persistentvolume/resize`).
 
-use crate::ApiServer;
+use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use errors::ApiError;
 use kinds::storage_class;
 use serde_json::Value;
-use store::Key;
+use store::{Key, Store};
+
+/// Denies the expansion of claims that cannot be expanded.
+pub(super) struct PersistentVolumeClaimResize;
+
+impl Plugin for PersistentVolumeClaimResize {
+    fn name(&self) -> &'static str {
+        "PersistentVolumeClaimResize"
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        if write.is_of("", "PersistentVolumeClaim") && write.is_main() {
+            let validated = validate(&write.control.store, object, write.old);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Denial of an expansion.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +36,7 @@ pub(super) enum ResizeError {
 }
 
 /// Denies the expansion of a claim whose StorageClass does not allow it.
-pub(super) fn validate(server: &ApiServer, claim: &Value, old: Option<&Value>) -> Result<(), ResizeError> {
+pub(super) fn validate(store: &Store, claim: &Value, old: Option<&Value>) -> Result<(), ResizeError> {
     let size = |claim: &Value| {
         let text = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or("");
         Amount::parse(text).unwrap_or_default()
@@ -27,7 +45,7 @@ pub(super) fn validate(server: &ApiServer, claim: &Value, old: Option<&Value>) -
     if old["status"]["phase"] != "Bound" {
         return Err(ResizeError::NotBound);
     }
-    let class = server.store.get(&Key::new("storageclasses", "", storage_class(claim).as_str()));
+    let class = store.get(&Key::new("storageclasses", "", storage_class(claim).as_str()));
     let class: Value = class.and_then(|class| serde_json::from_slice(&class.data).ok()).unwrap_or_default();
     if class["allowVolumeExpansion"] == true {
         return Ok(());

@@ -1,42 +1,23 @@
 //! Enabled admission plugins: `--enable-admission-plugins` and `--disable-admission-plugins`
 //! (upstream's `apiserver/pkg/server/options/admission.go`).
 
+use super::plugin::{DefaultState, PLUGINS, Plugin};
 use std::fmt;
 
-/// Admission plugin of the API server.
+/// An admission plugin of the API server, by upstream's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdmissionPlugin {
-    /// Sets the pull policy of all images to `Always`. Off by default.
-    AlwaysPullImages,
-    /// Denies new `externalIPs` of Services. On by default, unlike upstream's.
-    DenyServiceExternalIps,
-    /// A plugin that cannot be disabled, by its name.
-    AlwaysOn(&'static str),
-}
+pub struct AdmissionPlugin(&'static str);
 
-const ALWAYS_PULL_IMAGES: &str = "AlwaysPullImages";
-const DENY_SERVICE_EXTERNAL_IPS: &str = "DenyServiceExternalIPs";
-
-/// Upstream's plugins that Podium has and that cannot be disabled.
-const ALWAYS_ON: [&str; 20] = [
+/// Upstream's plugins that Podium has elsewhere than in [`PLUGINS`], and that cannot be disabled.
+const OTHER_PLUGINS: [&str; 10] = [
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
     "DefaultTolerationSeconds",
-    "LimitRanger",
     "MutatingAdmissionWebhook",
     "NamespaceLifecycle",
     "NodeRestriction",
-    "PersistentVolumeClaimResize",
-    "PodSecurity",
-    "Priority",
     "ResourceQuota",
-    "RuntimeClass",
-    "ServiceAccount",
-    "StorageObjectInUseProtection",
-    "TaintNodesByCondition",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
@@ -55,11 +36,13 @@ pub enum ParsePluginError {
         known: String,
     },
     /// The plugin cannot be disabled.
-    #[error(
-        "disable-admission-plugins plugin {0:?} cannot be turned off; these can: {ALWAYS_PULL_IMAGES}, \
-         {DENY_SERVICE_EXTERNAL_IPS}"
-    )]
-    AlwaysOn(&'static str),
+    #[error("disable-admission-plugins plugin {name:?} cannot be turned off; these can: {others}")]
+    AlwaysOn {
+        /// Name of the plugin.
+        name: &'static str,
+        /// Names of the plugins that can be disabled.
+        others: String,
+    },
 }
 
 /// Plugins are both enabled and disabled; contains their names.
@@ -81,32 +64,45 @@ impl AdmissionPlugin {
     /// # Errors
     /// If the plugin is unknown, or cannot be disabled.
     pub fn parse_disabled(name: &str) -> Result<Self, ParsePluginError> {
-        match Self::parse("disable-admission-plugins", name)? {
-            Self::AlwaysOn(name) => Err(ParsePluginError::AlwaysOn(name)),
-            plugin => Ok(plugin),
+        let plugin = Self::parse("disable-admission-plugins", name)?;
+        match plugin.default_state() {
+            DefaultState::AlwaysOn => {
+                Err(ParsePluginError::AlwaysOn { name: plugin.0, others: join(switchable().map(|plugin| plugin.0)) })
+            }
+            DefaultState::On | DefaultState::Off => Ok(plugin),
         }
     }
 
     fn parse(flag: &'static str, name: &str) -> Result<Self, ParsePluginError> {
-        match name {
-            ALWAYS_PULL_IMAGES => Ok(Self::AlwaysPullImages),
-            DENY_SERVICE_EXTERNAL_IPS => Ok(Self::DenyServiceExternalIps),
-            _ => ALWAYS_ON.iter().find(|known| **known == name).map(|known| Self::AlwaysOn(known)).ok_or_else(|| {
-                let mut known = [&[ALWAYS_PULL_IMAGES, DENY_SERVICE_EXTERNAL_IPS][..], &ALWAYS_ON[..]].concat();
-                known.sort_unstable();
-                ParsePluginError::Unknown { flag, name: name.to_owned(), known: known.join(", ") }
-            }),
-        }
+        let mut all = PLUGINS.iter().map(|plugin| plugin.name()).chain(OTHER_PLUGINS);
+        all.find(|known| *known == name).map(Self).ok_or_else(|| {
+            let known = join(PLUGINS.iter().map(|plugin| plugin.name()).chain(OTHER_PLUGINS));
+            ParsePluginError::Unknown { flag, name: name.to_owned(), known }
+        })
     }
+
+    fn default_state(self) -> DefaultState {
+        let found = PLUGINS.iter().find(|plugin| plugin.name() == self.0);
+        found.map_or(DefaultState::AlwaysOn, |plugin| plugin.default_state())
+    }
+}
+
+/// Returns the plugins that can be enabled and disabled.
+fn switchable() -> impl Iterator<Item = AdmissionPlugin> {
+    let all = PLUGINS.iter().filter(|plugin| plugin.default_state() != DefaultState::AlwaysOn);
+    all.map(|plugin| AdmissionPlugin(plugin.name()))
+}
+
+/// Lists names in their order.
+fn join(names: impl Iterator<Item = &'static str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.join(", ")
 }
 
 impl fmt::Display for AdmissionPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AlwaysPullImages => ALWAYS_PULL_IMAGES,
-            Self::DenyServiceExternalIps => DENY_SERVICE_EXTERNAL_IPS,
-            Self::AlwaysOn(name) => name,
-        })
+        f.write_str(self.0)
     }
 }
 
@@ -118,7 +114,7 @@ pub struct AdmissionPlugins {
 
 impl Default for AdmissionPlugins {
     fn default() -> Self {
-        Self { enabled: vec![AdmissionPlugin::DenyServiceExternalIps] }
+        Self { enabled: switchable().filter(|plugin| plugin.default_state() == DefaultState::On).collect() }
     }
 }
 
@@ -141,8 +137,11 @@ impl AdmissionPlugins {
         Ok(Self { enabled })
     }
 
-    pub(crate) fn is_enabled(&self, plugin: AdmissionPlugin) -> bool {
-        self.enabled.contains(&plugin)
+    /// Returns the built-in plugins that run, in their order.
+    pub(super) fn enabled(&self) -> impl Iterator<Item = &'static dyn Plugin> {
+        PLUGINS.into_iter().filter(|plugin| {
+            plugin.default_state() == DefaultState::AlwaysOn || self.enabled.iter().any(|on| on.0 == plugin.name())
+        })
     }
 }
 
@@ -152,17 +151,18 @@ mod tests {
 
     #[test]
     fn plugins_are_enabled_and_disabled() {
-        use AdmissionPlugin::{AlwaysPullImages, DenyServiceExternalIps};
+        let [always_pull_images, deny_external_ips] =
+            ["AlwaysPullImages", "DenyServiceExternalIPs"].map(|name| AdmissionPlugin::parse_enabled(name).unwrap());
         let state = |enable: &[AdmissionPlugin], disable: &[AdmissionPlugin]| {
             let plugins = AdmissionPlugins::new(enable, disable).unwrap();
-            [AlwaysPullImages, DenyServiceExternalIps].map(|plugin| plugins.is_enabled(plugin))
+            [always_pull_images, deny_external_ips].map(|plugin| plugins.enabled().any(|on| on.name() == plugin.0))
         };
         assert_eq!(state(&[], &[]), [false, true]);
-        assert_eq!(state(&[AlwaysPullImages], &[]), [true, true]);
-        assert_eq!(state(&[DenyServiceExternalIps, AdmissionPlugin::AlwaysOn("PodSecurity")], &[]), [false, true]);
-        assert_eq!(state(&[AlwaysPullImages], &[DenyServiceExternalIps]), [true, false]);
-        assert_eq!(state(&[], &[AlwaysPullImages]), [false, true]);
-        let overlap = AdmissionPlugins::new(&[DenyServiceExternalIps], &[DenyServiceExternalIps]).unwrap_err();
+        assert_eq!(state(&[always_pull_images], &[]), [true, true]);
+        assert_eq!(state(&[deny_external_ips, AdmissionPlugin("PodSecurity")], &[]), [false, true]);
+        assert_eq!(state(&[always_pull_images], &[deny_external_ips]), [true, false]);
+        assert_eq!(state(&[], &[always_pull_images]), [false, true]);
+        let overlap = AdmissionPlugins::new(&[deny_external_ips], &[deny_external_ips]).unwrap_err();
         assert_eq!(
             overlap.to_string(),
             "[DenyServiceExternalIPs] in enable-admission-plugins and disable-admission-plugins overlapped"
@@ -176,7 +176,7 @@ mod tests {
         assert!(unknown.starts_with(start) && unknown.contains("DenyServiceExternalIPs"), "{unknown}");
         let unknown = AdmissionPlugin::parse_disabled("Nope").unwrap_err().to_string();
         assert!(unknown.starts_with("disable-admission-plugins plugin"), "{unknown}");
-        for name in ALWAYS_ON {
+        for name in OTHER_PLUGINS.into_iter().chain(["PodSecurity", "Priority"]) {
             assert_eq!(AdmissionPlugin::parse_enabled(name).unwrap().to_string(), name);
             let error = AdmissionPlugin::parse_disabled(name).unwrap_err().to_string();
             assert!(error.contains(&format!("plugin {name:?} cannot be turned off")), "{error}");

@@ -1,14 +1,15 @@
 //! The `PodSecurity` admission plugin (`k8s.io/pod-security-admission`).
 
-use super::forbidden;
-use crate::{api_server::ApiServer, audit::AuditContext, request_scope::RequestScope};
+use super::plugin::{AdmittedWrite, Plugin, forbidden};
+use crate::objects::request_scope::RequestScope;
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
+use audit::AuditContext;
 use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use store::{Key, Scope};
+use store::{Key, Scope, Store};
 
 /// Maximum number of existing Pods that are evaluated after a change of a namespace (`defaultNamespaceMaxPodsToCheck`).
 const MAX_PODS_TO_CHECK: usize = 3000;
@@ -21,12 +22,32 @@ const ENFORCED_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
 const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 const ERROR: &str = "pod-security.kubernetes.io/error";
 
+/// Holds Pods to the Pod Security Standard of their namespace.
+pub(super) struct PodSecurity;
+
+impl Plugin for PodSecurity {
+    fn name(&self) -> &'static str {
+        "PodSecurity"
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        let store = &write.control.store;
+        if !write.is_of("", "Namespace") || !write.is_main() {
+            return validate(store, write.resource, object, write.old, write.audit);
+        }
+        let mut errors = FieldErrors::default();
+        let warnings = validate_namespace(store, object, write.old, &mut errors);
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        if errors.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(write.resource.kind.info(), name, &errors)) }
+    }
+}
+
 /// Evaluates a Pod or the Pod template of a workload; returns warnings.
 ///
 /// # Errors
 /// If a Pod violates the enforced level, or the Pod or its namespace cannot be decoded.
 pub(super) fn validate(
-    server: &ApiServer,
+    store: &Store,
     resource: &RequestScope,
     object: &Value,
     old: Option<&Value>,
@@ -34,14 +55,14 @@ pub(super) fn validate(
 ) -> Result<Vec<String>, ApiError> {
     let info = resource.kind.info();
     if (info.group, info.kind) == ("", "Pod") {
-        return evaluate_pod(server, resource, object, old, audit);
+        return evaluate_pod(store, resource, object, old, audit);
     }
     let template = if resource.subresource.is_none() { pod_template(info.group, info.kind, object) } else { None };
-    Ok(template.map(|template| evaluate_template(server, &resource.namespace, template, audit)).unwrap_or_default())
+    Ok(template.map(|template| evaluate_template(store, &resource.namespace, template, audit)).unwrap_or_default())
 }
 
 fn evaluate_pod(
-    server: &ApiServer,
+    store: &Store,
     resource: &RequestScope,
     pod: &Value,
     old: Option<&Value>,
@@ -50,7 +71,7 @@ fn evaluate_pod(
     if old.is_some_and(|old| has_same_images(old, pod)) {
         return Ok(Vec::new());
     }
-    let (policy, invalid_labels) = policy(server, &resource.namespace).map_err(ApiError::internal)?;
+    let (policy, invalid_labels) = policy(store, &resource.namespace).map_err(ApiError::internal)?;
     if invalid_labels.is_empty() && policy.is_privileged() {
         return Ok(Vec::new());
     }
@@ -79,9 +100,9 @@ enum EvaluationError {
 }
 
 /// Returns warnings. Workloads are not rejected, but their Pods.
-fn evaluate_template(server: &ApiServer, namespace: &str, template: &Value, audit: &AuditContext) -> Vec<String> {
+fn evaluate_template(store: &Store, namespace: &str, template: &Value, audit: &AuditContext) -> Vec<String> {
     let evaluate = || -> Result<Option<String>, EvaluationError> {
-        let (policy, invalid_labels) = policy(server, namespace)?;
+        let (policy, invalid_labels) = policy(store, namespace)?;
         let is_privileged = [policy.warn, policy.audit].iter().all(|checked| checked.level == Level::Privileged);
         if invalid_labels.is_empty() && is_privileged {
             return Ok(None);
@@ -125,7 +146,7 @@ fn label_errors(invalid_labels: &[InvalidLabel], errors: &mut FieldErrors) {
 
 /// Validates the labels of a namespace; returns warnings for Pods that violate the new enforced level (`ValidateNamespace`).
 pub(super) fn validate_namespace(
-    server: &ApiServer,
+    store: &Store,
     object: &Value,
     old: Option<&Value>,
     errors: &mut FieldErrors,
@@ -140,12 +161,12 @@ pub(super) fn validate_namespace(
     if !errors.is_empty() || new.enforce == old_policy.enforce || new.enforce.level == Level::Privileged || !stricter {
         return Vec::new();
     }
-    evaluate_pods_in_namespace(server, object["metadata"]["name"].as_str().unwrap_or(""), new.enforce)
+    evaluate_pods_in_namespace(store, object["metadata"]["name"].as_str().unwrap_or(""), new.enforce)
 }
 
 /// Returns warnings for existing Pods that violate a level (`EvaluatePodsInNamespace`).
-fn evaluate_pods_in_namespace(server: &ApiServer, namespace: &str, enforce: LevelVersion) -> Vec<String> {
-    let pods = server.store.list(&Scope::resource("pods").in_namespace(namespace), None, None).objects;
+fn evaluate_pods_in_namespace(store: &Store, namespace: &str, enforce: LevelVersion) -> Vec<String> {
+    let pods = store.list(&Scope::resource("pods").in_namespace(namespace), None, None).objects;
     let (mut warnings, mut found) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
     for stored in pods.iter().take(MAX_PODS_TO_CHECK) {
         let pod: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
@@ -185,8 +206,8 @@ fn pod_warning(pods: &[String], violations: &str) -> String {
 }
 
 /// Returns the policy of a namespace, and its invalid labels.
-fn policy(server: &ApiServer, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), NamespaceLookupError> {
-    let stored = server.store.get(&Key::new("namespaces", "", namespace));
+fn policy(store: &Store, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), NamespaceLookupError> {
+    let stored = store.get(&Key::new("namespaces", "", namespace));
     let object = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
     let object = object.filter(|object| object["metadata"].is_object());
     let object = object.ok_or_else(|| NamespaceLookupError(namespace.to_owned()))?;

@@ -1,7 +1,7 @@
 //! Matching of policies and their bindings, and their parameters (`apiserver/pkg/admission/plugin/policy/{generic,matching}`).
 
 use super::context::AdmissionContext;
-use crate::{conversion, registry::ServedKinds};
+use crate::objects::{conversion, kind_registry::ServedKinds};
 use ::admission::{
     matching::{Matching, MatchingError},
     policy::{Binding, is_ignored},
@@ -63,7 +63,7 @@ pub(super) fn policy_matching_resource(
     if equivalent.is_some()
         && let Some(params) = params
     {
-        param_kind(&context.server.registry.served(), params)?;
+        param_kind(&context.control.kinds.served(), params)?;
     }
     Ok(equivalent)
 }
@@ -101,7 +101,7 @@ pub(super) async fn collect_params(
     if reference.is_null() {
         return Ok(vec![Value::Null]);
     }
-    let served = context.server.registry.served();
+    let served = context.control.kinds.served();
     let kind = param_kind(&served, kind)?;
     let given = reference["namespace"].as_str().unwrap_or("");
     let namespace = match (kind.info().namespaced, given) {
@@ -126,15 +126,15 @@ async fn find_params(
     namespace: &str,
     reference: &Value,
 ) -> Result<Vec<Value>, ApiError> {
-    let (server, storage) = (context.server, kind.info().storage);
+    let (control, storage) = (context.control, kind.info().storage);
     if let Some(name) = reference["name"].as_str().filter(|name| !name.is_empty()) {
-        let stored = server.store.get(&Key::new(storage, namespace, name));
+        let stored = control.store.get(&Key::new(storage, namespace, name));
         let stored: Vec<store::Object> = stored.into_iter().collect();
-        return conversion::decode_all(&server.webhooks, kind, &stored).await;
+        return conversion::decode_all(&control.webhooks, kind, &stored).await;
     }
     let scope = Scope::resource(storage).in_namespace(namespace);
-    let all = server.store.list(&scope, None, None).objects;
-    let mut all = conversion::decode_all(&server.webhooks, kind, &all).await?;
+    let all = control.store.list(&scope, None, None).objects;
+    let mut all = conversion::decode_all(&control.webhooks, kind, &all).await?;
     all.retain(|o| selector::matches(&reference["selector"], &o["metadata"]["labels"]).unwrap_or(false));
     Ok(all)
 }

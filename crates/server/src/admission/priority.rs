@@ -1,14 +1,34 @@
 //! The `Priority` admission plugin: sets the priority of new Pods, and allows only one global default PriorityClass.
 
-use crate::ApiServer;
+use super::plugin::{AdmittedWrite, Plugin};
+use errors::ApiError;
 use kinds::priority_class::{self, PodPriorityError, STORAGE};
 use serde_json::{Value, json};
-use store::{Key, Scope};
+use store::{Key, Scope, Store};
+
+/// Sets the priority of new Pods, and denies a second default class.
+pub(super) struct Priority;
+
+impl Plugin for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if write.creates("", "Pod") {
+            admit_pod(&write.control.store, object).map_err(|error| write.forbidden(object, &error))?;
+        }
+        if write.creates("scheduling.k8s.io", "PriorityClass") {
+            admit_class(&write.control.store, object).map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(())
+    }
+}
 
 /// Sets the priority of a new Pod.
-pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) -> Result<(), PodPriorityError> {
+pub(super) fn admit_pod(store: &Store, pod: &mut Value) -> Result<(), PodPriorityError> {
     let name = pod["spec"]["priorityClassName"].as_str().unwrap_or("");
-    let class = if name.is_empty() { default_priority_class(server) } else { find_priority_class(server, name) };
+    let class = if name.is_empty() { default_priority_class(store) } else { find_priority_class(store, name) };
     priority_class::admit(pod, class.as_ref())
 }
 
@@ -18,9 +38,9 @@ pub(super) fn admit_pod(server: &ApiServer, pod: &mut Value) -> Result<(), PodPr
 pub(super) struct DefaultClassExists(String);
 
 /// Denies a second global default class.
-pub(super) fn admit_class(server: &ApiServer, class: &Value) -> Result<(), DefaultClassExists> {
+pub(super) fn admit_class(store: &Store, class: &Value) -> Result<(), DefaultClassExists> {
     let is_other = |other: &Value| other["metadata"]["name"] != class["metadata"]["name"];
-    match default_priority_class(server).filter(|other| is_default(class) && is_other(other)) {
+    match default_priority_class(store).filter(|other| is_default(class) && is_other(other)) {
         Some(other) => {
             let name = other["metadata"]["name"].as_str().unwrap_or("");
             Err(DefaultClassExists(name.to_owned()))
@@ -33,14 +53,14 @@ fn is_default(class: &Value) -> bool {
     class["globalDefault"] == json!(true)
 }
 
-fn find_priority_class(server: &ApiServer, name: &str) -> Option<Value> {
-    let stored = server.store.get(&Key::new(STORAGE, "", name))?;
+fn find_priority_class(store: &Store, name: &str) -> Option<Value> {
+    let stored = store.get(&Key::new(STORAGE, "", name))?;
     serde_json::from_slice(&stored.data).ok()
 }
 
 /// Returns the global default class; of several, which only races can create, the one with the lowest value.
-fn default_priority_class(server: &ApiServer) -> Option<Value> {
-    let all = server.store.list(&Scope::resource(STORAGE), None, None).objects;
+fn default_priority_class(store: &Store) -> Option<Value> {
+    let all = store.list(&Scope::resource(STORAGE), None, None).objects;
     let classes = all.iter().filter_map(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
     classes.filter(is_default).min_by_key(|class| class["value"].as_i64())
 }

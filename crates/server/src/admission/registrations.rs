@@ -1,10 +1,7 @@
 //! Registered admission webhooks and policies (`admissionregistration.k8s.io`). A registration applies to every request that
 //! begins after its write was acknowledged.
 
-use crate::{
-    lazy_informer::{InformerUpdate, LazyInformer},
-    webhook::{WebhookTarget, WebhookTargetError},
-};
+use crate::proxy::webhook::{WebhookTarget, WebhookTargetError};
 use ::admission::{
     policy::{Binding, MutatingPolicy, Policy},
     webhook::Webhook,
@@ -12,7 +9,7 @@ use ::admission::{
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use store::{List, Store};
+use store::{InformerUpdate, LazyInformer, List, Store};
 
 const MUTATING_WEBHOOKS: &str = "mutatingwebhookconfigurations";
 const VALIDATING_WEBHOOKS: &str = "validatingwebhookconfigurations";

@@ -1,12 +1,15 @@
 //! The `ResourceQuota` admission plugin. Usage is computed from the stored objects of each write, so that a quota takes
 //! effect at its creation.
 
-use crate::{api_server::ApiServer, object, request_scope::RequestScope};
+use crate::{
+    admission::admission_control::AdmissionControl,
+    objects::{object, request_scope::RequestScope},
+};
 use ::admission::quota::{self, Kind, Object};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::Value;
-use store::Scope;
+use store::{Scope, Store};
 
 /// Lock of the quotas of a write, held until the object is stored, so that concurrent writes do not use the same quota.
 pub(crate) struct QuotaLock<'a> {
@@ -15,27 +18,27 @@ pub(crate) struct QuotaLock<'a> {
 }
 
 /// Locks the quotas of the namespace that limit objects of this kind; `None` without any.
-pub(crate) async fn lock<'a>(server: &'a ApiServer, resource: &RequestScope) -> Option<QuotaLock<'a>> {
-    if resource.namespace.is_empty() || quotas(server, resource).is_empty() {
+pub(crate) async fn lock<'a>(control: &'a AdmissionControl, resource: &RequestScope) -> Option<QuotaLock<'a>> {
+    if resource.namespace.is_empty() || quotas(&control.store, resource).is_empty() {
         return None;
     }
-    let guard = server.quota_lock.lock().await;
-    Some(QuotaLock { quotas: quotas(server, resource), _guard: guard })
+    let guard = control.quota_lock.lock().await;
+    Some(QuotaLock { quotas: quotas(&control.store, resource), _guard: guard })
 }
 
 impl QuotaLock<'_> {
     /// Checks that the creation of `new`, or the update from `old`, does not exceed a quota.
     pub(crate) fn check(
         &self,
-        server: &ApiServer,
+        store: &Store,
         resource: &RequestScope,
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
-        let (info, now) = (resource.kind.info(), crate::write::now());
+        let (info, now) = (resource.kind.info(), crate::http::clock::now());
         let read = |value: &Value| Object::new(kind(resource), value, now);
         let scope = Scope::resource(info.storage).in_namespace(resource.namespace.as_str());
-        let all = server.store.list(&scope, None, None).objects;
+        let all = store.list(&scope, None, None).objects;
         let all: Vec<Object> = all.iter().map(|stored| read(&object::decode(&*resource.kind, stored))).collect();
         let (new_object, old) = (read(new), old.map(read));
         for quota in &self.quotas {
@@ -68,9 +71,9 @@ fn kind(resource: &RequestScope) -> Kind<'_> {
     Kind { group: info.group, resource: info.plural }
 }
 
-fn quotas(server: &ApiServer, resource: &RequestScope) -> Vec<ResourceQuota> {
+fn quotas(store: &Store, resource: &RequestScope) -> Vec<ResourceQuota> {
     let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
-    let all = server.store.list(&scope, None, None).objects;
+    let all = store.list(&scope, None, None).objects;
     let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());
     all.filter(|quota| quota::counts(quota, kind(resource))).collect()
 }

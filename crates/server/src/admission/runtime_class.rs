@@ -1,10 +1,27 @@
 //! The `RuntimeClass` admission plugin.
 
-use crate::api_server::ApiServer;
+use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use errors::ApiError;
 use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};
-use store::Key;
+use store::{Key, Store};
+
+/// Applies the RuntimeClass of a new Pod.
+pub(super) struct RuntimeClass;
+
+impl Plugin for RuntimeClass {
+    fn name(&self) -> &'static str {
+        "RuntimeClass"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        if !write.creates("", "Pod") {
+            return Ok(());
+        }
+        admit(&write.control.store, object).map_err(|error| write.forbidden(object, &error))
+    }
+}
 
 /// Denial of a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +37,9 @@ pub(super) enum RuntimeClassError {
 }
 
 /// Applies the RuntimeClass of a new Pod.
-pub(super) fn admit(server: &ApiServer, pod: &mut Value) -> Result<(), RuntimeClassError> {
+pub(super) fn admit(store: &Store, pod: &mut Value) -> Result<(), RuntimeClassError> {
     let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
-    let stored = server.store.get(&Key::new(RUNTIME_CLASSES, "", name));
+    let stored = store.get(&Key::new(RUNTIME_CLASSES, "", name));
     let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
     apply(pod, class.as_ref())
 }

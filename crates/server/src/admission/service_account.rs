@@ -1,8 +1,10 @@
 //! The `ServiceAccount` admission plugin: sets the image pull secrets of the account, and mounts its token in the containers
 //! of a new Pod.
 
-use crate::{api_server::ApiServer, create};
+use super::plugin::{AdmittedWrite, Plugin};
+use crate::{admission::admission_control::AdmissionControl, objects::generated_name};
 use api::static_pod;
+use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
 use serde_json::{Value, json};
@@ -15,6 +17,33 @@ const VOLUME_NAME_PREFIX: &str = "kube-api-access-";
 /// Lifetime of the token in seconds (`WarnOnlyBoundTokenExpirationSeconds`): an hour, and 7 seconds that mark the token as
 /// mounted by admission.
 const TOKEN_EXPIRATION_SECONDS: i64 = 3607;
+
+/// Sets the service account of a new Pod, and what it mounts and references.
+pub(super) struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
+    fn admit(&self, write: &AdmittedWrite<'_>, object: &mut Value) -> Result<(), ApiError> {
+        // A mirror Pod has no service account.
+        if !write.creates("", "Pod") || mirror_pod::is_mirror_pod(object) {
+            return Ok(());
+        }
+        let admitted = admit(write.control, &write.resource.namespace, object);
+        admitted.map_err(|error| write.forbidden(object, &error))
+    }
+
+    fn validate(&self, write: &AdmittedWrite<'_>, object: &Value) -> Result<Vec<String>, ApiError> {
+        let is_ephemeral = write.resource.subresource.as_deref() == Some("ephemeralcontainers");
+        if write.creates("", "Pod") || (write.is_of("", "Pod") && is_ephemeral) {
+            let validated = validate(write.control, &write.resource.namespace, object);
+            validated.map_err(|error| write.forbidden(object, &error))?;
+        }
+        Ok(Vec::new())
+    }
+}
 
 /// Denial of a Pod.
 #[derive(Debug, thiserror::Error)]
@@ -45,26 +74,26 @@ pub(super) enum LookupError {
 }
 
 /// Sets the pull secrets and the token of a new Pod. The account `default` may not exist yet: its controller creates it.
-pub(super) fn admit(server: &ApiServer, namespace: &str, pod: &mut Value) -> Result<(), ServiceAccountError> {
+pub(super) fn admit(control: &AdmissionControl, namespace: &str, pod: &mut Value) -> Result<(), ServiceAccountError> {
     let name = pod["spec"]["serviceAccountName"].as_str().unwrap_or("").to_owned();
-    let account = service_account(server, namespace, &name)?;
+    let account = service_account(control, namespace, &name)?;
     if account["imagePullSecrets"].is_array() && pod["spec"]["imagePullSecrets"].is_null() {
         pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
     }
     let field = "automountServiceAccountToken";
     let automount = pod["spec"][field].as_bool().or(account[field].as_bool()).unwrap_or(true);
     // Without a signing key, the server issues no tokens.
-    if automount && server.signing_key.is_some() {
+    if automount && control.issues_tokens {
         mount_token(&mut pod["spec"]);
     }
     Ok(())
 }
 
 /// Returns an account; null for a `default` that does not exist yet.
-fn service_account(server: &ApiServer, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
+fn service_account(control: &AdmissionControl, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
     let failed =
         |source| ServiceAccountError::Lookup { namespace: namespace.to_owned(), name: name.to_owned(), source };
-    match server.store.get(&Key::new("serviceaccounts", namespace, name)) {
+    match control.store.get(&Key::new("serviceaccounts", namespace, name)) {
         Some(stored) => serde_json::from_slice(&stored.data).map_err(|error| failed(LookupError::Decode(error))),
         None if name == "default" => Ok(Value::Null),
         None => Err(failed(LookupError::NotFound(name.to_owned()))),
@@ -89,7 +118,7 @@ fn validate_mirror_pod(pod: &Value) -> Result<(), ServiceAccountError> {
 
 /// Denies Secrets that the account of a Pod does not name, if the account restricts them (`limitSecretReferences`), and all
 /// Secrets of a mirror Pod.
-pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Result<(), ServiceAccountError> {
+pub(super) fn validate(control: &AdmissionControl, namespace: &str, pod: &Value) -> Result<(), ServiceAccountError> {
     if mirror_pod::is_mirror_pod(pod) {
         return validate_mirror_pod(pod);
     }
@@ -99,7 +128,7 @@ pub(super) fn validate(server: &ApiServer, namespace: &str, pod: &Value) -> Resu
         let pod_name = pod["metadata"]["name"].as_str().unwrap_or("");
         return Err(ServiceAccountError::Unspecified(format!("{namespace}/{pod_name}")));
     }
-    let account = service_account(server, namespace, name)?;
+    let account = service_account(control, namespace, name)?;
     let enforced = account["metadata"]["annotations"][ENFORCE_MOUNTABLE_SECRETS].as_str().unwrap_or("");
     if !matches!(enforced, "1" | "t" | "T" | "true" | "TRUE" | "True") {
         return Ok(());
@@ -158,7 +187,7 @@ fn items<'a>(object: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> +
 fn mount_token(spec: &mut Value) {
     let names = spec["volumes"].as_array().into_iter().flatten().filter_map(|v| v["name"].as_str());
     let existing = names.into_iter().find(|name| name.starts_with(VOLUME_NAME_PREFIX)).map(str::to_owned);
-    let name = existing.clone().unwrap_or_else(|| create::generate_name(VOLUME_NAME_PREFIX));
+    let name = existing.clone().unwrap_or_else(|| generated_name::generate_name(VOLUME_NAME_PREFIX));
     let mut is_mounted = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! Audit annotations of admission webhooks (`webhookAnnotator` of upstream's dispatchers).
 
-use crate::audit::{AuditContext, Level};
+use audit::{AuditContext, Level};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 

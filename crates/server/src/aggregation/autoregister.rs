@@ -3,8 +3,8 @@
 //! `crdregistration_controller.go`). The APIService of a stand-in for an extension API server is created whenever there
 //! is none; the extension API server's manifest updates or replaces it.
 
-use super::{PATH, STORAGE};
-use crate::{api_server::ApiServer, registry};
+use super::{Aggregator, PATH, STORAGE};
+use crate::objects::kind_registry;
 use futures::{FutureExt, future::join_all};
 use http::Method;
 use serde_json::{Value, json};
@@ -58,43 +58,43 @@ fn api_service(group: &str, version: &str, managed: &str, (group_priority, versi
     json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec})
 }
 
-async fn ensure(server: ApiServer, api_service: Value) {
+async fn ensure(aggregator: Aggregator, api_service: Value) {
     let name = api_service["metadata"]["name"].as_str().unwrap_or_default();
-    if server.store.get(&Key::new(STORAGE, "", name)).is_none() {
-        server.ensure_created(PATH, &api_service).await;
+    if aggregator.store.get(&Key::new(STORAGE, "", name)).is_none() {
+        aggregator.client.ensure_created(PATH, &api_service).await;
     }
 }
 
 /// Creates the APIServices of built-in groups, except that of APIServices themselves.
-pub(super) async fn register_built_in(server: &ApiServer) {
-    let served = server.registry.served();
-    let built_in = registry::built_in_versions().filter(|(group, version)| {
+pub(super) async fn register_built_in(aggregator: &Aggregator) {
+    let served = aggregator.kinds.served();
+    let built_in = kind_registry::built_in_versions().filter(|(group, version)| {
         *group != "apiregistration.k8s.io" && served.has_version(group, version) && !is_fallback(group, version)
     });
     let objects = built_in.map(|(group, version)| api_service(group, version, "onstart", priority(group, version)));
-    join_all(objects.map(|api_service| ensure(server.clone(), api_service).boxed())).await;
+    join_all(objects.map(|api_service| ensure(aggregator.clone(), api_service).boxed())).await;
 }
 
 fn is_fallback(group: &str, version: &str) -> bool {
-    registry::built_in_kinds(group, version).any(|kind| kind.info().aggregation_fallback)
+    kind_registry::built_in_kinds(group, version).any(|kind| kind.info().aggregation_fallback)
 }
 
 /// Reconciles the APIServices of custom groups and of stand-ins for extension API servers.
-pub(super) async fn reconcile(server: &ApiServer) {
-    let served = server.registry.served();
+pub(super) async fn reconcile(aggregator: &Aggregator) {
+    let served = aggregator.kinds.served();
     let custom =
         served.custom_versions().map(|(group, version, _)| api_service(group, version, "true", CUSTOM_PRIORITY));
-    let fallbacks = registry::built_in_versions().filter(|(group, version)| is_fallback(group, version));
+    let fallbacks = kind_registry::built_in_versions().filter(|(group, version)| is_fallback(group, version));
     let fallbacks = fallbacks.map(|(group, version)| api_service(group, version, "true", priority(group, version)));
     let desired: BTreeMap<String, Value> =
         custom.chain(fallbacks).map(|o| (o["metadata"]["name"].as_str().unwrap_or_default().to_owned(), o)).collect();
-    for stored in &server.store.list(&Scope::resource(STORAGE), None, None).objects {
+    for stored in &aggregator.store.list(&Scope::resource(STORAGE), None, None).objects {
         let existing: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
         if existing["metadata"]["labels"][MANAGED] == "true" && !desired.contains_key(&*stored.key.name) {
-            server.request_as_apiserver(Method::DELETE, &format!("{PATH}/{}", stored.key.name), &Value::Null).await;
+            aggregator.client.request(Method::DELETE, &format!("{PATH}/{}", stored.key.name), &Value::Null).await;
         }
     }
     for api_service in desired.into_values() {
-        ensure(server.clone(), api_service).await;
+        ensure(aggregator.clone(), api_service).await;
     }
 }

@@ -5,17 +5,18 @@ use super::{
     proxy::{ResolveError, resolve_endpoint, server_name, set_user_headers},
 };
 use crate::{
-    api_server::ApiServer,
-    backend_connections,
-    handler_chain::read_body,
-    resolve_endpoint,
-    reverse_proxy::{self, Outgoing},
+    http::request_body::read_body,
+    proxy::{
+        backend_connections, resolve_endpoint,
+        reverse_proxy::{self, Outgoing},
+    },
 };
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Empty};
 use request::UserInfo;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
+use store::Store;
 
 /// Timeout of a discovery request.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,16 +35,16 @@ fn unavailable(reason: &'static str, message: String) -> Availability {
 }
 
 /// Checks whether the server answers discovery.
-pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -> Availability {
-    if let Some(unavailable) = check_service(server, route) {
+pub(super) async fn check_availability(store: &Store, route: &Arc<Route>) -> Availability {
+    if let Some(unavailable) = check_service(store, route) {
         return unavailable;
     }
     // A Service may have failing endpoints besides healthy ones.
     let mut last_error = String::new();
     for _ in 0..3 {
-        match get(server, route, &format!("/apis/{}/{}", route.group, route.version)).await {
+        match get(store, route, &format!("/apis/{}/{}", route.group, route.version)).await {
             Ok(resources) => {
-                let discovery = Some(ServerDiscovery { resources, openapi_url: find_openapi_url(server, route).await });
+                let discovery = Some(ServerDiscovery { resources, openapi_url: find_openapi_url(store, route).await });
                 let message = "all checks passed".to_owned();
                 return Availability { status: "True", reason: "Passed", message, discovery };
             }
@@ -54,9 +55,9 @@ pub(super) async fn check_availability(server: &ApiServer, route: &Arc<Route>) -
 }
 
 /// Checks the Service and its endpoints, before any request.
-fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
+fn check_service(store: &Store, route: &Route) -> Option<Availability> {
     let Route { namespace, service: name, port, .. } = route;
-    let Some(service) = resolve_endpoint::service(&server.store, namespace, name) else {
+    let Some(service) = resolve_endpoint::service(store, namespace, name) else {
         return Some(unavailable("ServiceNotFound", format!("service/{name} in {namespace:?} is not present")));
     };
     if service["spec"]["type"].as_str().unwrap_or("ClusterIP") != "ClusterIP" {
@@ -66,7 +67,7 @@ fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
         return Some(unavailable("ServicePortError", message));
     };
-    let slices = resolve_endpoint::slices(&server.store, namespace, name);
+    let slices = resolve_endpoint::slices(store, namespace, name);
     if slices.is_empty() {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
         return Some(unavailable("EndpointsNotFound", message));
@@ -81,8 +82,8 @@ fn check_service(server: &ApiServer, route: &Route) -> Option<Availability> {
 }
 
 /// Finds the OpenAPI v3 document in the server's index.
-async fn find_openapi_url(server: &ApiServer, route: &Route) -> Option<String> {
-    let index = get(server, route, "/openapi/v3").await.ok()?;
+async fn find_openapi_url(store: &Store, route: &Route) -> Option<String> {
+    let index = get(store, route, "/openapi/v3").await.ok()?;
     let path = format!("apis/{}/{}", route.group, route.version);
     let url = index["paths"][&path]["serverRelativeURL"].as_str()?;
     // The URL is requested later, so it must not lead to another path.
@@ -99,8 +100,8 @@ enum DiscoveryError {
 }
 
 /// Sends a GET, and returns the JSON body.
-async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, DiscoveryError> {
-    let to = resolve_endpoint(server, route)?;
+async fn get(store: &Store, route: &Route, path: &str) -> Result<Value, DiscoveryError> {
+    let to = resolve_endpoint(store, route)?;
     let url = format!("https://{to}{path}");
     let failed = |e: &dyn std::fmt::Display| DiscoveryError::Request { url: url.clone(), cause: e.to_string() };
     let request = async {
@@ -114,7 +115,7 @@ async fn get(server: &ApiServer, route: &Route, path: &str) -> Result<Value, Dis
         headers.insert(header::HOST, to.to_string().parse().map_err(|e| failed(&e))?);
         headers.insert(header::ACCEPT, http::HeaderValue::from_static("application/json"));
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let (method, audit) = (Method::GET, crate::audit::AuditContext::default());
+        let (method, audit) = (Method::GET, audit::AuditContext::default());
         let outgoing = Outgoing { method, to: path.to_owned(), headers, body, upgrade: None, audit };
         let response = reverse_proxy::forward(stream, outgoing).await.map_err(|e| failed(&e))?;
         let code = response.status();

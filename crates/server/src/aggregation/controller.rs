@@ -1,8 +1,8 @@
 //! Controller of APIServices: checks the availability of their servers when a dependency changes, with backoff while
 //! one is unavailable, and every 30 s, as no event reports that a server has stopped to answer.
 
-use super::{PATH, Route, autoregister, availability};
-use crate::{api_server::ApiServer, write::now};
+use super::{Aggregator, PATH, Route, autoregister, availability};
+use crate::http::clock::now;
 use futures::FutureExt;
 use http::Method;
 use kinds::conditions::set_condition;
@@ -15,10 +15,10 @@ const MAX_INTERVAL: Duration = Duration::from_secs(30);
 /// First backoff while a server is unavailable.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-impl ApiServer {
+impl Aggregator {
     /// Registers APIServices for the group versions that are served here, and checks the availability of all others.
     /// Never returns.
-    pub async fn aggregate(self) {
+    pub(crate) async fn run(self) {
         autoregister::register_built_in(&self).await;
         let mut interval = MIN_INTERVAL;
         loop {
@@ -36,20 +36,22 @@ impl ApiServer {
 
 /// Checks the availability of a server, and writes it to the APIService's status when it changed; returns whether it is
 /// available.
-async fn sync_status(server: ApiServer, route: Arc<Route>) -> bool {
-    let found = availability::check_availability(&server, &route).await;
+async fn sync_status(aggregator: Aggregator, route: Arc<Route>) -> bool {
+    let found = availability::check_availability(&aggregator.store, &route).await;
     if let Some(discovery) = found.discovery {
-        server.aggregation.discovered.write().insert(route.key(), discovery);
+        aggregator.aggregation.discovered.write().insert(route.key(), discovery);
     }
     let available = found.status == "True";
-    let Some(stored) = server.store.get(&Key::new(super::STORAGE, "", route.name.as_str())) else { return available };
+    let Some(stored) = aggregator.store.get(&Key::new(super::STORAGE, "", route.name.as_str())) else {
+        return available;
+    };
     let Ok(mut object) = serde_json::from_slice::<Value>(&stored.data) else { return available };
     object["metadata"]["resourceVersion"] = stored.revision.to_string().into();
     let old_status = object["status"].clone();
     set_condition(&mut object["status"], "Available", found.status, found.reason, &found.message, now());
     if object["status"] != old_status {
         // A conflicting write wakes the controller again.
-        server.request_as_apiserver(Method::PUT, &format!("{PATH}/{}/status", route.name), &object).await;
+        aggregator.client.request(Method::PUT, &format!("{PATH}/{}/status", route.name), &object).await;
     }
     available
 }

@@ -1,19 +1,21 @@
 //! Proxies requests to extension API servers (`kube-aggregator/pkg/apiserver/handler_proxy.go`).
 
-use super::Route;
+use super::{Aggregation, Route};
 use crate::{
-    api_server::ApiServer,
-    audit::Peer,
-    backend_connections::{self, unavailable},
-    deadline,
-    resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
-    response::HandlerResult,
-    reverse_proxy::{self, Outgoing},
+    http::deadline,
+    proxy::{
+        backend_connections::{self, unavailable},
+        resolve_endpoint::{self, ResolveEndpointError, ServiceDestination},
+        reverse_proxy::{self, Outgoing},
+    },
 };
+use audit::Peer;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use request::{RequestInfo, UserInfo};
+use response::HandlerResult;
 use rustls::pki_types::ServerName;
 use std::{fmt::Write, net::SocketAddr, sync::Arc};
+use store::Store;
 
 /// client-go's text for a 503 without a message.
 const UNABLE_TO_HANDLE: &str = "the server is currently unable to handle the request";
@@ -21,16 +23,16 @@ const UNABLE_TO_HANDLE: &str = "the server is currently unable to handle the req
 /// Route of a request that an extension API server serves.
 pub(crate) struct AggregatedRoute(Arc<Route>);
 
-impl ApiServer {
+impl Aggregation {
     /// Returns the route of a path that an extension API server serves.
     pub(crate) fn aggregated_route(&self, info: &RequestInfo) -> Option<AggregatedRoute> {
-        self.aggregation.route(info).map(AggregatedRoute)
+        self.route(info).map(AggregatedRoute)
     }
 }
 
 /// Proxies a request to the extension API server.
 pub(crate) async fn proxy_request(
-    server: &ApiServer,
+    store: &Store,
     AggregatedRoute(route): AggregatedRoute,
     user: &UserInfo,
     mut outgoing: Outgoing,
@@ -39,7 +41,7 @@ pub(crate) async fn proxy_request(
     if !route.available {
         return Err(unavailable(UNABLE_TO_HANDLE));
     }
-    let to = resolve_endpoint(server, &route).map_err(|_| unavailable(UNABLE_TO_HANDLE))?;
+    let to = resolve_endpoint(store, &route).map_err(|_| unavailable(UNABLE_TO_HANDLE))?;
     outgoing.to = head.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     set_user_headers(&mut outgoing.headers, user);
     set(&mut outgoing.headers, header::HOST, &to.to_string());
@@ -70,8 +72,8 @@ pub(super) enum ResolveError {
 }
 
 /// Resolves the address of one of the server's endpoints (`ResolveEndpoint`).
-pub(super) fn resolve_endpoint(server: &ApiServer, route: &Route) -> Result<SocketAddr, ResolveError> {
-    match resolve_endpoint::resolve(&server.store, &route.namespace, &route.service, route.port)? {
+pub(super) fn resolve_endpoint(store: &Store, route: &Route) -> Result<SocketAddr, ResolveError> {
+    match resolve_endpoint::resolve(store, &route.namespace, &route.service, route.port)? {
         ServiceDestination::Endpoint(to) => Ok(to),
         ServiceDestination::ExternalName(_) => Err(ResolveError::ExternalName),
     }

@@ -1,6 +1,7 @@
 //! Aggregated APIs: APIServices and the proxy to their servers.
 
 use crate::{common::*, echo_server};
+use auth::pki::Pki;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
@@ -10,7 +11,6 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use serde_json::{Value, json};
-use server::Pki;
 use std::{net::SocketAddr, sync::Arc};
 use tempfile::TempDir;
 

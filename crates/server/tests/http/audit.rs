@@ -6,9 +6,9 @@ use crate::{
     webhook_server::WebhookServer,
     webhooks::{self, review_response},
 };
+use audit::{AuditLog, AuditPolicy, AuditRotation};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use server::{AuditLog, AuditPolicy, AuditRotation};
 use std::sync::Arc;
 use tempfile::TempDir;
 

@@ -1,6 +1,7 @@
 //! Certificate renewal over years, on a real socket.
 
 use crate::common::TestApi;
+use auth::pki::{Clock, Pki};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -14,7 +15,7 @@ use rustls::{
     time_provider::TimeProvider,
 };
 use serde_json::Value;
-use server::{Clock, Connections, ListenOptions, Pki};
+use server::{Connections, ListenOptions};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,

@@ -5,8 +5,9 @@ use futures::{FutureExt, StreamExt, future::BoxFuture};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, BodyStream, Full};
 use request::UserInfo;
+use response::Body;
 use serde_json::{Value, json};
-use server::{AdmissionPlugin, AdmissionPlugins, ApiServer, Body, DialedStream, NodeDialer};
+use server::{AdmissionPlugin, AdmissionPlugins, ApiServer, DialedStream, NodeDialer};
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 use store::{MemoryEngine, Options, Store};
 

@@ -5,6 +5,7 @@ use crate::{
     echo_server::own_ip,
 };
 use api::connection_limiter::ConnectionLimits;
+use auth::{pki::Pki, tokens::TokenFile};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -12,7 +13,7 @@ use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
-use server::{Connections, ListenOptions, PeerFilter, Pki, Timeouts, TokenFile};
+use server::{Connections, ListenOptions, PeerFilter, Timeouts};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,

@@ -1,8 +1,8 @@
 //! The Node authorizer and the NodeRestriction plugin.
 
 use crate::common::*;
+use auth::pki::Pki;
 use serde_json::{Value, json};
-use server::Pki;
 
 /// Starts a server with upstream's roles, and a Pod on the node `n` that references a Secret.
 async fn api() -> TestApi {

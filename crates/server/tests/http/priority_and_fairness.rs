@@ -6,8 +6,8 @@ use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use request::UserInfo;
+use response::{Body, BoxError};
 use serde_json::{Value, json};
-use server::{Body, BoxError};
 use std::{
     sync::{
         Arc,

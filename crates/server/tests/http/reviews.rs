@@ -1,8 +1,8 @@
 //! Access reviews, rules reviews and token reviews.
 
 use crate::common::*;
+use auth::pki::Pki;
 use serde_json::{Value, json};
-use server::Pki;
 
 const ACCESS: &str = "/apis/authorization.k8s.io/v1";
 const IDENTITY: &str = "/apis/authentication.k8s.io/v1";

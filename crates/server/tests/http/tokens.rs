@@ -3,9 +3,13 @@
 mod legacy;
 
 use crate::common::*;
+use auth::{
+    pki::Pki,
+    tokens::{TokenFile, TokenLifetime},
+};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use server::{ApiServer, Pki, TokenFile, TokenLifetime};
+use server::ApiServer;
 use std::time::Duration;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";

@@ -43,7 +43,7 @@ fn collect(message: &'static Message, into: &mut Vec<FieldStrategy>) {
     for field in &message.fields {
         match (field.cardinality, field.value_type) {
             (Cardinality::Inline, ValueType::Message(index)) => collect(&TABLE.messages[index], into),
-            _ if field.merge_markers.is_empty() => {}
+            _ if field.merge_markers().is_empty() => {}
             _ => into.push(FieldStrategy { name: field.name, apply: apply(field), patch: patch(field) }),
         }
     }
@@ -56,7 +56,7 @@ pub fn apply(field: &'static Field) -> Option<(&'static str, Vec<&'static str>)>
 
 /// Splits `~map:name&merge:name`.
 fn markers(field: &'static Field) -> (&'static str, &'static str) {
-    field.merge_markers.split_once('&').unwrap_or((field.merge_markers, ""))
+    field.merge_markers().split_once('&').unwrap_or((field.merge_markers(), ""))
 }
 
 /// Splits a marker from its keys.

@@ -1,5 +1,6 @@
 //! Table of the Kubernetes messages in `messages.txt`, parsed on first use: about 600 messages in 100 KB.
 
+use serde_json::Value;
 use std::{collections::HashMap, sync::LazyLock};
 
 /// Type of a field's value, or of the items of a list or map.
@@ -71,8 +72,8 @@ pub struct Field {
     pub value_type: ValueType,
     /// Whether JSON contains the zero value: no `omitempty` in Go.
     pub always_encoded: bool,
-    /// Markers of apply and strategic merge patches, parsed by [`super::merge_strategies`].
-    pub(crate) merge_markers: &'static str,
+    /// Markers of apply and strategic merge patches, and the declared default.
+    markers: &'static str,
 }
 
 /// A message: a Go struct of the API.
@@ -84,6 +85,20 @@ pub struct Message {
     pub atomic: bool,
     /// Sorted by number.
     pub fields: Vec<Field>,
+}
+
+impl Field {
+    /// Returns the markers of apply and strategic merge patches, which [`super::merge_strategies`] parses.
+    pub(crate) fn merge_markers(&self) -> &'static str {
+        self.markers.split('^').next().unwrap_or_default()
+    }
+
+    /// Returns the declared default (`+default`).
+    #[must_use]
+    pub fn declared_default(&self) -> Option<Value> {
+        let (_, json) = self.markers.split_once('^')?;
+        serde_json::from_str(json).ok()
+    }
 }
 
 impl Message {
@@ -195,7 +210,7 @@ fn parse_field(
 ) -> Option<Field> {
     let (left, kind) = token.split_once('=')?;
     let (name, number) = left.split_once(':')?;
-    let (kind, merge_markers) = kind.split_at(kind.find(['~', '&']).unwrap_or(kind.len()));
+    let (kind, markers) = kind.split_at(kind.find(['~', '&', '^']).unwrap_or(kind.len()));
     let always_encoded = kind.ends_with('!');
     let kind = kind.strip_suffix('!').unwrap_or(kind);
     let prefixes = [("*", Cardinality::Pointer), ("[]", Cardinality::List), ("{}", Cardinality::Map)];
@@ -225,5 +240,5 @@ fn parse_field(
         },
     };
     let number = number.parse().ok()?;
-    Some(Field { name, number, go_index, cardinality, value_type, always_encoded, merge_markers })
+    Some(Field { name, number, go_index, cardinality, value_type, always_encoded, markers })
 }

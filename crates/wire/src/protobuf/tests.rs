@@ -145,3 +145,13 @@ proptest! {
         let _ = decode(&bytes[..cut.index(bytes.len())]);
     }
 }
+
+#[test]
+fn declared_defaults_are_separate_from_merge_markers() {
+    let field = |message: &str, name: &str| TABLE.message(message).unwrap().field_named(name).unwrap();
+    assert_eq!(field("core/v1.ContainerPort", "protocol").declared_default(), Some(json!("TCP")));
+    assert_eq!(field("core/v1.AzureDiskVolumeSource", "readOnly").declared_default(), Some(json!(false)));
+    assert_eq!(field("core/v1.Container", "ports").declared_default(), None);
+    assert_eq!(field("core/v1.Container", "ports").merge_markers(), "~map:containerPort:protocol&merge:containerPort");
+    assert_eq!(field("core/v1.ContainerPort", "protocol").merge_markers(), "");
+}

@@ -3,7 +3,8 @@
 use super::ingress_class;
 use crate::{
     FieldErrors, FieldPath,
-    field_validation::{self, items, text as text_of, validate_dns_subdomain},
+    field_cursor::FieldCursor,
+    field_validation::{self, validate_dns_subdomain},
 };
 use serde_json::{Value, json};
 
@@ -15,27 +16,29 @@ const INVALID_PATH_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const INVALID_PATH_SUFFIXES: [&str; 2] = ["/..", "/."];
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if items(spec, "rules").next().is_none() && spec["defaultBackend"].is_null() {
-        errors.invalid(&path, &spec["rules"], "either `defaultBackend` or `rules` must be specified");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (backend, rules, class) = (spec.at("defaultBackend"), spec.at("rules"), spec.at("ingressClassName"));
+    if rules.count() == 0 && backend.is_null() {
+        errors.invalid(&spec.path(), rules.value(), "either `defaultBackend` or `rules` must be specified");
     }
-    if !spec["defaultBackend"].is_null() {
-        validate_backend(&spec["defaultBackend"], &path.child("defaultBackend"), errors);
+    if !backend.is_null() {
+        validate_backend(&backend, errors);
     }
-    for (i, rule) in items(spec, "rules").enumerate() {
-        self::validate_rule(rule, &path.child("rules").index(i), errors);
+    for rule in rules.items() {
+        validate_rule(&rule, errors);
     }
-    for (i, tls) in items(spec, "tls").enumerate() {
-        let path = path.child("tls").index(i);
-        for (j, name) in items(tls, "hosts").enumerate() {
-            validate_host(name, &path.child("hosts").index(j), errors);
+    for tls in spec.at("tls").items() {
+        for host in tls.at("hosts").items() {
+            validate_host(&host, errors);
         }
-        if !text_of(tls, "secretName").is_empty() {
-            validate_dns_subdomain(&tls["secretName"], &path.child("secretName"), errors);
+        let secret = tls.at("secretName");
+        if !secret.text().is_empty() {
+            secret.validate(validate_dns_subdomain, errors);
         }
     }
-    if !spec["ingressClassName"].is_null() {
-        validate_dns_subdomain(&spec["ingressClassName"], &path.child("ingressClassName"), errors);
+    if !class.is_null() {
+        class.validate(validate_dns_subdomain, errors);
     }
 }
 
@@ -50,91 +53,83 @@ pub(super) fn validate_new(object: &Value, errors: &mut FieldErrors) {
 }
 
 /// Validates a host name or wildcard host name.
-fn validate_host(name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let text = name.as_str().unwrap_or("");
-    if text.contains('*') {
-        api::names::wildcard_dns1123_subdomain(text).iter().for_each(|e| errors.invalid(path, name, e));
+fn validate_host(host: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if host.text().contains('*') {
+        host.validate_text(api::names::wildcard_dns1123_subdomain, errors);
     } else {
-        validate_dns_subdomain(name, path, errors);
+        host.validate(validate_dns_subdomain, errors);
     }
 }
 
-fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (name, at) = (text_of(rule, "host"), path.child("host"));
-    if name.parse::<std::net::IpAddr>().is_ok() {
-        errors.invalid(&at, &rule["host"], "must be a DNS name, not an IP address");
+fn validate_rule(rule: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (host, http) = (rule.at("host"), rule.at("http"));
+    if host.text().parse::<std::net::IpAddr>().is_ok() {
+        host.invalid("must be a DNS name, not an IP address", errors);
     }
-    if !name.is_empty() {
-        validate_host(&rule["host"], &at, errors);
+    if !host.text().is_empty() {
+        validate_host(&host, errors);
     }
-    let at = path.child("http").child("paths");
-    if !rule["http"].is_null() && items(&rule["http"], "paths").next().is_none() {
-        errors.required(&at, "");
+    let paths = http.at("paths");
+    if !http.is_null() && paths.count() == 0 {
+        paths.required("", errors);
     }
-    for (i, p) in items(&rule["http"], "paths").enumerate() {
-        validate_http_path(p, &at.index(i), errors);
+    for path in paths.items() {
+        validate_http_path(&path, errors);
     }
 }
 
 /// Validates an HTTP path (`validateHTTPIngressPath`).
-fn validate_http_path(p: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (http_path, at) = (text_of(p, "path"), path.child("path"));
-    let mut wrong = |detail: &str| errors.invalid(&at, &json!(http_path), detail);
-    let kind = text_of(p, "pathType");
-    match kind {
-        "" => return errors.required(&path.child("pathType"), "pathType must be specified"),
+fn validate_http_path(http_path: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (path, kind) = (http_path.at("path"), http_path.at("pathType"));
+    let text = path.text();
+    let mut wrong = |detail: &str| errors.invalid(&path.path(), &json!(text), detail);
+    match kind.text() {
+        "" => return kind.required("pathType must be specified", errors),
         "Exact" | "Prefix" => {
-            if !http_path.starts_with('/') {
+            if !text.starts_with('/') {
                 wrong("must be an absolute path");
             }
-            INVALID_PATH_SEQUENCES
-                .iter()
-                .filter(|s| http_path.contains(**s))
-                .for_each(|s| wrong(&format!("must not contain '{s}'")));
-            let ends = INVALID_PATH_SUFFIXES.iter().filter(|s| http_path.ends_with(**s));
+            let sequences = INVALID_PATH_SEQUENCES.iter().filter(|s| text.contains(**s));
+            sequences.for_each(|s| wrong(&format!("must not contain '{s}'")));
+            let ends = INVALID_PATH_SUFFIXES.iter().filter(|s| text.ends_with(**s));
             ends.for_each(|s| wrong(&format!("cannot end with '{s}'")));
         }
         "ImplementationSpecific" => {
-            if !http_path.is_empty() && !http_path.starts_with('/') {
+            if !text.is_empty() && !text.starts_with('/') {
                 wrong("must be an absolute path");
             }
         }
-        _ => {
-            let supported = ["Exact", "ImplementationSpecific", "Prefix"];
-            errors.not_supported(&path.child("pathType"), &p["pathType"], &supported);
-        }
+        _ => kind.supported(&["Exact", "ImplementationSpecific", "Prefix"], errors),
     }
-    validate_backend(&p["backend"], &path.child("backend"), errors);
+    validate_backend(&http_path.at("backend"), errors);
 }
 
 /// Validates a backend (`validateIngressBackend`).
-fn validate_backend(backend: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (service, resource) = (&backend["service"], &backend["resource"]);
+fn validate_backend(backend: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (service, resource) = (backend.at("service"), backend.at("resource"));
+    let mut wrong = |detail: &str| errors.invalid(&backend.path(), &json!(""), detail);
     match (service.is_null(), resource.is_null()) {
-        (false, false) => errors.invalid(path, &json!(""), "cannot set both resource and service backends"),
-        (true, true) => errors.invalid(path, &json!(""), "resource or service backend is required"),
-        (true, false) => ingress_class::validate_typed_reference(resource, &path.child("resource"), errors),
-        (false, true) => self::validate_service(service, path, errors),
+        (false, false) => wrong("cannot set both resource and service backends"),
+        (true, true) => wrong("resource or service backend is required"),
+        (true, false) => resource.validate(ingress_class::validate_typed_reference, errors),
+        (false, true) => validate_service(&service, &backend.path(), errors),
     }
 }
 
-fn validate_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let at = path.child("service");
-    match text_of(service, "name") {
-        "" => errors.required(&at.child("name"), ""),
-        name => {
-            let wrong = api::names::dns1035_label(name);
-            wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &service["name"], e));
-        }
+/// Validates the service of a backend, whose path is that of errors of the port as a whole.
+fn validate_service(service: &FieldCursor<'_, '_>, path: &FieldPath, errors: &mut FieldErrors) {
+    let service_name = service.at("name");
+    if service_name.text().is_empty() {
+        service_name.required("", errors);
+    } else {
+        service_name.validate_text(api::names::dns1035_label, errors);
     }
-    let (port, at) = (&service["port"], at.child("port"));
-    match (text_of(port, "name"), port["number"].as_i64().unwrap_or(0)) {
+    let port = service.at("port");
+    let (name, number) = (port.at("name"), port.at("number"));
+    match (name.text(), number.integer().unwrap_or(0)) {
         ("", 0) => errors.required(path, "port name or number is required"),
-        ("", _) => field_validation::validate_port(&port["number"], &at.child("number"), errors),
-        (name, 0) => {
-            let wrong = api::names::port_name(name);
-            wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &port["name"], e));
-        }
+        ("", _) => number.validate(field_validation::validate_port, errors),
+        (_, 0) => name.validate_text(api::names::port_name, errors),
         _ => errors.invalid(path, &json!(""), "cannot set both port name & port number"),
     }
 }

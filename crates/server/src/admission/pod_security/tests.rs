@@ -5,12 +5,12 @@ use store::{Precondition, Write};
 const NAMESPACE: &str = "risky";
 
 /// Creates a server with a namespace with this metadata in the store.
-async fn server(metadata: &Value) -> ApiServer {
-    let server = test_server::server().await;
+async fn server(metadata: &Value) -> Store {
+    let store = test_server::server().await.registry.store;
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     let key = Key::new("namespaces", "", NAMESPACE);
-    server.store.write(Write::put(key, Precondition::Any, object.to_string())).await.unwrap();
-    server
+    store.write(Write::put(key, Precondition::Any, object.to_string())).await.unwrap();
+    store
 }
 
 fn labels_with(key: &str, value: Value) -> Value {
@@ -50,14 +50,14 @@ async fn labels_that_cannot_be_read_are_enforced_as_restricted() {
 
 #[tokio::test]
 async fn unreadable_namespaces_have_no_policy() {
-    let server = server(&json!("metadata")).await;
+    let store = server(&json!("metadata")).await;
     for name in [NAMESPACE, "missing"] {
-        let error = policy(&server, name).unwrap_err();
+        let error = policy(&store, name).unwrap_err();
         assert_eq!(error.to_string(), format!("failed to lookup namespace {name:?}"));
     }
     let key = Key::new("namespaces", "", NAMESPACE);
-    server.store.write(Write::put(key, Precondition::Any, "{".to_owned())).await.unwrap();
-    policy(&server, NAMESPACE).unwrap_err();
+    store.write(Write::put(key, Precondition::Any, "{".to_owned())).await.unwrap();
+    policy(&store, NAMESPACE).unwrap_err();
 }
 
 #[test]
