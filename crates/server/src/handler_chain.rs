@@ -4,10 +4,10 @@
 use crate::{
     aggregation,
     api_server::ApiServer,
-    authorization,
     documents::{discovery, openapi, openid_metadata},
     health,
     http::{
+        authorization,
         clock::now,
         compress,
         content_negotiation::{self, protobuf_bodies},

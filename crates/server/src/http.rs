@@ -1,6 +1,7 @@
 //! Connections and their requests and responses: listener, TLS, and the filters of the handler chain that need no kinds.
 
 pub(crate) mod authentication;
+pub(crate) mod authorization;
 pub(crate) mod body_drain;
 pub(crate) mod clock;
 pub(crate) mod compress;

@@ -8,7 +8,6 @@
 mod admission;
 mod aggregation;
 mod api_server;
-mod authorization;
 #[cfg(test)]
 mod cost_tests;
 mod customresources;
