@@ -3,7 +3,7 @@
 //! [`controller_descriptor`] lists them. A controller maps watch events to the keys that they affect. A key carries no
 //! payload: however many events affect it, it is reconciled once, against the newest state ([`worker`]). Different keys
 //! are reconciled concurrently. A failed reconcile is requeued with a back-off ([`workqueue`]).
-//! Watches relist periodically ([`watch`]), which repairs missed events.
+//! Watches relist periodically (`informer::reflector`), which repairs missed events.
 //!
 //! **Invariant:** an idle controller does nothing: a timer exists only for a key that is requeued for a later time.
 #![forbid(unsafe_code)]

@@ -9,6 +9,23 @@ fn raw_segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty())
 }
 
+/// Returns the length of a path's first segments, with the slashes before them.
+pub(crate) fn length_of_segments(path: &str, segments: usize) -> usize {
+    let (mut seen, mut inside) = (0, false);
+    for (i, c) in path.char_indices() {
+        match (c, inside) {
+            ('/', true) if seen == segments => return i,
+            ('/', _) => inside = false,
+            (_, false) => {
+                seen += 1;
+                inside = true;
+            }
+            _ => {}
+        }
+    }
+    path.len()
+}
+
 /// Returns the decoded segments of a path. Bytes that are not UTF-8 become the replacement character.
 pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
     raw_segments(path).map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()

@@ -2,7 +2,7 @@
 
 use crate::{
     Attributes, Query, RequestTarget, ResourceAttributes, field_requirements,
-    path::{rewrite_deprecated_watch, segments},
+    path::{length_of_segments, rewrite_deprecated_watch, segments},
 };
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
@@ -42,6 +42,15 @@ impl RequestInfo {
         rewrite_deprecated_watch(&mut uri);
         let info = Self::parse(method, uri.path(), uri.query().unwrap_or_default());
         Self { uri, ..info }
+    }
+
+    /// Returns where in the URI's path the path behind a subresource begins, which is that of a proxied request.
+    #[must_use]
+    pub fn backend_path_start(&self) -> usize {
+        let path = self.uri.path();
+        let parts = self.resource_path.as_ref().map_or(0, |resource| resource.parts.len());
+        // Behind group, version and namespace are resource, name and subresource.
+        length_of_segments(path, segments(path).len().saturating_sub(parts) + 3)
     }
 
     fn parse(method: &Method, path: &str, query: &str) -> Self {
@@ -128,6 +137,20 @@ mod tests {
             }
         };
         assert_eq!(format!("{} {target}", got.verb), expected);
+    }
+
+    #[test]
+    fn backend_path_begins_after_proxy_subresource() {
+        for (path, expected) in [
+            ("/api/v1/nodes/n/proxy", ""),
+            ("/api/v1/nodes/n/proxy/", "/"),
+            ("/api/v1/namespaces/a/pods/p/proxy/x%2Fy//z/", "/x%2Fy//z/"),
+            ("//api/v1//namespaces/a/pods/p/proxy/x", "/x"),
+            ("/api/v1/namespaces/a/services/s:80/proxy/proxy/namespaces/b", "/proxy/namespaces/b"),
+        ] {
+            let info = RequestInfo::new(&Method::GET, &path.parse().unwrap());
+            assert_eq!(&path[info.backend_path_start()..], expected, "{path}");
+        }
     }
 
     #[test]

@@ -230,6 +230,7 @@ impl ApiServer {
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         let Parts { method, uri, headers, extensions, .. } = head;
+        let backend_path_start = info.backend_path_start();
         let (query, audit) = (info.query, audit.clone());
         let call = Call {
             user,
@@ -254,7 +255,7 @@ impl ApiServer {
                     &resource,
                     call,
                     body,
-                    &uri,
+                    (&uri, backend_path_start),
                     extensions.get(),
                 )
                 .await,
