@@ -174,6 +174,17 @@ impl ApiServer {
         Ok(response)
     }
 
+    /// Serves the metadata of the issuer of service account tokens. Returns `None` for other paths.
+    fn serve_openid_metadata(&self, method: &http::Method, path: &str) -> Option<HandlerResult> {
+        if !openid_metadata::has_document(path) {
+            return None;
+        }
+        // The endpoint of the Service `kubernetes` is reachable from Pods and from outside.
+        let endpoint = self.system_objects.endpoint().map(|endpoint| endpoint.to_string());
+        let address = endpoint.as_deref().or(self.external_address.as_deref());
+        Some(openid_metadata::serve_document(self.authentication.signing_key.as_deref(), address, method, path))
+    }
+
     /// Returns the user of a request with a valid bearer token, and records the use of a legacy token.
     fn authenticate_by_token(&self, headers: &HeaderMap) -> Option<UserInfo> {
         let user = self.authentication.authenticate_request(headers, now());
@@ -185,7 +196,7 @@ impl ApiServer {
     async fn authorize_and_dispatch(
         &self,
         user: UserInfo,
-        info: RequestInfo,
+        mut info: RequestInfo,
         request: AuthenticatedRequest,
         audit: &AuditContext,
     ) -> HandlerResult {
@@ -211,10 +222,7 @@ impl ApiServer {
         if let Some(response) = discovery::respond(&served, &self.aggregation, path, address, &accept, &head.headers) {
             return Ok(response);
         }
-        // The endpoint of the Service `kubernetes` is reachable from Pods and from outside.
-        let endpoint = self.system_objects.endpoint().map(|endpoint| endpoint.to_string());
-        let (key, issuer_address) = (self.authentication.signing_key.as_deref(), endpoint.as_deref().or(address));
-        if let Some(response) = openid_metadata::serve_openid_metadata(key, issuer_address, &head.method, path) {
+        if let Some(response) = self.serve_openid_metadata(&head.method, path) {
             return response;
         }
         if let Some(response) =
@@ -230,8 +238,7 @@ impl ApiServer {
         let content_type = text(header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
         let Parts { method, uri, headers, extensions, .. } = head;
-        let backend_path_start = info.backend_path_start();
-        let (query, audit) = (info.query, audit.clone());
+        let (query, audit) = (std::mem::take(&mut info.query), audit.clone());
         let call = Call {
             user,
             method,
@@ -255,7 +262,7 @@ impl ApiServer {
                     &resource,
                     call,
                     body,
-                    (&uri, backend_path_start),
+                    (&uri, info.backend_path_start()),
                     extensions.get(),
                 )
                 .await,

@@ -12,22 +12,23 @@ const JWKS: &str = "/openid/v1/jwks";
 /// Address of the API server without a configured one.
 const DEFAULT_ADDRESS: &str = "kubernetes.default.svc.cluster.local";
 
-/// Serves the discovery document and the key set. Returns `None` for other paths. Without a key, no tokens are issued.
-pub(crate) fn serve_openid_metadata(
+/// Whether a path is that of a document.
+pub(crate) fn has_document(path: &str) -> bool {
+    matches!(path.strip_suffix('/').unwrap_or(path), CONFIGURATION | JWKS)
+}
+
+/// Serves the discovery document or the key set. Without a key, no tokens are issued.
+pub(crate) fn serve_document(
     key: Option<&SigningKey>,
     address: Option<&str>,
     method: &Method,
     path: &str,
-) -> Option<HandlerResult> {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    if !matches!(path, CONFIGURATION | JWKS) {
-        return None;
-    }
+) -> HandlerResult {
     if !matches!(*method, Method::GET | Method::HEAD) {
-        return Some(Err(ApiError::method_not_allowed()));
+        return Err(ApiError::method_not_allowed());
     }
-    let Some(key) = key else { return Some(Err(ApiError::no_such_path())) };
-    let (media, document) = if path == JWKS {
+    let Some(key) = key else { return Err(ApiError::no_such_path()) };
+    let (media, document) = if path.starts_with(JWKS) {
         ("application/jwk-set+json", json!({"keys": [key.public()]}))
     } else {
         let address = address.unwrap_or(DEFAULT_ADDRESS);
@@ -39,5 +40,5 @@ pub(crate) fn serve_openid_metadata(
     };
     let mut response = response::full(200, media, document.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
-    Some(Ok(response))
+    Ok(response)
 }
