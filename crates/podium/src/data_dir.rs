@@ -15,6 +15,18 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of lock attempts.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Another process holds the lock of the data directory.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: another Podium uses this data directory{holder}: stop it, or choose another --data-dir and --bind",
+    path.display()
+)]
+struct DataDirInUse {
+    path: PathBuf,
+    /// ID of the process, in parentheses; empty if it is unknown.
+    holder: String,
+}
+
 /// Paths of one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
@@ -202,10 +214,7 @@ impl DataDir {
             }
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
                 let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
-                bail!(
-                    "{}: another Podium uses this data directory{holder}: stop it, or choose another --data-dir and --bind",
-                    self.root.display()
-                )
+                Err(DataDirInUse { path: self.root.clone(), holder }.into())
             }
             Err((_, errno)) => bail!("failed to lock {}: {errno}", path.display()),
         }
@@ -220,7 +229,8 @@ impl DataDir {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match self.lock() {
-                Err(_) if self.holder().is_some() && Instant::now() < deadline => {
+                // Not by `holder`: the process may have exited, or not yet written its ID.
+                Err(error) if error.is::<DataDirInUse>() && Instant::now() < deadline => {
                     tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
                 }
                 other => return other,
@@ -296,6 +306,20 @@ mod tests {
         });
         let _held = locked.unwrap();
         data_dir.lock_with_retry().await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn lock_without_a_process_id_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::new(dir.path()).unwrap();
+        let lock = data_dir.lock().unwrap();
+        // A process that was killed between locking the file and writing its ID, or that exits meanwhile.
+        fs::write(data_dir.lock_file(), "").unwrap();
+        let (locked, ()) = tokio::join!(data_dir.lock_with_retry(), async {
+            tokio::time::sleep(LOCK_RETRY_INTERVAL * 3).await;
+            drop(lock);
+        });
+        locked.unwrap();
     }
 
     #[test]

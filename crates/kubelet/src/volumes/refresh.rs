@@ -166,7 +166,7 @@ impl VolumeRefresher {
     }
 }
 
-/// Sends a notification for every change of one object.
+/// Sends a notification for every change of one object, and for each list that contains it.
 async fn watch_object<K>(api: Api<K>, source: &ObjectSource, changed: &UnboundedSender<ObjectSource>)
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -174,18 +174,17 @@ where
     let config = Config::default().fields(&format!("metadata.name={}", source.name));
     let key = format!("{}/{}", source.namespace, source.name);
     let is_source = |object: &K| object.meta().name.as_deref() == Some(&source.name);
-    let (mut changes, mut version) = (watch(api, config), None);
+    let (mut changes, mut exists) = (watch(api, config), false);
     while let Some(change) = changes.next().await {
-        let current = match change {
-            WatchEvent::Applied(object) if is_source(&object) => object.meta().resource_version.clone(),
-            WatchEvent::Deleted(object) if is_source(&object) => None,
+        let now_exists = match change {
+            WatchEvent::Applied(object) => is_source(&object).then_some(true),
+            WatchEvent::Deleted(object) => is_source(&object).then_some(false),
             // It was deleted while the watch was interrupted.
-            WatchEvent::Listed(keys) if !keys.contains(&key) => None,
-            WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::Listed(_) => continue,
+            WatchEvent::Listed(keys) => (exists && !keys.contains(&key)).then_some(false),
         };
-        // A relist shows an unchanged object again.
-        if version != current {
-            version = current;
+        // A relist shows an unchanged object again, which repairs files whose refresh has failed.
+        if let Some(now_exists) = now_exists {
+            exists = now_exists;
             let _ = changed.send(source.clone());
         }
     }
