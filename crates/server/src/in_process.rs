@@ -8,13 +8,15 @@ use request::UserInfo;
 use response::{Body, BoxError};
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 /// A `tower::Service` whose requests are authenticated as one user.
 #[derive(Clone)]
 pub struct InProcessService {
-    server: ApiServer,
+    /// Shared: each request clones the service.
+    server: Arc<ApiServer>,
     user: UserInfo,
     /// Default user agent, from which the field manager is derived.
     agent: HeaderValue,
@@ -25,7 +27,7 @@ impl ApiServer {
     #[must_use]
     pub fn local(&self, user: UserInfo) -> InProcessService {
         let agent = HeaderValue::from_str(&user_agent(&user.name)).unwrap_or(HeaderValue::from_static("unknown"));
-        InProcessService { server: self.clone(), user, agent }
+        InProcessService { server: Arc::new(self.clone()), user, agent }
     }
 }
 
