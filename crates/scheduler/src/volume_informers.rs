@@ -1,6 +1,6 @@
 //! Informers of claims, volumes and storage classes.
 
-use crate::{cache_updates::apply_event, queue::PendingPod, volume_binding::VolumeCache};
+use crate::{cache_updates::apply_event_to_assumed, queue::PendingPod, volume_binding::VolumeCache};
 use futures::stream::{BoxStream, StreamExt, select_all};
 use informer::{CacheEvent, SharedInformer, SharedInformerFactory};
 use k8s_openapi::api::{
@@ -71,11 +71,11 @@ impl VolumeInformers {
         let any = |changed: Vec<String>| (!changed.is_empty()).then_some(AffectedPods::Any);
         match event {
             VolumeEvent::Claim(event) => {
-                let changed = apply_event(&mut storage.claims, &self.claims, event);
+                let changed = apply_event_to_assumed(&mut storage.claims, &self.claims, event);
                 (!changed.is_empty()).then_some(AffectedPods::Claims(changed))
             }
-            VolumeEvent::Volume(event) => any(apply_event(&mut storage.volumes, &self.volumes, event)),
-            VolumeEvent::Class(event) => any(apply_event(&mut storage.classes, &self.classes, event)),
+            VolumeEvent::Volume(event) => any(apply_event_to_assumed(&mut storage.volumes, &self.volumes, event)),
+            VolumeEvent::Class(event) => any(apply_event_to_assumed(&mut storage.classes, &self.classes, event)),
         }
     }
 }
