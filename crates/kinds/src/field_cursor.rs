@@ -3,7 +3,8 @@
 use crate::{FieldErrors, FieldPath};
 use serde_json::Value;
 
-/// A field of an object. Reads do not allocate: the path is built for an error only.
+/// A field of an object. Reads do not allocate: the path is built when it is requested, which most validations do for an error
+/// only.
 ///
 /// `xtask/tests/field_names` checks the names of [`FieldCursor::at`] against the types of Kubernetes.
 #[derive(Clone, Copy)]
