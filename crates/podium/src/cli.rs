@@ -186,6 +186,19 @@ pub(crate) struct NodeArgs {
         conflicts_with = "runtime_endpoint"
     )]
     pub(crate) default_runtime: OciRuntime,
+    /// What runs the containers: Podium's own containerd, or the engine, which needs no containerd and no CNI plugins. The
+    /// engine is experimental.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "PODIUM_CONTAINER_RUNTIME",
+        value_enum,
+        default_value_t,
+        conflicts_with = "runtime_endpoint"
+    )]
+    pub(crate) container_runtime: ContainerRuntime,
+    #[command(flatten)]
+    pub(crate) image_store: ImageStoreArgs,
     /// File with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
     #[arg(long, value_name = "FILE")]
     pub(crate) kubelet_config: Option<PathBuf>,
@@ -257,6 +270,24 @@ pub(crate) struct RunArgs {
     pub(crate) node: NodeArgs,
 }
 
+/// What runs the containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum ContainerRuntime {
+    /// Podium's own containerd.
+    #[default]
+    Containerd,
+    /// Podium's engine.
+    Engine,
+}
+
+/// Image store of the machine.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImageStoreArgs {
+    /// Directory of the engine's images, which all clusters of the machine share.
+    #[arg(long, value_name = "DIR", env = "PODIUM_IMAGE_STORE", default_value = "/var/lib/podium/images")]
+    pub(crate) image_store: PathBuf,
+}
+
 /// Subcommands of `podium image`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
@@ -267,11 +298,47 @@ pub(crate) enum ImageCommand {
         files: Vec<PathBuf>,
         #[command(flatten)]
         runtime: RuntimeArgs,
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
     },
     /// List images.
     Ls {
         #[command(flatten)]
         runtime: RuntimeArgs,
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
+    },
+    /// Pull images into the image store of the engine, without credentials.
+    Pull {
+        /// Image references.
+        #[arg(required = true, value_name = "IMAGE")]
+        images: Vec<String>,
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
+    },
+    /// Remove images from the image store of the engine. Their content stays while a container uses it.
+    Rm {
+        /// Image references or IDs.
+        #[arg(required = true, value_name = "IMAGE")]
+        images: Vec<String>,
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
+    },
+    /// Remove content of the engine's image store that no image and no container uses.
+    Prune {
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
+    },
+    /// Write images of the engine's image store to an archive (OCI layout, readable by Docker).
+    Save {
+        /// Image references or IDs.
+        #[arg(required = true, value_name = "IMAGE")]
+        images: Vec<String>,
+        /// Archive file; `-` is standard output.
+        #[arg(long, short, value_name = "TAR", default_value = "-")]
+        output: PathBuf,
+        #[command(flatten)]
+        image_store: ImageStoreArgs,
     },
 }
 

@@ -103,7 +103,8 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
-        let NodeRuntime { runtime, containerd, network, load_balancer_pool } = start_runtime(dir, args).await?;
+        let NodeRuntime { runtime, containerd, network, load_balancer_pool } =
+            container_runtime::start(dir, args, &node).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.proxies_services) {
@@ -164,7 +165,6 @@ impl Cluster {
             credential_providers: Arc::new(providers),
         };
         files::create_private_dir_all(&dir.kubelet())?;
-        let runtime: Arc<dyn Runtime> = Arc::new(CriRuntime::new(&runtime, dir.root())?);
         let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime, stop.clone());
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
@@ -326,56 +326,11 @@ async fn wait_containerd_ready(containerd: Option<&ManagedContainerd>) -> Result
     }
 }
 
-/// Container runtime and Pod network.
-struct NodeRuntime {
-    /// CRI endpoint.
-    runtime: String,
-    containerd: Option<ManagedContainerd>,
-    network: Option<Network>,
-    load_balancer_pool: Option<Ipv4Net>,
-}
-
-/// Connects to the runtime of `--runtime-endpoint`, or starts containerd and sets up the Pod network.
-async fn start_runtime(dir: &DataDir, args: &NodeArgs) -> Result<NodeRuntime> {
-    if let Some(endpoint) = &args.runtime_endpoint {
-        // Checked before the endpoint is recorded in the data directory.
-        let version = async { CriRuntime::new(endpoint, dir.root())?.version().await };
-        version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
-        if runtime::containerd::has_containers(dir.root()) {
-            anyhow::bail!(
-                "--runtime-endpoint {endpoint}: the Pods of {} run in Podium's own containerd; delete them first, with \
-                 Podium running without this flag",
-                dir.root().display()
-            );
-        }
-    }
-    dir.record_runtime(args.runtime_endpoint.as_deref())?;
-    if let Some(endpoint) = &args.runtime_endpoint {
-        return Ok(NodeRuntime {
-            runtime: endpoint.clone(),
-            containerd: None,
-            network: None,
-            load_balancer_pool: None,
-        });
-    }
-    let mut options = network::Options::new(dir.root());
-    options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
-    let network = Network::prepare(options).await?;
-    let addresses: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
-    let load_balancer_pool = match network.proxies_services {
-        true => {
-            let gateways = Network::gateways().await?;
-            load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &addresses, &gateways)?
-        }
-        false => None,
-    };
-    let containerd =
-        ManagedContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
-    let (runtime, containerd, network) = (containerd.endpoint(), Some(containerd), Some(network));
-    Ok(NodeRuntime { runtime, containerd, network, load_balancer_pool })
-}
-
-fn parse_pod_cidr(text: &str) -> Result<Ipv4Net> {
+/// Parses `--pod-cidr`.
+///
+/// # Errors
+/// When it is invalid, or overlaps with the Service CIDR.
+pub(crate) fn parse_pod_cidr(text: &str) -> Result<Ipv4Net> {
     let cidr: Ipv4Net = text.parse().with_context(|| format!("--pod-cidr {text}: must be an IPv4 CIDR"))?;
     let (first, prefix) = server::SERVICE_RANGE;
     let services = Ipv4Net::new_assert(first, prefix);

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use files::trust;
 use nix::fcntl::{Flock, FlockArg};
 use std::{
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
@@ -25,6 +26,30 @@ struct DataDirInUse {
     path: PathBuf,
     /// ID of the process, in parentheses; empty if it is unknown.
     holder: String,
+}
+
+/// Content of the file of the runtime for Podium's engine. An endpoint is a URL or an absolute path.
+const ENGINE: &str = "engine";
+
+/// Container runtime of a data directory's Pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RecordedRuntime {
+    /// Podium's own containerd.
+    Containerd,
+    /// Podium's engine.
+    Engine,
+    /// CRI endpoint of another runtime.
+    External(String),
+}
+
+impl fmt::Display for RecordedRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Containerd => f.write_str("Podium's own containerd"),
+            Self::Engine => f.write_str("Podium's engine"),
+            Self::External(endpoint) => write!(f, "the runtime at {endpoint}"),
+        }
+    }
 }
 
 /// Paths of one cluster.

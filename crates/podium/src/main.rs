@@ -6,6 +6,7 @@ mod certificates;
 mod cli;
 mod cluster;
 mod cluster_services;
+mod container_runtime;
 mod control_plane_runtime;
 mod data_dir;
 mod encryption_config;
@@ -20,6 +21,7 @@ mod local_volumes;
 mod logging;
 mod node_event;
 mod oom_score;
+mod pod_network;
 mod print;
 mod run;
 mod store_quota;
@@ -33,6 +35,10 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // First: the keeper of a Pod must have one thread.
+    if let Some(code) = keeper::run_if_named() {
+        return code;
+    }
     let cli = Cli::parse();
     // Files are private by default, those of the store included. Files for other users get their mode where they are created.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));

@@ -151,7 +151,7 @@ pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
 
 /// Removes Pods, mounts, cgroups and network of the data directory.
 async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
-    if let Some(endpoint) = dir.external_runtime() {
+    if let RecordedRuntime::External(endpoint) = dir.recorded_runtime() {
         let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
         removed.with_context(|| {
             let file = dir.runtime_file();
@@ -161,6 +161,7 @@ async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
             )
         })?;
     }
+    engine::destroy(dir.root()).await.context("failed to remove the Pods of the engine")?;
     let conf = network::Network::prepare(network::Options::new(dir.root())).await.map(|n| n.conf_dir);
     runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
     kubelet::remove_cgroups(&dir.kubelet()).await.context("failed to remove the cgroups of Pods")?;

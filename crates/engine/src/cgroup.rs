@@ -1,0 +1,73 @@
+//! Kills the processes of a container through its cgroup, on cgroup v1, v2 and hybrid hierarchies.
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Mount point of the cgroup file systems.
+const ROOT: &str = "/sys/fs/cgroup";
+/// Maximum time until killed processes have ended.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// cgroup of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Finds the cgroup by its path in a hierarchy. On v1 that of `pids`, because every runtime uses it for processes.
+    pub(crate) fn find(path: &str) -> Option<Self> {
+        let below = path.trim_start_matches('/');
+        let candidates = ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
+        candidates.into_iter().find(|dir| dir.join("cgroup.procs").exists()).map(Self)
+    }
+
+    /// Kills all processes, and waits until they have ended. Repeats, because a process may fork meanwhile.
+    ///
+    /// # Errors
+    /// When processes remain after 10 s, for example in an uninterruptible wait.
+    pub(crate) async fn kill_all(&self) -> io::Result<()> {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        loop {
+            // cgroup.kill (Linux 5.14) kills atomically; it does not exist on v1.
+            let _ = fs::write(self.0.join("cgroup.kill"), "1");
+            let processes = self.processes();
+            if processes.is_empty() {
+                return Ok(());
+            }
+            for pid in &processes {
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            }
+            if Instant::now() > deadline {
+                let message = format!("{} processes of {} did not end", processes.len(), self.0.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Returns the PIDs of the cgroup and those below it.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        collect(&self.0, &mut found);
+        found
+    }
+}
+
+fn collect(dir: &Path, found: &mut Vec<i32>) {
+    // A cgroup that vanished has no processes.
+    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&entry.path(), found);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Removes all sandboxes of a data directory, whose engine does not run (`podium down`).
+
+use crate::{
+    adopt::{kill_containers, kill_keeper},
+    pod_files::{read_bounded, unmount},
+    state::pods_dir,
+};
+use images::ImageStore;
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// Directory of the engine in a data directory.
+const DIR: &str = "engine";
+/// File with the path of the image store.
+const IMAGE_STORE: &str = "image-store";
+/// Maximum length of a path.
+const MAX_PATH: u64 = 4096;
+
+/// Kills all containers and keepers of a data directory, and removes their mounts, uses of images and directories. The
+/// network is the caller's. Does nothing if there is no engine.
+///
+/// # Errors
+/// When processes do not end, or the file system fails. The call can be repeated.
+pub async fn destroy(data_dir: &Path) -> io::Result<()> {
+    let dir = pods_dir(data_dir);
+    if !dir.exists() {
+        return Ok(());
+    }
+    // Keepers first: they must not report the ends of their containers to a Podium that starts meanwhile.
+    for entry in fs::read_dir(&dir)? {
+        kill_keeper(&entry?.path()).await;
+    }
+    kill_containers(data_dir).await?;
+    for path in mounts_below(&dir)? {
+        unmount(&path)?;
+    }
+    release_images(data_dir)?;
+    fs::remove_dir_all(data_dir.join(DIR))
+}
+
+/// Returns whether a data directory has sandboxes of the engine, which need not be running.
+#[must_use]
+pub fn has_sandboxes(data_dir: &Path) -> bool {
+    fs::read_dir(pods_dir(data_dir)).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Records the image store of a data directory.
+pub(crate) fn record_image_store(data_dir: &Path, root: &Path) -> io::Result<()> {
+    files::replace_private(&data_dir.join(DIR).join(IMAGE_STORE), root.as_os_str().as_bytes())
+}
+
+/// Releases the images of a data directory's containers.
+fn release_images(data_dir: &Path) -> io::Result<()> {
+    let root = read_bounded(&data_dir.join(DIR).join(IMAGE_STORE), MAX_PATH)?;
+    let root = Path::new(OsStr::from_bytes(&root));
+    if !root.is_dir() {
+        return Ok(());
+    }
+    let images = ImageStore::open(root).map_err(io::Error::other)?;
+    for (user, _) in images.uses(data_dir).map_err(io::Error::other)? {
+        images.release(data_dir, &user).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Returns the mount points below a directory, the deepest first.
+fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let dir = dir.canonicalize()?;
+    let mut found: Vec<PathBuf> =
+        crate::mount_table::read()?.into_iter().map(|mount| mount.path).filter(|path| path.starts_with(&dir)).collect();
+    found.sort();
+    found.reverse();
+    Ok(found)
+}

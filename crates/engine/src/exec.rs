@@ -1,0 +1,132 @@
+//! Commands in containers: `exec` with collected output.
+
+use crate::{
+    prepare,
+    sandboxes::{blocking, failed, new_id},
+    state::{Container, Inner, Sandbox},
+    streams,
+};
+use keeper::ExecStreams;
+use runtime::{ContainerState, ExecOutput, RuntimeError};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Maximum size of each output in bytes, as of the CRI's messages. The rest is discarded.
+const MAX_OUTPUT: usize = 16 << 20;
+/// Longest timeout: a longer one is no timeout.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+const SIGKILL: i32 = 9;
+
+/// File with the process of an exec; removed when the process has started.
+pub(crate) struct ProcessFile(PathBuf);
+
+impl ProcessFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for ProcessFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A process that is to be executed.
+pub(crate) struct Prepared {
+    pub(crate) exec_id: String,
+    pub(crate) process: ProcessFile,
+}
+
+/// Finds a running container.
+///
+/// # Errors
+/// When it does not exist or run.
+pub(crate) fn running(inner: &Inner, id: &str) -> Result<(Arc<Sandbox>, Arc<Container>), RuntimeError> {
+    let (sandbox, container) = inner.container(id)?;
+    match container.state() {
+        ContainerState::Running => Ok((sandbox, container)),
+        // As containerd words it.
+        state => {
+            let state = match state {
+                ContainerState::Created => "CONTAINER_CREATED",
+                _ => "CONTAINER_EXITED",
+            };
+            Err(RuntimeError::Failed(format!("container is in {state} state")))
+        }
+    }
+}
+
+/// Writes the process of an exec: the container's own, with another command.
+///
+/// # Errors
+/// When the command is invalid, or the file system fails.
+pub(crate) async fn prepare(container: &Container, command: &[String], tty: bool) -> Result<Prepared, RuntimeError> {
+    let (dir, command, exec_id) = (container.dir.clone(), command.to_vec(), new_id());
+    let path = dir.join(format!("exec-{exec_id}.json"));
+    let process = ProcessFile(path.clone());
+    let write = move || -> io::Result<()> {
+        let spec = prepare::read_spec(&dir)?;
+        let process = bundle::exec_process(&spec, &command, tty).map_err(io::Error::other)?;
+        let text = bundle::encode(&process).map_err(io::Error::other)?;
+        // Not durable: it is read once, at once.
+        files::create_private(&path).and_then(|mut file| io::Write::write_all(&mut file, &text))
+    };
+    blocking(write).await.map_err(failed("exec"))?;
+    Ok(Prepared { exec_id, process })
+}
+
+/// Runs a command and collects its output. A timeout of zero is none.
+///
+/// # Errors
+/// [`RuntimeError::Deadline`] after the timeout: the command and its descendants are killed.
+pub(crate) async fn exec_sync(
+    inner: &Inner,
+    id: &str,
+    command: &[String],
+    timeout: Duration,
+) -> Result<ExecOutput, RuntimeError> {
+    let (sandbox, container) = running(inner, id)?;
+    let keeper = sandbox.keeper()?;
+    let Prepared { exec_id, process } = prepare(&container, command, false).await?;
+    let (stdout, stdout_end) = streams::output().map_err(failed("exec"))?;
+    let (stderr, stderr_end) = streams::output().map_err(failed("exec"))?;
+    let descriptors = ExecStreams::Descriptors { stdin: None, stdout: Some(stdout_end), stderr: Some(stderr_end) };
+    let mut exit = sandbox.execs.wait(id, &exec_id);
+    keeper.exec(id, &exec_id, process.path(), descriptors).await.map_err(failed("exec in container"))?;
+    drop(process);
+    let work = async {
+        let (code, stdout, stderr) = tokio::join!(exit.code(), collect(stdout), collect(stderr));
+        let code = code.ok_or_else(|| RuntimeError::Failed("the keeper of the Pod has ended".to_owned()))?;
+        Ok(ExecOutput { code, stdout, stderr })
+    };
+    let limit = if timeout.is_zero() { MAX_TIMEOUT } else { timeout.min(MAX_TIMEOUT) };
+    match tokio::time::timeout(limit, work).await {
+        Ok(output) => output,
+        Err(_) => {
+            // It may have ended while its output is held open by a descendant.
+            let _ = keeper.kill_exec(id, &exec_id, SIGKILL, true).await;
+            let message = format!("failed to exec in container: timeout {limit:?} exceeded");
+            Err(RuntimeError::Deadline(message))
+        }
+    }
+}
+
+/// Reads a stream to its end, and keeps its beginning.
+async fn collect(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(read) = stream.read(&mut buffer).await {
+        if read == 0 {
+            break;
+        }
+        let rest = MAX_OUTPUT.saturating_sub(kept.len());
+        kept.extend_from_slice(buffer.get(..read.min(rest)).unwrap_or_default());
+    }
+    kept
+}

@@ -1,0 +1,182 @@
+//! Runtime handlers: the OCI runtimes that RuntimeClasses name.
+//!
+//! `runtimes.yaml` in the data directory configures them; without the file there are the handlers of [`BUILT_IN`], as far as
+//! their programs are installed.
+
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Name of the configuration file in the data directory.
+const CONFIG_FILE: &str = "runtimes.yaml";
+/// Maximum size of the configuration file in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+/// Handlers without a configuration file: name and program.
+const BUILT_IN: [(&str, &str); 2] = [("runc", "runc"), ("crun", "crun")];
+/// Directories that are searched in addition to `PATH`, which a service may lack.
+const PROGRAM_DIRS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+/// An OCI runtime program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Handler {
+    /// Path of the program.
+    pub(crate) program: PathBuf,
+    /// Global arguments, before the subcommand.
+    pub(crate) args: Vec<String>,
+    /// Whether the container's processes are processes of this machine, which can be signalled directly. Not for runtimes
+    /// with virtual machines.
+    pub(crate) signals_directly: bool,
+}
+
+/// Runtime handlers by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Handlers {
+    default: String,
+    by_name: BTreeMap<String, Handler>,
+}
+
+/// The runtime handlers cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum HandlersError {
+    /// The configuration file cannot be read.
+    #[error("failed to read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The configuration file is invalid.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        reason: String,
+    },
+    /// A program of the configuration is not installed, or no OCI runtime is.
+    #[error("failed to find the OCI runtime {0}: install it (on Debian: apt-get install runc)")]
+    NotInstalled(String),
+}
+
+/// `runtimes.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    /// Handler of Pods without a RuntimeClass.
+    #[serde(default)]
+    default_handler: Option<String>,
+    handlers: BTreeMap<String, HandlerConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct HandlerConfig {
+    /// Path, or a name that is searched.
+    program: PathBuf,
+    #[serde(default)]
+    args: Vec<String>,
+    /// Whether signals are sent by the program (`kill`), as for virtual machines.
+    #[serde(default)]
+    virtual_machine: bool,
+}
+
+impl Handlers {
+    /// Loads the handlers of a data directory. `default` is the default handler, unless the file names another one.
+    ///
+    /// # Errors
+    /// When the file is invalid, or names a program that is not installed.
+    pub(crate) fn load(data_dir: &Path, default: &str) -> Result<Self, HandlersError> {
+        let path = data_dir.join(CONFIG_FILE);
+        let text = match crate::pod_files::read_bounded(&path, MAX_CONFIG) {
+            Ok(text) if text.is_empty() => return Self::built_in(default),
+            Ok(text) => text,
+            Err(source) => return Err(HandlersError::Read { path, source }),
+        };
+        let invalid = |reason: String| HandlersError::Invalid { path: path.clone(), reason };
+        let config: Config = serde_saphyr::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        let default = config.default_handler.unwrap_or_else(|| default.to_owned());
+        let mut by_name = BTreeMap::new();
+        for (name, handler) in config.handlers {
+            let program = find_program(handler.program.as_os_str())
+                .ok_or_else(|| HandlersError::NotInstalled(handler.program.display().to_string()))?;
+            by_name.insert(name, Handler { program, args: handler.args, signals_directly: !handler.virtual_machine });
+        }
+        if !by_name.contains_key(&default) {
+            return Err(invalid(format!("defaultHandler: {default:?} is not a handler of the file")));
+        }
+        Ok(Self { default, by_name })
+    }
+
+    fn built_in(default: &str) -> Result<Self, HandlersError> {
+        let found = BUILT_IN.iter().filter_map(|(name, program)| {
+            let program = find_program(OsStr::new(program))?;
+            Some(((*name).to_owned(), Handler { program, args: Vec::new(), signals_directly: true }))
+        });
+        let by_name: BTreeMap<_, _> = found.collect();
+        if by_name.contains_key(default) {
+            return Ok(Self { default: default.to_owned(), by_name });
+        }
+        Err(HandlersError::NotInstalled(default.to_owned()))
+    }
+
+    /// Returns a handler; that of Pods without a RuntimeClass for an empty name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
+        self.by_name.get(if name.is_empty() { self.default.as_str() } else { name })
+    }
+
+    /// Returns the names of all handlers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+}
+
+/// Finds a program by its path, or by its name in `PATH` and the usual directories.
+fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let given = Path::new(name);
+    if given.is_absolute() {
+        return given.is_file().then(|| given.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(PROGRAM_DIRS.iter().map(PathBuf::from));
+    dirs.map(|dir| dir.join(given)).find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Handlers, String> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(CONFIG_FILE), text).unwrap();
+        let prefix = format!("{}/", dir.path().display());
+        Handlers::load(dir.path(), "runc").map_err(|error| error.to_string().replace(&prefix, ""))
+    }
+
+    #[test]
+    fn file_names_programs_arguments_and_the_default() {
+        let text = "defaultHandler: a\nhandlers:\n  a: {program: /bin/true, args: [--debug]}\n  \
+                    vm: {program: true, virtualMachine: true}\n";
+        let handlers = load(text).unwrap();
+        let a = Handler { program: "/bin/true".into(), args: vec!["--debug".into()], signals_directly: true };
+        assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
+        assert!(!handlers.get("vm").unwrap().signals_directly);
+        assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "vm"]));
+    }
+
+    #[test]
+    fn invalid_file_is_an_error_with_its_reason() {
+        let check = |text: &str, expected: &str| {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        };
+        check("handlers:\n  a: {program: /nowhere/a}\n", "failed to find the OCI runtime /nowhere/a");
+        check("handlers:\n  a: {program: /bin/true}\n", "runtimes.yaml: defaultHandler: \"runc\" is not a handler");
+        check("handlers:\n  a: {binary: /bin/true}\n", "runtimes.yaml: ");
+        check("[]", "runtimes.yaml: ");
+    }
+}

@@ -1,0 +1,145 @@
+//! Images: the kubelet's calls to the image store of the machine.
+
+use crate::{sandboxes::failed, state::Inner};
+use distribution::{BlobStore, Progress, PullOptions};
+use images::{ImageStore, Lease};
+use runtime::{Image, RegistryAuth, RuntimeError, StopSignal};
+use std::{io, sync::Arc};
+
+/// Runs blocking work on the store.
+async fn with_store<T: Send + 'static>(
+    store: &ImageStore,
+    work: impl FnOnce(&ImageStore) -> Result<T, images::Error> + Send + 'static,
+) -> Result<Result<T, images::Error>, RuntimeError> {
+    let store = store.clone();
+    tokio::task::spawn_blocking(move || work(&store)).await.map_err(|error| RuntimeError::Failed(error.to_string()))
+}
+
+/// Converts an image of the store.
+#[must_use]
+pub fn describe_image(image: images::Image) -> Image {
+    Image {
+        id: image.id.to_string(),
+        tags: image.tags,
+        digests: image.digests,
+        size: image.size,
+        uid: image.uid,
+        username: image.username,
+        pinned: image.pinned,
+    }
+}
+
+/// Finds an image; `None` if it is not there.
+async fn image(inner: &Inner, reference: &str) -> Result<Option<images::Image>, RuntimeError> {
+    let wanted = reference.to_owned();
+    match with_store(&inner.options.images, move |store| store.image(&wanted)).await? {
+        Ok(image) => Ok(Some(image)),
+        Err(images::Error::NotFound(_)) => Ok(None),
+        Err(error) => Err(failed(format!("find image {reference:?}"))(error)),
+    }
+}
+
+pub(crate) async fn find(inner: &Inner, reference: &str) -> Result<Option<Image>, RuntimeError> {
+    Ok(image(inner, reference).await?.map(describe_image))
+}
+
+pub(crate) async fn stop_signal(inner: &Inner, reference: &str) -> Result<Option<StopSignal>, RuntimeError> {
+    let signal = image(inner, reference).await?.and_then(|image| image.stop_signal);
+    Ok(signal.and_then(|signal| StopSignal::parse(&signal)))
+}
+
+pub(crate) async fn list(inner: &Inner) -> Result<Vec<Image>, RuntimeError> {
+    let images = with_store(&inner.options.images, ImageStore::list).await?.map_err(failed("list images"))?;
+    Ok(images.into_iter().map(describe_image).collect())
+}
+
+pub(crate) async fn remove(inner: &Inner, reference: &str) -> Result<(), RuntimeError> {
+    let removed = reference.to_owned();
+    match with_store(&inner.options.images, move |store| store.remove(&removed)).await? {
+        Ok(_) | Err(images::Error::NotFound(_)) => Ok(()),
+        Err(error) => Err(failed(format!("remove image {reference:?}"))(error)),
+    }
+}
+
+/// Pulls an image for the kubelet.
+///
+/// # Errors
+/// With the text of the registry.
+pub(crate) async fn pull(inner: &Inner, reference: &str, auth: Option<&RegistryAuth>) -> Result<String, RuntimeError> {
+    let options = PullOptions {
+        credentials: auth.cloned().into_iter().collect(),
+        certs_dirs: inner.options.registry_hosts_dirs.clone(),
+        ..PullOptions::default()
+    };
+    pull_image(&inner.options.images, reference, &options, &|_| {}).await
+}
+
+/// Pulls an image, unpacks it, names it, and returns its ID. Other processes see it when it is complete.
+///
+/// # Errors
+/// With the text of the registry.
+pub async fn pull_image(
+    store: &ImageStore,
+    reference: &str,
+    options: &PullOptions,
+    progress: Progress<'_>,
+) -> Result<String, RuntimeError> {
+    let lease = with_store(store, ImageStore::lease).await?.map_err(failed("pull image"))?;
+    let blobs: Arc<dyn BlobStore> = Arc::new(Blobs(lease.clone()));
+    let pulled = distribution::pull(reference, options, &blobs, progress).await;
+    let pulled = pulled.map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let id = pulled.image_id;
+    let unpack = move |_: &ImageStore| {
+        let invalid = |error: io::Error| images::Error::InvalidArgument(error.to_string());
+        let target = digest(&pulled.manifest_digest).map_err(invalid)?;
+        let manifest = digest(&pulled.image_manifest_digest).map_err(invalid)?;
+        lease.unpack(&manifest)?;
+        let digest_name = format!("{}@{target}", pulled.name.repository());
+        for name in [pulled.name.to_string(), digest_name] {
+            lease.tag(&name, &target, &manifest)?;
+        }
+        Ok(())
+    };
+    let unpacked = with_store(store, unpack).await?;
+    unpacked.map_err(|error| RuntimeError::Failed(format!("failed to pull and unpack image {reference:?}: {error}")))?;
+    Ok(id.to_string())
+}
+
+/// The store's blobs, for the puller.
+struct Blobs(Lease);
+
+/// A blob in the making.
+struct Blob(Box<dyn images::BlobWriter>);
+
+fn digest(digest: &distribution::Digest) -> io::Result<images::Digest> {
+    images::Digest::from_hex(&digest.hex()).map_err(io::Error::other)
+}
+
+impl BlobStore for Blobs {
+    fn contains(&self, wanted: &distribution::Digest) -> io::Result<bool> {
+        images::BlobStore::contains(&self.0, &digest(wanted)?)
+    }
+
+    fn open(&self, wanted: &distribution::Digest) -> io::Result<Option<Box<dyn distribution::BlobWriter>>> {
+        let blob = images::BlobStore::open(&self.0, &digest(wanted)?)?;
+        Ok(blob.map(|blob| Box::new(Blob(blob)) as Box<dyn distribution::BlobWriter>))
+    }
+}
+
+impl distribution::BlobWriter for Blob {
+    fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(bytes)
+    }
+
+    fn truncate(&mut self) -> io::Result<()> {
+        self.0.truncate()
+    }
+
+    fn commit(self: Box<Self>) -> io::Result<()> {
+        self.0.commit()
+    }
+}

@@ -1,0 +1,116 @@
+//! Paths in the root file system of a container, which its image controls: links never lead out of it.
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    io::Errno,
+};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Component, Path, PathBuf},
+};
+
+/// Maximum depth of a path in an image.
+const MAX_DEPTH: usize = 256;
+
+/// Opens a path below a root as `chroot` would resolve it.
+///
+/// # Errors
+/// When it does not exist, or has a magic link.
+fn open(root: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(root, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+}
+
+fn open_root(root: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, root, flags, Mode::empty())?)
+}
+
+/// Reads a regular file of an image; empty if there is none. Larger files are cut one byte after the limit.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn read(root: &Path, path: &str, limit: usize) -> io::Result<Vec<u8>> {
+    // A FIFO must not block.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match open(open_root(root)?, Path::new(path), flags) {
+        Ok(file) => File::from(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut content = Vec::new();
+    file.take(limit.saturating_add(1) as u64).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Returns the path on the machine of a path below a root.
+///
+/// # Errors
+/// When it does not exist.
+pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    host_path(&open(open_root(root)?, path, OFlags::PATH)?)
+}
+
+/// As [`resolve`], and creates missing directories, mode 0755.
+///
+/// # Errors
+/// When a part of the path is no directory, or the file system fails.
+pub(crate) fn resolve_or_create_dir(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    if names.len() > MAX_DEPTH {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too deep"));
+    }
+    let root = open_root(root)?;
+    let mut below = PathBuf::new();
+    for name in names {
+        let parent = open(&root, &below, OFlags::PATH | OFlags::DIRECTORY)?;
+        match mkdirat(&parent, Path::new(name.as_os_str()), Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        below.push(name);
+    }
+    host_path(&open(&root, &below, OFlags::PATH | OFlags::DIRECTORY)?)
+}
+
+fn host_path(descriptor: &OwnedFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_of_an_image_stay_in_its_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let root = base.join("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(root.join("etc/inside"), "inside").unwrap();
+        fs::write(base.join("outside"), "outside").unwrap();
+        for (link, target) in [("etc/a", "/etc/inside"), ("etc/b", "../../outside"), ("etc/c", "/proc/self/root/outside")] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        assert_eq!(read(&root, "/etc/a", 100).unwrap(), b"inside");
+        assert_eq!(read(&root, "/etc/a", 2).unwrap(), b"ins");
+        assert_eq!(read(&root, "/etc/b", 100).unwrap(), b"");
+        assert_eq!(read(&root, "/etc/c", 100).unwrap(), b"");
+        assert_eq!(read(&root, "/etc", 100).unwrap(), b"");
+        symlink("/../../etc", root.join("volume")).unwrap();
+        assert_eq!(resolve_or_create_dir(&root, Path::new("/volume/../d/e")).unwrap(), root.join("etc/d/e"));
+        symlink("/../../x", root.join("dangling")).unwrap();
+        assert!(resolve_or_create_dir(&root, Path::new("/dangling/d")).is_err());
+        assert!(!base.join("x").exists() && !root.join("x").exists());
+        assert_eq!(resolve(&root, Path::new("/etc/inside")).unwrap(), root.join("etc/inside"));
+    }
+}

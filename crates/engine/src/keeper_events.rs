@@ -1,0 +1,110 @@
+//! Follows the events of the keepers: exits of containers and exec processes, and the end of a keeper.
+
+use crate::{
+    containers,
+    records::SandboxState,
+    sandboxes::blocking,
+    state::{Container, Inner, Sandbox},
+};
+use jiff::Timestamp;
+use keeper::{Event, Events};
+use runtime::{ContainerId, ContainerState, Exit, RuntimeEvent, SandboxId};
+use std::{
+    path::Path,
+    sync::{Arc, Weak},
+};
+
+/// Exit code and reason of a container whose exit code nobody saw, as upstream's kubelet reports it.
+const UNKNOWN_EXIT: (i32, &str) = (137, "ContainerStatusUnknown");
+
+/// Follows the events of a sandbox's keeper in a task, until the keeper ends or the engine is dropped.
+pub(crate) fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, events: Events) {
+    tokio::spawn(run(Arc::downgrade(inner), sandbox.clone(), events));
+}
+
+async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
+    while let Some(event) = events.next().await {
+        let Some(inner) = inner.upgrade() else { return };
+        match event {
+            Event::ContainerExited { id, exit } => container_exited(&inner, &sandbox, &id, &exit),
+            Event::ExecExited { id, exec_id, exit_code } => sandbox.execs.exited(&id, &exec_id, exit_code),
+        }
+    }
+    let Some(inner) = inner.upgrade() else { return };
+    sandbox.execs.end();
+    // A stop takes the keeper before it ends it.
+    if sandbox.take_keeper().is_some() {
+        keeper_lost(&inner, &sandbox).await;
+    }
+}
+
+/// Converts an exit of the keeper.
+pub(crate) fn exit(exit: &keeper::Exit) -> Exit {
+    let reason = match exit.exit_code {
+        _ if exit.oom_killed => "OOMKilled",
+        0 => "Completed",
+        _ => "Error",
+    };
+    let finished_at = Timestamp::from_nanosecond(i128::from(exit.finished_at)).unwrap_or(Timestamp::UNIX_EPOCH);
+    Exit { code: exit.exit_code, reason: reason.to_owned(), message: String::new(), finished_at }
+}
+
+fn container_exited(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, id: &str, reported: &keeper::Exit) {
+    let Some(container) = sandbox.containers.lock().get(id).cloned() else { return };
+    let exit = exit(reported);
+    if !container.set_exit(exit.clone()) {
+        return;
+    }
+    inner.events.send(RuntimeEvent::ContainerExited(ContainerId(id.to_owned()), Some(exit)));
+    let (inner, sandbox) = (inner.clone(), sandbox.clone());
+    tokio::spawn(async move {
+        if let Err(error) = containers::delete_process(&inner, &sandbox, &container).await {
+            tracing::warn!(container = container.id(), %error, "failed to delete an exited container");
+        }
+    });
+}
+
+/// Ends what a keeper left that was killed: nothing runs without a keeper.
+pub(crate) async fn keeper_lost(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) {
+    let record = sandbox.record();
+    tracing::warn!(sandbox = record.id, pod = record.name, namespace = record.namespace, "the keeper was killed");
+    for container in sandbox.all_containers() {
+        if let Err(error) = end_unobserved(inner, sandbox, &container).await {
+            tracing::error!(container = container.id(), %error, "failed to end a container without a keeper");
+        }
+    }
+    let stopped = sandbox.clone();
+    if let Err(error) = blocking(move || stopped.set_state(SandboxState::Stopped)).await {
+        tracing::error!(sandbox = record.id, %error, "failed to record the end of a sandbox");
+    }
+    inner.events.send(RuntimeEvent::SandboxExited(SandboxId(record.id)));
+}
+
+/// Kills a container without a keeper. Its exit is the recorded one, if the keeper lived until then.
+pub(crate) async fn end_unobserved(
+    inner: &Arc<Inner>,
+    sandbox: &Sandbox,
+    container: &Arc<Container>,
+) -> Result<(), runtime::RuntimeError> {
+    containers::delete_process(inner, sandbox, container).await?;
+    if container.state() != ContainerState::Running {
+        return Ok(());
+    }
+    if let Some(recorded) = read_exit(&container.dir) {
+        let exit = exit(&recorded);
+        if container.set_exit(exit.clone()) {
+            inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
+        }
+        return Ok(());
+    }
+    let (code, reason) = UNKNOWN_EXIT;
+    let message = "The keeper of the Pod was killed, and its containers with it; the exit code is not known".to_owned();
+    let exit = Exit { code, reason: reason.to_owned(), message, finished_at: Timestamp::now() };
+    containers::end(inner, container, exit).await
+}
+
+/// Reads the exit that a keeper recorded.
+pub(crate) fn read_exit(container_dir: &Path) -> Option<keeper::Exit> {
+    let text = crate::pod_files::read_bounded(&container_dir.join("exit.json"), 1 << 16).ok()?;
+    serde_json::from_slice(&text).ok()
+}

@@ -1,0 +1,94 @@
+//! The OCI runtime of a sandbox: the keeper's configuration, and deletion without a keeper.
+
+use crate::{
+    handlers::Handler,
+    records::{SandboxRecord, VERSION},
+    sandboxes::failed,
+    state::Inner,
+};
+use keeper::{KeeperConfig, NamespaceMode as Mode, NamespaceModes, OciRuntime, PROTOCOL_VERSION};
+use runtime::{NamespaceMode, RuntimeError, SandboxConfig};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+use tokio::process::Command;
+
+/// State directories of OCI runtimes, one for each sandbox. They describe processes, so that a reboot must remove them.
+const STATE_DIR: &str = "/run/podium/oci";
+/// Deadline of a deletion.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the state directory of a sandbox's OCI runtime.
+pub(crate) fn state_dir(sandbox_id: &str) -> PathBuf {
+    Path::new(STATE_DIR).join(sandbox_id)
+}
+
+/// Returns the handler with this name.
+///
+/// # Errors
+/// When there is none; worded as containerd does.
+pub(crate) fn handler<'a>(inner: &'a Inner, name: &str) -> Result<&'a Handler, RuntimeError> {
+    let unknown = || RuntimeError::Failed(format!("no runtime for {name:?} is configured"));
+    inner.handlers.get(name).ok_or_else(unknown)
+}
+
+/// Returns the configuration of a sandbox's keeper.
+///
+/// # Errors
+/// When the handler is unknown, or a sysctl is not allowed.
+pub(crate) fn keeper_config(
+    inner: &Inner,
+    config: &SandboxConfig,
+    record: &SandboxRecord,
+) -> Result<KeeperConfig, RuntimeError> {
+    let handler = handler(inner, &config.runtime_handler)?;
+    let mode = |mode| if mode == NamespaceMode::Pod { Mode::Pod } else { Mode::Node };
+    let uts = mode(record.network);
+    let sysctls = bundle::sandbox_sysctls(config).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    Ok(KeeperConfig {
+        version: PROTOCOL_VERSION,
+        sandbox_id: record.id.clone(),
+        hostname: (uts == Mode::Pod && !config.hostname.is_empty()).then(|| config.hostname.clone()),
+        namespaces: NamespaceModes {
+            network: mode(record.network),
+            ipc: mode(record.ipc),
+            uts,
+            pid: mode(record.pid),
+            ..NamespaceModes::default()
+        },
+        sysctls,
+        runtime: OciRuntime {
+            program: handler.program.clone(),
+            root: state_dir(&record.id),
+            args: handler.args.clone(),
+            direct_kill: handler.signals_directly,
+        },
+    })
+}
+
+/// Deletes a container in the OCI runtime, whose keeper has ended.
+///
+/// # Errors
+/// When the OCI runtime fails, for example because it does not know the container.
+pub(crate) async fn delete(inner: &Inner, sandbox: &SandboxRecord, id: &str) -> Result<(), RuntimeError> {
+    debug_assert_eq!(sandbox.version, VERSION);
+    let handler = handler(inner, &sandbox.runtime_handler)?;
+    let root = state_dir(&sandbox.id);
+    if !root.join(id).exists() {
+        return Ok(());
+    }
+    let mut command = Command::new(&handler.program);
+    command.args(&handler.args).arg("--root").arg(root).args(["delete", "--force", id]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let delete = || failed::<String>(format!("delete container {id}"));
+    let output = match tokio::time::timeout(DELETE_TIMEOUT, command.output()).await {
+        Ok(output) => output.map_err(|error| delete()(error.to_string()))?,
+        Err(_) => return Err(delete()(format!("timed out after {DELETE_TIMEOUT:?}"))),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(delete()(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}

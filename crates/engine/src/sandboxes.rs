@@ -1,0 +1,220 @@
+//! Creation, stop and removal of sandboxes.
+
+use crate::{
+    containers, keeper_events, oci_runtime,
+    pod_files::PodFiles,
+    records::{self, SandboxRecord, SandboxState, VERSION},
+    runtime_service::network_namespace,
+    state::{Inner, Sandbox},
+    stop,
+};
+use data_encoding::HEXLOWER;
+use futures::future::join_all;
+use jiff::Timestamp;
+use keeper::Client as Keeper;
+use runtime::{NamespaceMode, RuntimeError, SandboxConfig, SandboxId};
+use std::{fs, io, path::Path, sync::Arc};
+
+/// Makes an ID as containerd's: 256 random bits in hexadecimal digits.
+pub(crate) fn new_id() -> String {
+    HEXLOWER.encode(&rand::random::<[u8; 32]>())
+}
+
+/// Formats a failed step.
+pub(crate) fn failed<E: std::fmt::Display>(step: impl std::fmt::Display) -> impl FnOnce(E) -> RuntimeError {
+    move |error| RuntimeError::Failed(format!("failed to {step}: {error}"))
+}
+
+/// Reservation of a sandbox's name during its creation.
+struct Reservation<'a> {
+    inner: &'a Inner,
+    name: Option<(String, u32)>,
+}
+
+impl<'a> Reservation<'a> {
+    fn new(inner: &'a Inner, config: &SandboxConfig) -> Result<Self, RuntimeError> {
+        let name = (config.uid.clone(), config.attempt);
+        if inner.names.lock().insert(name.clone()) {
+            return Ok(Self { inner, name: Some(name) });
+        }
+        let SandboxConfig { name, namespace, attempt, .. } = config;
+        Err(RuntimeError::AlreadyExists(format!("sandbox {attempt} of pod {namespace}/{name} exists already")))
+    }
+
+    fn keep(mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            self.inner.names.lock().remove(&name);
+        }
+    }
+}
+
+/// Creates a sandbox with its keeper, namespaces and network.
+///
+/// # Errors
+/// When a step fails; what the earlier steps created is removed.
+pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
+    if config.namespaces.users.is_some() {
+        return Err(RuntimeError::Unimplemented("user namespaces (hostUsers: false) are not supported by the engine yet".to_owned()));
+    }
+    oci_runtime::handler(&inner, &config.runtime_handler)?;
+    let reservation = Reservation::new(&inner, &config)?;
+    let id = new_id();
+    let dir = inner.pods_dir().join(&id);
+    let record = record(&id, &config);
+    let created = create(&inner, &config, record, &dir).await;
+    let sandbox = match created {
+        Ok(sandbox) => Arc::new(sandbox),
+        Err(error) => {
+            crate::adopt::remove_incomplete(&inner, &id, &dir).await;
+            return Err(error);
+        }
+    };
+    let events = sandbox.keeper()?.subscribe().await;
+    let events = match events {
+        Ok(events) => events,
+        Err(error) => {
+            crate::adopt::remove_incomplete(&inner, &id, &dir).await;
+            return Err(failed("follow the keeper of the sandbox")(error));
+        }
+    };
+    reservation.keep();
+    inner.sandboxes.lock().insert(id.clone(), sandbox.clone());
+    keeper_events::follow(&inner, &sandbox, events);
+    Ok(SandboxId(id))
+}
+
+fn record(id: &str, config: &SandboxConfig) -> SandboxRecord {
+    SandboxRecord {
+        version: VERSION,
+        id: id.to_owned(),
+        uid: config.uid.clone(),
+        name: config.name.clone(),
+        namespace: config.namespace.clone(),
+        attempt: config.attempt,
+        created_at: Timestamp::now(),
+        state: SandboxState::Creating,
+        network: config.namespaces.network,
+        pid: config.namespaces.pid,
+        ipc: config.namespaces.ipc,
+        log_directory: config.log_directory.clone(),
+        runtime_handler: config.runtime_handler.clone(),
+        ips: Vec::new(),
+    }
+}
+
+async fn create(
+    inner: &Arc<Inner>,
+    config: &SandboxConfig,
+    mut record: SandboxRecord,
+    dir: &Path,
+) -> Result<Sandbox, RuntimeError> {
+    let keeper_config = oci_runtime::keeper_config(inner, config, &record)?;
+    let (files, node_name) = (PodFiles::new(dir, record.ipc), inner.options.node_name.clone());
+    let prepare = {
+        let (record, config, dir) = (record.clone(), config.clone(), dir.to_owned());
+        move || -> io::Result<()> {
+            files::create_private_dir_all(&Sandbox::containers_dir(&dir))?;
+            records::save(&Sandbox::record_path(&dir), &record)?;
+            files::replace_private(&dir.join("keeper.json"), &serde_json::to_vec(&keeper_config)?)?;
+            files.create(&config, &node_name)
+        }
+    };
+    blocking(prepare).await.map_err(failed("prepare the sandbox's directory"))?;
+    let program = &inner.options.keeper_program;
+    let keeper = Keeper::spawn(program, dir).await.map_err(failed("start the keeper of the sandbox"))?;
+    if record.network == NamespaceMode::Pod {
+        let netns = network_namespace(&keeper)?;
+        let attached = inner.options.network.attach(&record.id, &netns, &config.port_mappings).await;
+        record.ips = attached.map_err(failed("set up the Pod network"))?;
+    }
+    record.state = SandboxState::Ready;
+    let (path, saved) = (Sandbox::record_path(dir), record.clone());
+    blocking(move || records::save(&path, &saved)).await.map_err(failed("record the sandbox"))?;
+    Ok(Sandbox::new(dir.to_owned(), record, Some(keeper)))
+}
+
+/// Stops a sandbox: its containers are killed, its network is released, its keeper ends. Succeeds if it does not exist.
+///
+/// # Errors
+/// When a step fails; the call can be repeated.
+pub(crate) async fn stop(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
+    let Ok(sandbox) = inner.sandbox(&id) else { return Ok(()) };
+    let _changes = sandbox.changes.write().await;
+    stop_containers(&sandbox).await?;
+    let record = sandbox.record();
+    if record.network == NamespaceMode::Pod {
+        inner.options.network.detach(&id).await.map_err(failed("release the Pod network"))?;
+    }
+    if record.state != SandboxState::Stopped {
+        let stopped = sandbox.clone();
+        blocking(move || stopped.set_state(SandboxState::Stopped)).await.map_err(failed("record the sandbox"))?;
+    }
+    end_keeper(&inner, &sandbox).await
+}
+
+async fn stop_containers(sandbox: &Sandbox) -> Result<(), RuntimeError> {
+    let all = sandbox.all_containers();
+    let ended = join_all(all.iter().map(|container| stop::kill(sandbox, container))).await;
+    ended.into_iter().collect()
+}
+
+/// Deletes the containers in the OCI runtime, and ends the keeper.
+async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), RuntimeError> {
+    for container in sandbox.all_containers() {
+        containers::delete_process(inner, sandbox, &container).await?;
+    }
+    // Taken first: its end is expected.
+    let Some(keeper) = sandbox.take_keeper() else { return Ok(()) };
+    keeper.shutdown().await.map_err(failed("end the keeper of the sandbox"))
+}
+
+/// Removes a sandbox with its containers. Succeeds if it does not exist.
+///
+/// # Errors
+/// When a step fails; the call can be repeated.
+pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
+    stop(inner.clone(), id.clone()).await?;
+    let Ok(sandbox) = inner.sandbox(&id) else { return Ok(()) };
+    let _changes = sandbox.changes.write().await;
+    for container in sandbox.all_containers() {
+        containers::remove_files(&inner, &sandbox, &container).await?;
+    }
+    let (files, dir, ipc) = (sandbox.files.clone(), sandbox.dir.clone(), sandbox.record().ipc);
+    let oci_state = oci_runtime::state_dir(&id);
+    blocking(move || {
+        files.unmount(ipc)?;
+        remove_dir(&oci_state)?;
+        remove_dir(&dir)
+    })
+    .await
+    .map_err(failed("remove the sandbox's directory"))?;
+    let record = sandbox.record();
+    inner.sandboxes.lock().remove(&id);
+    inner.names.lock().remove(&(record.uid, record.attempt));
+    Ok(())
+}
+
+/// Removes a directory. Its record goes first with a rename, so that an interrupted removal leaves no half of an object.
+pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
+    let Some(name) = dir.file_name() else { return Ok(()) };
+    let removed = dir.with_file_name(format!("{REMOVED}{}", name.to_string_lossy()));
+    match fs::rename(dir, &removed) {
+        Ok(()) => fs::remove_dir_all(&removed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prefix of directories that are being removed.
+pub(crate) const REMOVED: &str = ".removed-";
+
+/// Runs blocking work.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,218 @@
+//! What the engine knows of its sandboxes and containers. Everything that must survive is in their records.
+
+use crate::{
+    EngineOptions,
+    events::Events,
+    execs::Execs,
+    handlers::Handlers,
+    pod_files::PodFiles,
+    records::{self, ContainerRecord, SandboxRecord, SandboxState},
+};
+use bundle::HostInfo;
+use keeper::Client as Keeper;
+use parking_lot::Mutex;
+use runtime::{ContainerState, ContainerStatus, Exit, RuntimeError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::watch;
+
+/// Shared state of an engine.
+pub(crate) struct Inner {
+    pub(crate) options: EngineOptions,
+    pub(crate) handlers: Handlers,
+    pub(crate) host: HostInfo,
+    pub(crate) events: Events,
+    pub(crate) sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
+    /// Sandboxes by Pod UID and attempt, those in creation included.
+    pub(crate) names: Mutex<BTreeSet<(String, u32)>>,
+}
+
+impl Inner {
+    /// Directory of the sandboxes.
+    pub(crate) fn pods_dir(&self) -> PathBuf {
+        pods_dir(&self.options.data_dir)
+    }
+
+    pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {
+        let found = self.sandboxes.lock().get(id).cloned();
+        found.ok_or_else(|| RuntimeError::NotFound(format!("sandbox {id} not found")))
+    }
+
+    pub(crate) fn container(&self, id: &str) -> Result<(Arc<Sandbox>, Arc<Container>), RuntimeError> {
+        let sandboxes: Vec<_> = self.sandboxes.lock().values().cloned().collect();
+        let find = |sandbox: Arc<Sandbox>| {
+            let container = sandbox.containers.lock().get(id).cloned()?;
+            Some((sandbox, container))
+        };
+        let found = sandboxes.into_iter().find_map(find);
+        found.ok_or_else(|| RuntimeError::NotFound(format!("container {id} not found")))
+    }
+}
+
+/// Returns the directory of the sandboxes of a data directory.
+pub(crate) fn pods_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("engine/pods")
+}
+
+/// A Pod sandbox.
+pub(crate) struct Sandbox {
+    pub(crate) dir: PathBuf,
+    pub(crate) files: PodFiles,
+    record: Mutex<SandboxRecord>,
+    /// `None` when the keeper has ended.
+    keeper: Mutex<Option<Keeper>>,
+    pub(crate) containers: Mutex<BTreeMap<String, Arc<Container>>>,
+    pub(crate) execs: Execs,
+    /// Serializes creation of containers with stop and removal of the sandbox.
+    pub(crate) changes: tokio::sync::RwLock<()>,
+}
+
+impl Sandbox {
+    pub(crate) fn new(dir: PathBuf, record: SandboxRecord, keeper: Option<Keeper>) -> Self {
+        Self {
+            files: PodFiles::new(&dir, record.ipc),
+            dir,
+            record: Mutex::new(record),
+            keeper: Mutex::new(keeper),
+            containers: Mutex::default(),
+            execs: Execs::default(),
+            changes: tokio::sync::RwLock::default(),
+        }
+    }
+
+    pub(crate) fn record(&self) -> SandboxRecord {
+        self.record.lock().clone()
+    }
+
+    pub(crate) fn record_path(dir: &Path) -> PathBuf {
+        dir.join("sandbox.json")
+    }
+
+    /// Changes the state durably.
+    pub(crate) fn set_state(&self, state: SandboxState) -> io::Result<()> {
+        let record = {
+            let mut record = self.record.lock();
+            record.state = state;
+            record.clone()
+        };
+        records::save(&Self::record_path(&self.dir), &record)
+    }
+
+    pub(crate) fn keeper(&self) -> Result<Keeper, RuntimeError> {
+        let ended = || RuntimeError::Failed(format!("the keeper of sandbox {} has ended", self.record.lock().id));
+        self.keeper.lock().clone().ok_or_else(ended)
+    }
+
+    pub(crate) fn take_keeper(&self) -> Option<Keeper> {
+        self.keeper.lock().take()
+    }
+
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.keeper.lock().is_some()
+    }
+
+    pub(crate) fn containers_dir(dir: &Path) -> PathBuf {
+        dir.join("containers")
+    }
+
+    pub(crate) fn all_containers(&self) -> Vec<Arc<Container>> {
+        self.containers.lock().values().cloned().collect()
+    }
+}
+
+/// A container.
+pub(crate) struct Container {
+    pub(crate) dir: PathBuf,
+    record: Mutex<ContainerRecord>,
+    exit: watch::Sender<Option<Exit>>,
+    /// Whether the stop signal was sent.
+    signalled: AtomicBool,
+    /// First process.
+    pid: Mutex<Option<i32>>,
+}
+
+impl Container {
+    pub(crate) fn new(dir: PathBuf, record: ContainerRecord, exit: Option<Exit>) -> Self {
+        let exit = watch::Sender::new(exit);
+        Self { dir, record: Mutex::new(record), exit, signalled: AtomicBool::new(false), pid: Mutex::new(None) }
+    }
+
+    pub(crate) fn record_path(dir: &Path) -> PathBuf {
+        dir.join("record.json")
+    }
+
+    pub(crate) fn pid(&self) -> Option<i32> {
+        *self.pid.lock()
+    }
+
+    pub(crate) fn set_pid(&self, pid: Option<i32>) {
+        *self.pid.lock() = pid;
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.record.lock().id.clone()
+    }
+
+    pub(crate) fn record(&self) -> ContainerRecord {
+        self.record.lock().clone()
+    }
+
+    /// Changes the record durably.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ContainerRecord)) -> io::Result<()> {
+        let record = {
+            let mut record = self.record.lock();
+            change(&mut record);
+            record.clone()
+        };
+        records::save(&Self::record_path(&self.dir), &record)
+    }
+
+    pub(crate) fn state(&self) -> ContainerState {
+        if self.exit.borrow().is_some() {
+            return ContainerState::Exited;
+        }
+        if self.record.lock().started_at.is_some() { ContainerState::Running } else { ContainerState::Created }
+    }
+
+    pub(crate) fn status(&self) -> ContainerStatus {
+        let exit = self.exit.borrow().clone();
+        self.record().status(self.state(), exit)
+    }
+
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.exit.borrow().clone()
+    }
+
+    /// Records the exit for [`Self::wait`]. The first one counts. Returns whether it was the first.
+    pub(crate) fn set_exit(&self, exit: Exit) -> bool {
+        self.exit.send_if_modified(|known| {
+            let is_first = known.is_none();
+            if is_first {
+                *known = Some(exit);
+            }
+            is_first
+        })
+    }
+
+    /// Waits for the exit.
+    pub(crate) async fn wait(&self) {
+        // The sender is not dropped before `self`.
+        let _ = self.exit.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Returns whether the stop signal must be sent: a second signal ends many programs immediately.
+    pub(crate) fn take_signal(&self) -> bool {
+        !self.signalled.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn return_signal(&self) {
+        self.signalled.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,133 @@
+//! The container runtime of a node and its Pod network: Podium's own containerd, Podium's engine, or a CRI endpoint.
+
+use crate::{
+    cli::{ContainerRuntime, NodeArgs},
+    cluster::{interfaces, parse_pod_cidr},
+    data_dir::{DataDir, RecordedRuntime},
+    load_balancer_pool, pod_network,
+};
+use anyhow::{Context, Result, bail};
+use engine::{Engine, EngineOptions};
+use images::ImageStore;
+use network::{Ipv4Net, Network, PodConnector};
+use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Directories with `HOST/hosts.toml`: that of containerd, which administrators have already.
+const REGISTRY_HOSTS_DIRS: [&str; 2] = ["/etc/podium/certs.d", "/etc/containerd/certs.d"];
+
+/// Container runtime and Pod network.
+pub(crate) struct NodeRuntime {
+    pub(crate) runtime: Arc<dyn Runtime>,
+    /// Podium's own containerd, which may not be ready yet.
+    pub(crate) containerd: Option<ManagedContainerd>,
+    /// Network of Podium's own; `None` with a CRI endpoint.
+    pub(crate) network: Option<Network>,
+    pub(crate) load_balancer_pool: Option<Ipv4Net>,
+}
+
+/// Starts or connects to the runtime of the arguments, and sets up the Pod network.
+///
+/// # Errors
+/// When the data directory has Pods in another runtime, or a part cannot be started.
+pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Result<NodeRuntime> {
+    let requested = requested(args);
+    check_unchanged(dir, &requested)?;
+    if let RecordedRuntime::External(endpoint) = &requested {
+        // Checked before the endpoint is recorded in the data directory.
+        let version = async { CriRuntime::new(endpoint, dir.root())?.version().await };
+        version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
+    }
+    dir.record_runtime(&requested)?;
+    if let RecordedRuntime::External(endpoint) = &requested {
+        let runtime = Arc::new(CriRuntime::new(endpoint, dir.root())?);
+        return Ok(NodeRuntime { runtime, containerd: None, network: None, load_balancer_pool: None });
+    }
+    let mut options = network::Options::new(dir.root());
+    options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
+    if requested == RecordedRuntime::Engine {
+        options.connector = PodConnector::Netlink;
+    }
+    let network = Network::prepare(options).await?;
+    let load_balancer_pool = load_balancer_pool(args, &network).await?;
+    if requested == RecordedRuntime::Engine {
+        let runtime = Arc::new(start_engine(dir, args, node_name, network.clone()).await?);
+        return Ok(NodeRuntime { runtime, containerd: None, network: Some(network), load_balancer_pool });
+    }
+    let containerd =
+        ManagedContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
+    let runtime = Arc::new(CriRuntime::new(&containerd.endpoint(), dir.root())?);
+    Ok(NodeRuntime { runtime, containerd: Some(containerd), network: Some(network), load_balancer_pool })
+}
+
+fn requested(args: &NodeArgs) -> RecordedRuntime {
+    match (&args.runtime_endpoint, args.container_runtime) {
+        (Some(endpoint), _) => RecordedRuntime::External(endpoint.clone()),
+        (None, ContainerRuntime::Containerd) => RecordedRuntime::Containerd,
+        (None, ContainerRuntime::Engine) => RecordedRuntime::Engine,
+    }
+}
+
+/// Refuses another runtime than that of the Pods in the data directory, which it would not know.
+fn check_unchanged(dir: &DataDir, requested: &RecordedRuntime) -> Result<()> {
+    let root = dir.root().display();
+    if *requested != RecordedRuntime::Containerd && runtime::containerd::has_containers(dir.root()) {
+        bail!(
+            "the Pods of {root} run in Podium's own containerd, not in {requested}; delete them first, with Podium running \
+             without this flag"
+        );
+    }
+    if *requested != RecordedRuntime::Engine && engine::has_sandboxes(dir.root()) {
+        bail!(
+            "the Pods of {root} run in Podium's engine, not in {requested}; delete them first, with Podium running with \
+             --container-runtime engine"
+        );
+    }
+    Ok(())
+}
+
+async fn load_balancer_pool(args: &NodeArgs, network: &Network) -> Result<Option<Ipv4Net>> {
+    if !network.proxies_services {
+        return Ok(None);
+    }
+    let addresses: Vec<Ipv4Addr> = interfaces().map(|(_, ip)| ip).collect();
+    let gateways = Network::gateways().await?;
+    load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &addresses, &gateways)
+}
+
+async fn start_engine(dir: &DataDir, args: &NodeArgs, node_name: &str, network: Network) -> Result<Engine> {
+    let options = EngineOptions {
+        data_dir: dir.root().to_owned(),
+        images: open_image_store(&args.image_store.image_store)?,
+        registry_hosts_dirs: registry_hosts_dirs(),
+        keeper_program: keeper_program()?,
+        default_handler: args.default_runtime.to_string(),
+        node_name: node_name.to_owned(),
+        network: Arc::new(pod_network::NetlinkPodNetwork(network)),
+    };
+    Engine::open(options).await.context("failed to start the engine")
+}
+
+/// Returns the directories of registry configurations.
+pub(crate) fn registry_hosts_dirs() -> Vec<PathBuf> {
+    REGISTRY_HOSTS_DIRS.map(PathBuf::from).into()
+}
+
+/// Opens the image store of the machine.
+///
+/// # Errors
+/// When its directory cannot be created.
+pub(crate) fn open_image_store(root: &Path) -> Result<ImageStore> {
+    ImageStore::open(root).with_context(|| format!("failed to open the image store {}", root.display()))
+}
+
+/// Returns the path of this program. The link of the kernel stays valid if the file is replaced by an upgrade.
+fn keeper_program() -> Result<PathBuf> {
+    let path = format!("/proc/{}/exe", std::process::id());
+    std::fs::metadata(&path).with_context(|| format!("failed to find {path}"))?;
+    Ok(path.into())
+}
