@@ -32,6 +32,7 @@ impl Lock {
     }
 
     /// Waits at most this long for a lock that nobody shares.
+    #[expect(clippy::disallowed_methods, reason = "the call blocks anyway, and the kernel has no deadline for locks")]
     pub(crate) fn exclusive_within(path: &Path, wait: Duration) -> io::Result<Option<Self>> {
         let (file, begin) = (open(path)?, Instant::now());
         loop {

@@ -19,8 +19,8 @@ const MAX_DOCUMENTS: usize = 128;
 /// A document that a reference can name.
 #[derive(Debug)]
 pub(crate) enum Document {
-    Manifest(ImageManifest),
-    Index(ImageIndex),
+    Manifest(Box<ImageManifest>),
+    Index(Box<ImageIndex>),
 }
 
 /// A manifest for this machine, with its configuration.
@@ -53,11 +53,13 @@ pub(crate) fn parse(data: &[u8]) -> Result<Document, String> {
     }
     match (shape.manifests, shape.config.is_some() || shape.layers.is_some()) {
         (Some(_), true) => Err("it is both a manifest and an index".to_owned()),
-        (Some(_), false) => serde_json::from_slice(data).map(Document::Index).map_err(|error| error.to_string()),
+        (Some(_), false) => serde_json::from_slice(data)
+            .map(|index| Document::Index(Box::new(index)))
+            .map_err(|error| error.to_string()),
         (None, _) => {
             let manifest: ImageManifest = serde_json::from_slice(data).map_err(|error| error.to_string())?;
             check(&manifest)?;
-            Ok(Document::Manifest(manifest))
+            Ok(Document::Manifest(Box::new(manifest)))
         }
     }
 }
@@ -122,7 +124,7 @@ impl ImageStore {
             .ok_or_else(|| invalid_image(digest, format!("an index has more than {MAX_DOCUMENTS} candidates")))?;
         match self.document(digest)? {
             Document::Manifest(manifest) => {
-                let content = self.content(digest, manifest)?;
+                let content = self.content(digest, *manifest)?;
                 Ok(self.platform().suits(&content.config).then_some(content))
             }
             Document::Index(_) if depth == MAX_INDEX_DEPTH => {
@@ -180,7 +182,7 @@ impl ImageStore {
     /// Reads a manifest that is known to be for this machine.
     pub(crate) fn manifest(&self, digest: &Digest) -> Result<ImageContent, Error> {
         match self.document(digest)? {
-            Document::Manifest(manifest) => self.content(digest, manifest),
+            Document::Manifest(manifest) => self.content(digest, *manifest),
             Document::Index(_) => Err(invalid_image(digest, "it is an index".to_owned())),
         }
     }

@@ -63,6 +63,17 @@ impl Lease {
         self.store.write_name(&named)?;
         Ok(named)
     }
+
+    /// Names a pulled image as containerd does: by its reference, and by its repository and digest.
+    ///
+    /// # Errors
+    /// As of [`Lease::tag`].
+    pub fn tag_pulled(&self, reference: &str, target: &Digest, manifest: &Digest) -> Result<NamedImage, Error> {
+        let repository = Reference::parse(reference)?.repository;
+        let by_digest = Reference { repository, selector: Selector::Digest(target.clone()) };
+        self.tag(&by_digest.to_string(), target, manifest)?;
+        self.tag(reference, target, manifest)
+    }
 }
 
 impl ImageStore {

@@ -24,8 +24,8 @@ const MAX_FILES: usize = 20_000;
 /// Maximum number of links from a path to a file. `docker save` links layers of several images to one file.
 const MAX_LINKS: usize = 8;
 
-/// Maximum length of a path in an archive.
-const MAX_PATH: usize = 4096;
+/// Maximum length of a path in an archive: all are in memory. Those of Docker have less than 100 letters.
+const MAX_PATH: usize = 1024;
 
 /// Directory of blobs in an OCI image layout.
 const BLOBS: &str = "blobs/sha256/";

@@ -34,16 +34,16 @@ fn pulled_image_is_listed_with_tags_and_digests() {
     let target = put(&lease, index.to_string().as_bytes());
     assert_eq!(lease.store.find_manifest(&target).unwrap().manifest_digest, manifest);
     lease.unpack(&manifest).unwrap();
-    lease.tag("busybox:1", &target, &manifest).unwrap();
+    let named = lease.tag_pulled("busybox:1", &target, &manifest).unwrap();
+    assert_eq!(named.name, "docker.io/library/busybox:1");
     let by_digest = format!("docker.io/library/busybox@{target}");
-    lease.tag(&by_digest, &target, &manifest).unwrap();
     let error = lease.tag(&format!("busybox@{manifest}"), &target, &manifest).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
 
     let images = store.list().unwrap();
     let [image] = images.as_slice() else { panic!("{images:?}") };
     assert_eq!(image.tags, ["docker.io/library/busybox:1"]);
-    assert_eq!(image.digests, [by_digest.clone()]);
+    assert_eq!(image.digests, std::slice::from_ref(&by_digest));
     assert_eq!((image.uid, image.username.as_str(), image.pinned), (None, "nobody", false));
     assert_eq!(image.stop_signal.as_deref(), Some("SIGQUIT"));
     let size = two_layers().iter().map(Vec::len).sum::<usize>() as u64;

@@ -13,8 +13,9 @@ const MAX_BYTES: u64 = 64 << 30;
 /// Maximum number of entries of a layer. The largest published images have less than 1,000,000 files.
 const MAX_ENTRIES: u64 = 2_000_000;
 
-/// Maximum length of the paths of all directories of a layer in bytes: they are in memory until the end.
-const MAX_DIRECTORY_PATHS: u64 = 128 << 20;
+/// Maximum length of the paths of all directories of a layer in bytes, with 64 for each: they are in memory until the end.
+/// Enough for half a million directories.
+const MAX_DIRECTORY_PATHS: u64 = 64 << 20;
 
 /// Share of the free space and of the free inodes that one layer may use, in percent.
 const MAX_SHARE: u64 = 90;
