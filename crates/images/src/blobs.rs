@@ -1,0 +1,190 @@
+//! Blobs: complete ones, and downloads that can be resumed.
+
+use crate::{
+    BlobWriter, Digest, Error, Lease,
+    error::{Context, invalid},
+    lock,
+    store::{ImageStore, Temporary, found, sync_dir},
+};
+use sha2::{Digest as _, Sha256};
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Read, Seek, Write},
+    path::PathBuf,
+};
+
+/// Maximum size of a blob in bytes. Layers of 10 GB exist; the disk must not be filled by a stream that never ends.
+pub(crate) const MAX_BLOB: u64 = 64 << 30;
+
+/// Buffer for copies between files, in bytes.
+const BUFFER: usize = 256 << 10;
+
+/// Begin of the names of partial downloads in `ingest`.
+pub(crate) const PARTIAL_PREFIX: &str = "blob-";
+
+impl ImageStore {
+    pub(crate) fn blob_path(&self, digest: &Digest) -> PathBuf {
+        self.dir("blobs/sha256").join(digest.hex())
+    }
+
+    /// Opens a blob for reading.
+    ///
+    /// # Errors
+    /// [`Error::MissingBlob`] if it is not in the store.
+    pub fn open_blob(&self, digest: &Digest) -> Result<File, Error> {
+        let file = found(File::open(self.blob_path(digest))).context(|| format!("failed to open blob {digest}"))?;
+        file.ok_or_else(|| Error::MissingBlob(digest.clone()))
+    }
+
+    /// Returns the size of a blob in bytes.
+    pub(crate) fn blob_size(&self, digest: &Digest) -> Result<u64, Error> {
+        let metadata = found(fs::symlink_metadata(self.blob_path(digest)));
+        let metadata = metadata.context(|| format!("failed to read blob {digest}"))?;
+        metadata.map(|m| m.len()).ok_or_else(|| Error::MissingBlob(digest.clone()))
+    }
+
+    /// Reads a manifest or a configuration, and verifies it again: a damaged one would be taken for another image.
+    pub(crate) fn read_document(&self, digest: &Digest, max: u64) -> Result<Vec<u8>, Error> {
+        let (file, mut data) = (self.open_blob(digest)?, Vec::new());
+        file.take(max + 1).read_to_end(&mut data).context(|| format!("failed to read blob {digest}"))?;
+        let problem = if data.len() as u64 > max {
+            format!("it has more than {max} bytes")
+        } else if Digest::sha256(&data) != *digest {
+            "the stored file is damaged".to_owned()
+        } else {
+            return Ok(data);
+        };
+        Err(Error::InvalidImage { digest: digest.clone(), problem })
+    }
+}
+
+impl Lease {
+    /// Stores a blob that is in memory.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(&self, data: &[u8]) -> Result<Digest, Error> {
+        let digest = Digest::sha256(data);
+        let path = self.store.blob_path(&digest);
+        if !path.exists() {
+            self.store.replace(&path, data).context(|| format!("failed to write blob {digest}"))?;
+        }
+        Ok(digest)
+    }
+
+    /// Stores a blob whose digest is not known yet. Returns its digest and size.
+    pub(crate) fn put_stream(&self, source: &mut dyn Read) -> Result<(Digest, u64), PutError> {
+        let mut temporary = self.store.temporary().map_err(PutError::Write)?;
+        let (hasher, size) = copy_hashed(source, &mut temporary)?;
+        let digest = Digest::finish(hasher);
+        let path = self.store.blob_path(&digest);
+        if !path.exists() {
+            temporary.publish(&path).map_err(PutError::Write)?;
+        }
+        Ok((digest, size))
+    }
+}
+
+/// Error of storing a stream.
+#[derive(Debug)]
+pub(crate) enum PutError {
+    /// The stream cannot be read.
+    Read(io::Error),
+    /// The store cannot be written.
+    Write(io::Error),
+}
+
+fn copy_hashed(source: &mut dyn Read, target: &mut Temporary) -> Result<(Sha256, u64), PutError> {
+    let (mut hasher, mut size, mut buffer) = (Sha256::new(), 0, vec![0; BUFFER]);
+    loop {
+        let n = match source.read(&mut buffer) {
+            Ok(0) => return Ok((hasher, size)),
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(PutError::Read(error)),
+        };
+        let part = buffer.get(..n).unwrap_or_default();
+        size += n as u64;
+        if size > MAX_BLOB {
+            return Err(PutError::Read(invalid(too_large())));
+        }
+        hasher.update(part);
+        target.file.write_all(part).map_err(PutError::Write)?;
+    }
+}
+
+fn too_large() -> String {
+    format!("a blob has more than {MAX_BLOB} bytes")
+}
+
+/// A partial blob. Its file is locked.
+pub(crate) struct PartialBlob {
+    lease: Lease,
+    digest: Digest,
+    path: PathBuf,
+    file: File,
+    hasher: Sha256,
+    offset: u64,
+}
+
+impl PartialBlob {
+    /// Opens a partial blob, and hashes what it contains already.
+    pub(crate) fn open(lease: &Lease, digest: &Digest) -> io::Result<Option<Self>> {
+        let path = lease.store.dir("ingest").join(format!("{PARTIAL_PREFIX}{}", digest.hex()));
+        let Some(mut file) = lock::open_in_the_making(&path)? else { return Ok(None) };
+        let (mut hasher, mut offset, mut buffer) = (Sha256::new(), 0, vec![0; BUFFER]);
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    hasher.update(buffer.get(..n).unwrap_or_default());
+                    offset += n as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(Self { lease: lease.clone(), digest: digest.clone(), path, file, hasher, offset }))
+    }
+}
+
+impl BlobWriter for PartialBlob {
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.offset.saturating_add(bytes.len() as u64) > MAX_BLOB {
+            return Err(invalid(too_large()));
+        }
+        if let Err(error) = self.file.write_all(bytes) {
+            // Part of the bytes may have been written, for example to a full disk.
+            self.file.set_len(self.offset)?;
+            self.file.seek(io::SeekFrom::Start(self.offset))?;
+            return Err(error);
+        }
+        self.hasher.update(bytes);
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn truncate(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        (self.hasher, self.offset) = (Sha256::new(), 0);
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> io::Result<()> {
+        let found = Digest::finish(self.hasher);
+        if found != self.digest {
+            fs::remove_file(&self.path)?;
+            let size = self.offset;
+            return Err(invalid(format!("unexpected commit digest {found}, expected {} ({size} bytes)", self.digest)));
+        }
+        self.file.sync_data()?;
+        let path = self.lease.store.blob_path(&self.digest);
+        fs::rename(&self.path, &path)?;
+        path.parent().map_or(Ok(()), sync_dir)
+    }
+}

@@ -1,0 +1,40 @@
+use super::*;
+use std::{os::unix::fs::symlink, process::Command};
+
+#[test]
+fn files_directories_and_hard_links_are_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("upper");
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    std::fs::write(root.join("a/b/file"), vec![1; 100_000]).unwrap();
+    std::fs::hard_link(root.join("a/b/file"), root.join("link")).unwrap();
+    std::fs::write(dir.path().join("outside"), vec![1; 1_000_000]).unwrap();
+    symlink(dir.path(), root.join("symlink")).unwrap();
+    let usage = disk_usage(&root, Duration::from_secs(10)).unwrap();
+    // Directories upper, a and b; file; symlink.
+    assert_eq!(usage.inodes, 5);
+    assert!((100_000..200_000).contains(&usage.bytes), "{usage:?}");
+}
+
+#[test]
+fn directories_deeper_than_a_path_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut current = fs::open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..3000 {
+        fs::mkdirat(&current, "deep", Mode::RWXU).unwrap();
+        current = fs::openat(&current, "deep", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    let usage = disk_usage(dir.path(), Duration::from_secs(30));
+    // The standard library would need an open file for each directory.
+    assert!(Command::new("rm").arg("-rf").arg(dir.path().join("deep")).status().unwrap().success());
+    assert_eq!(usage.unwrap().inodes, 3001);
+}
+
+#[test]
+fn count_ends_at_its_deadline() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let error = disk_usage(dir.path(), Duration::ZERO).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    disk_usage(&dir.path().join("missing"), Duration::from_secs(1)).unwrap_err();
+}

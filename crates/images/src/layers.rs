@@ -1,0 +1,113 @@
+//! Unpacked layers. Each is unpacked once, for all images that have it above the same layers.
+
+use crate::{
+    Digest, Error, Lease,
+    error::{Context, invalid},
+    lock::Lock,
+    manifest::{ImageContent, chain_ids, diff_ids, invalid_image},
+    store::{ImageStore, sync_dir},
+    unpack::{Limits, Tree, is_opaque, unpack},
+};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+/// Begin of the names of layers in the making, in `ingest`.
+pub(crate) const LAYER_PREFIX: &str = "layer-";
+
+impl ImageStore {
+    /// Returns the directory of an unpacked layer.
+    pub(crate) fn layer_path(&self, chain_id: &Digest) -> PathBuf {
+        self.dir("layers").join(chain_id.hex())
+    }
+
+    /// Returns the lower directories of unpacked layers, the top one first.
+    pub(crate) fn lower_dirs(&self, chain: &[Digest]) -> Result<Vec<PathBuf>, Error> {
+        let mut dirs = Vec::with_capacity(chain.len().max(1));
+        for chain_id in chain.iter().rev() {
+            let dir = self.layer_path(chain_id).join("fs");
+            let opened = File::open(&dir).context(|| format!("failed to open layer {chain_id}"))?;
+            dirs.push(dir);
+            // overlayfs ignores the attribute of the root directory of a layer.
+            if is_opaque(&opened).context(|| format!("failed to read layer {chain_id}"))? {
+                break;
+            }
+        }
+        if dirs.is_empty() {
+            dirs.push(self.dir("empty"));
+        }
+        Ok(dirs)
+    }
+}
+
+impl Lease {
+    /// Unpacks the layers of an image that are not unpacked yet. Blocks while another process unpacks one of them.
+    ///
+    /// # Errors
+    /// If a layer is missing, malformed, or not the one that the configuration names.
+    pub fn unpack(&self, manifest: &Digest) -> Result<(), Error> {
+        let content = self.store.manifest(manifest)?;
+        self.unpack_content(&content)
+    }
+
+    pub(crate) fn unpack_content(&self, content: &ImageContent) -> Result<(), Error> {
+        let diff_ids = diff_ids(&content.config).map_err(|problem| invalid_image(&content.id, problem))?;
+        let chain = chain_ids(&diff_ids);
+        for (at, (layer, diff_id)) in content.manifest.layers().iter().zip(&diff_ids).enumerate() {
+            let blob = Digest::try_from(layer.digest())?;
+            self.unpack_layer(&blob, diff_id, &chain[..=at])?;
+        }
+        Ok(())
+    }
+
+    /// Unpacks one layer. `chain` ends with its own ID.
+    fn unpack_layer(&self, blob: &Digest, diff_id: &Digest, chain: &[Digest]) -> Result<(), Error> {
+        let Some((chain_id, below)) = chain.split_last() else { return Ok(()) };
+        let target = self.store.layer_path(chain_id);
+        let making = self.store.dir("ingest").join(format!("{LAYER_PREFIX}{}", chain_id.hex()));
+        let failed = |verb: &str| format!("failed to {verb} layer {chain_id}");
+        if target.try_exists().context(|| failed("open"))? {
+            return Ok(());
+        }
+        let _lock = Lock::exclusive(&making.with_extension("lock")).context(|| failed("lock"))?;
+        if target.try_exists().context(|| failed("open"))? {
+            return Ok(());
+        }
+        remove_tree(&making).context(|| failed("remove the unfinished"))?;
+        let result = self.unpack_into(&making, blob, diff_id, below);
+        if let Err(error) = result {
+            // The error of the layer is what matters; collection removes the rest otherwise.
+            if let Err(error) = remove_tree(&making) {
+                tracing::warn!(%error, "failed to remove an unfinished layer");
+            }
+            return Err(error);
+        }
+        fs::rename(&making, &target).context(|| failed("rename"))?;
+        sync_dir(&self.store.dir("layers")).context(|| failed("rename"))
+    }
+
+    fn unpack_into(&self, making: &Path, blob: &Digest, diff_id: &Digest, below: &[Digest]) -> Result<(), Error> {
+        let failed = || format!("failed to create layer {diff_id}");
+        let root = making.join("fs");
+        files::create_private_dir_all(&root).context(failed)?;
+        let open = |dir: &PathBuf| Tree::open(dir).context(failed);
+        let parents = if below.is_empty() { Vec::new() } else { self.store.lower_dirs(below)? };
+        let parents = parents.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let limits = Limits::of(making).context(failed)?;
+        let archive = self.store.open_blob(blob)?;
+        let unpack_error = |source| Error::Unpack { diff_id: diff_id.clone(), source };
+        let found = unpack(archive, open(&root)?, parents, &limits).map_err(unpack_error)?;
+        if found != *diff_id {
+            return Err(unpack_error(invalid(format!("the digest of the uncompressed layer is {found}"))));
+        }
+        // One call for all files of the layer; a call for each file takes many times as long.
+        let root = File::open(&root).context(failed)?;
+        rustix::fs::syncfs(&root).context(failed)
+    }
+}
+
+/// Removes a directory with all that is below it, if it exists.
+pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
+    crate::store::found(fs::remove_dir_all(path)).map(|_| ())
+}

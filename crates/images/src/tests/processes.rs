@@ -1,0 +1,130 @@
+//! Several processes, some of which are killed.
+
+use super::{Layer, check_store, docker_archive, import, names_in, store};
+use crate::{Error, ImageStore};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Paths of the store and the archive for [`child_imports_an_archive`].
+const STORE: &str = "PODIUM_TEST_IMAGES";
+const ARCHIVE: &str = "PODIUM_TEST_ARCHIVE";
+
+/// Many small files and some larger ones, in layers that follow each other.
+fn layers() -> Vec<Vec<u8>> {
+    let layer = |n: usize| {
+        let mut layer = Layer::new().dir(&format!("dir-{n}"), 0o755);
+        for file in 0..100 {
+            layer = layer.file(&format!("dir-{n}/{file}"), format!("{n} {file}").repeat(file * 10).as_bytes());
+        }
+        layer.file(&format!("large-{n}"), &vec![b'x'; 1 << 20]).build()
+    };
+    (0..6).map(layer).collect()
+}
+
+/// Not a test: runs in another process.
+#[test]
+#[ignore = "runs as a child process of other tests"]
+fn child_imports_an_archive() {
+    let (Ok(root), Ok(archive)) = (env::var(STORE), env::var(ARCHIVE)) else { return };
+    let store = ImageStore::open(Path::new(&root)).unwrap();
+    store.import(fs::File::open(archive).unwrap(), |_| {}).unwrap();
+}
+
+fn spawn(root: &Path, archive: &Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", "tests::processes::child_imports_an_archive", "--ignored"])
+        .env(STORE, root)
+        .env(ARCHIVE, archive)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Writes an archive, and returns its path and the names of the layers that a complete import has.
+fn archive(dir: &Path) -> (PathBuf, Vec<String>) {
+    let path = dir.join("archive.tar");
+    fs::write(&path, docker_archive(&layers(), &["a:1"])).unwrap();
+    let store = ImageStore::open(&dir.join("expected")).unwrap();
+    import(&store, &layers(), "a:1");
+    (path, names_in(&store.root().join("layers")))
+}
+
+/// Checks each layer that is visible: all its files are there.
+fn check_layers(store: &ImageStore) {
+    for layer in names_in(&store.root().join("layers")) {
+        let root = store.root().join("layers").join(layer).join("fs");
+        let dir = names_in(&root).into_iter().find(|name| name.starts_with("dir-")).unwrap();
+        assert_eq!(names_in(&root.join(&dir)).len(), 100);
+        let large = root.join(dir.replace("dir", "large"));
+        assert_eq!(fs::metadata(large).unwrap().len(), 1 << 20);
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "not a wait for anything: the moment of death is the test's input")]
+fn killed_import_leaves_nothing_half_used() {
+    let (dir, store) = store();
+    let (archive, expected) = archive(dir.path());
+    let begin = Instant::now();
+    assert!(spawn(&dir.path().join("timing"), &archive).wait().unwrap().success());
+    let duration = begin.elapsed();
+    let (mut killed, mut seen) = (0, std::collections::BTreeSet::new());
+    for step in 0..16 {
+        let mut child = spawn(store.root(), &archive);
+        // Spread over the import. It may take less time than at first.
+        thread::sleep(duration * step / 20);
+        child.kill().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
+        check_store(&store);
+        check_layers(&store);
+        seen.insert(names_in(&store.root().join("layers")).len());
+        if let Ok(named) = store.resolve("a:1") {
+            assert_eq!(store.acquire(Path::new("/"), "c", &named.id).unwrap().len(), 6);
+            store.release(Path::new("/"), "c").unwrap();
+            store.remove("a:1").unwrap();
+        }
+        if step % 3 == 0 {
+            store.collect(Duration::from_secs(10)).unwrap();
+            assert_eq!(names_in(&store.root().join("layers")), [""; 0]);
+            assert_eq!(names_in(&store.root().join("ingest")), [""; 0]);
+        }
+    }
+    assert!(killed >= 3, "{killed} of 16 were killed before their end");
+    println!("killed {killed} of 16; numbers of layers seen: {seen:?}");
+    store.import(fs::File::open(&archive).unwrap(), |_| {}).unwrap();
+    assert_eq!(names_in(&store.root().join("layers")), expected);
+    check_layers(&store);
+}
+
+#[test]
+fn processes_import_the_same_archive_at_once() {
+    let (dir, store) = store();
+    let (archive, expected) = archive(dir.path());
+    let mut children: Vec<Child> = (0..3).map(|_| spawn(store.root(), &archive)).collect();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| store.import(fs::File::open(&archive).unwrap(), |_| {}).unwrap());
+        }
+        // Collection meanwhile removes nothing that an import has stored.
+        scope.spawn(|| {
+            for _ in 0..20 {
+                match store.collect(Duration::from_millis(20)) {
+                    Ok(_) | Err(Error::Busy) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    });
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    check_store(&store);
+    check_layers(&store);
+    assert_eq!(names_in(&store.root().join("layers")), expected);
+    assert_eq!(names_in(&store.root().join("ingest")).iter().filter(|name| !name.ends_with(".lock")).count(), 0);
+}
