@@ -7,13 +7,14 @@ use common::{root, sources};
 use std::{collections::BTreeSet, fs};
 
 /// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 26] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 27] = [
     ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
     ("audit", &["api", "kinds", "request", "response"]),
     ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
     ("controllers", &["admission", "api", "informer"]),
+    ("distribution", &["runtime"]),
     ("encryption", &["api", "store"]),
     ("errors", &["api"]),
     ("expr", &["api"]),
