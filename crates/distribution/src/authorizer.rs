@@ -162,9 +162,11 @@ impl Authorizer {
     async fn renew(&self, state: &mut State, http: &HostClient, request: TokenRequest) -> Result<(), PullError> {
         state.header = None;
         let fetched = tokio::time::timeout(http.timeouts.document, self.fetch_token(http, &request)).await;
-        let (token, lifetime) =
-            fetched.map_err(|_| PullError::new(PullErrorKind::Timeout, "timeout of the token endpoint"))??;
-        state.header = Some(bearer(&token)?);
+        let fetched = fetched
+            .unwrap_or_else(|_| Err(PullError::new(PullErrorKind::Timeout, "timeout of the token endpoint")))
+            .and_then(|(token, lifetime)| Ok((bearer(&token)?, lifetime)));
+        let (header, lifetime) = fetched.map_err(|error| error.context("failed to authorize"))?;
+        state.header = Some(header);
         // Some registries return tokens that expire at once.
         let lifetime = lifetime.map(|lifetime| lifetime.max(Duration::from_secs(10)));
         state.token = Some((request, lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime))));

@@ -292,7 +292,7 @@ mod tests {
         let parse = |text: &str| parse_retry_after(&HeaderValue::from_str(text).unwrap());
         assert_eq!(parse("7"), Some(Duration::from_secs(7)));
         assert_eq!(parse("Wed, 21 Oct 2015 07:28:00 GMT"), None);
-        assert!(parse("Fri, 21 Oct 2933 07:28:00 GMT").unwrap() > Duration::from_secs(1 << 30));
+        assert!(parse("Wed, 21 Oct 2933 07:28:00 GMT").unwrap() > Duration::from_secs(1 << 30));
         for invalid in ["", "-1", "soon", "99999999999999999999999"] {
             assert_eq!(parse(invalid), None, "{invalid}");
         }

@@ -74,9 +74,8 @@ impl Endpoint {
             headers.insert(header::RANGE, range);
         }
         let mut answered = 0;
-        let unauthorized = |error: PullError| error.context("failed to authorize");
         loop {
-            let authorization = self.authorizer.header(&self.http).await.map_err(unauthorized)?;
+            let authorization = self.authorizer.header(&self.http).await?;
             let is_verified = content.digest().is_some();
             let received = self.http.get(uri.clone(), &headers, authorization.as_ref(), is_verified).await?;
             let is_challenge = received.is_own && received.response.status() == StatusCode::UNAUTHORIZED;

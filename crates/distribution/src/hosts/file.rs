@@ -154,7 +154,7 @@ impl TryFrom<String> for Endpoint {
     type Error = String;
 
     fn try_from(url: String) -> Result<Self, String> {
-        let full = if url.starts_with("http") { url.clone() } else { format!("https://{url}") };
+        let full = if url.contains("://") { url.clone() } else { format!("https://{url}") };
         let invalid = || format!("unable to parse server {url:?}");
         let uri: Uri = full.parse().map_err(|_| invalid())?;
         let scheme = match uri.scheme_str() {

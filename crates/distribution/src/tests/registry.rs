@@ -185,7 +185,12 @@ pub(super) fn redirect(location: &str) -> Response<Body> {
 
 /// Returns a response that announces `size` bytes, sends some, and closes the connection.
 pub(super) fn cut(content: Bytes, size: usize) -> Response<Body> {
-    let frames = stream::iter([Ok(Frame::data(content)), Err(io::Error::other("cut"))]);
+    // hyper sends the bytes while it waits for more.
+    let end = stream::once(async {
+        tokio::task::yield_now().await;
+        Err(io::Error::other("cut"))
+    });
+    let frames = stream::iter([Ok(Frame::data(content))]).chain(end);
     with_header(stream_reply(frames), "content-length", &size.to_string())
 }
 

@@ -65,8 +65,9 @@ async fn interrupted_transfer_is_resumed() {
     test.check_stored();
     let ranges = test.ranges();
     assert_eq!((ranges.len(), ranges[0].as_str()), (2, ""));
-    // The kernel may drop what the client has not read before the connection was reset.
-    assert!(ranges[1].starts_with("bytes=") && test.store.written() == 3 << 20, "{ranges:?}");
+    assert!(ranges[1].starts_with("bytes="), "{ranges:?}");
+    // Beside the layer, only manifest and config are written.
+    assert!(test.store.written() < (3 << 20) + 10_000, "{}", test.store.written());
 }
 
 #[tokio::test]
