@@ -226,22 +226,16 @@ impl Credentials {
 }
 
 impl TokenRequest {
-    async fn post(&self, http: &HostClient, grant: &[(&str, &str)]) -> Result<Response<Incoming>, PullError> {
+    /// Returns the body of a POST request.
+    fn form(&self, grant: &[(&str, &str)]) -> String {
         let scopes = self.scopes.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
         let mut form = Serializer::new(String::new());
         form.extend_pairs(grant).append_pair("scope", &scopes);
-        form.append_pair("service", &self.service).append_pair("client_id", CLIENT_ID);
-        let mut headers = HeaderMap::new();
-        let content_type = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
-        headers.insert(header::CONTENT_TYPE, content_type);
-        http.send_to_token_endpoint(Method::POST, &self.realm, headers, Bytes::from(form.finish())).await
+        form.append_pair("service", &self.service).append_pair("client_id", CLIENT_ID).finish()
     }
 
-    async fn get(
-        &self,
-        http: &HostClient,
-        authorization: Option<HeaderValue>,
-    ) -> Result<(String, Option<Duration>), PullError> {
+    /// Returns the realm's own query with service and scopes.
+    fn query(&self) -> String {
         let mut query = Serializer::new(String::new());
         if let Some(own) = self.realm.query() {
             query.extend_pairs(form_urlencoded::parse(own.as_bytes()));
@@ -250,10 +244,30 @@ impl TokenRequest {
             query.append_pair("service", &self.service);
         }
         query.extend_pairs(self.scopes.iter().map(|scope| ("scope", scope)));
+        query.finish()
+    }
+
+    /// Returns the URL of a GET request.
+    fn uri(&self) -> Uri {
         let mut parts = self.realm.clone().into_parts();
-        let path_and_query = format!("{}?{}", self.realm.path(), query.finish());
+        let path_and_query = format!("{}?{}", self.realm.path(), self.query());
         parts.path_and_query = path_and_query.parse().ok();
-        let uri = Uri::from_parts(parts).unwrap_or_else(|_| self.realm.clone());
+        Uri::from_parts(parts).unwrap_or_else(|_| self.realm.clone())
+    }
+
+    async fn post(&self, http: &HostClient, grant: &[(&str, &str)]) -> Result<Response<Incoming>, PullError> {
+        let mut headers = HeaderMap::new();
+        let content_type = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, content_type);
+        http.send_to_token_endpoint(Method::POST, &self.realm, headers, Bytes::from(self.form(grant))).await
+    }
+
+    async fn get(
+        &self,
+        http: &HostClient,
+        authorization: Option<HeaderValue>,
+    ) -> Result<(String, Option<Duration>), PullError> {
+        let uri = self.uri();
         let mut headers = HeaderMap::new();
         headers.extend(authorization.map(|value| (header::AUTHORIZATION, value)));
         let response = http.send_to_token_endpoint(Method::GET, &uri, headers, Bytes::new()).await?;
@@ -271,13 +285,13 @@ async fn read_token(
         return Err(unexpected_status(&method, uri, response, http.timeouts).await);
     }
     let body = Body::new(response, http.timeouts).read("token", MAX_TOKEN_SIZE).await?;
-    let invalid = |problem: String| PullError::new(PullErrorKind::UnexpectedResponse, problem);
-    let token: TokenResponse =
-        serde_json::from_slice(&body).map_err(|error| invalid(format!("unable to decode token response: {error}")))?;
+    let invalid = |problem: &str| PullError::new(PullErrorKind::UnexpectedResponse, problem);
+    // The cause could contain the token.
+    let token: TokenResponse = serde_json::from_slice(&body).map_err(|_| invalid("unable to decode token response"))?;
     let lifetime = token.expires_in.as_u64().filter(|seconds| *seconds > 0).map(Duration::from_secs);
     let token = if token.access_token.is_empty() { token.token } else { token.access_token };
     if token.is_empty() {
-        return Err(invalid("authorization server did not include a token in the response".to_owned()));
+        return Err(invalid("authorization server did not include a token in the response"));
     }
     Ok((token, lifetime))
 }

@@ -86,7 +86,7 @@ struct RawConfig {
 /// If the document is invalid, ambiguous, of an unsupported type, or exceeds a limit. `max_size` limits the sum of the
 /// sizes of config and layers.
 pub(crate) fn parse(content_type: &str, body: &[u8], max_size: u64) -> Result<Document, PullError> {
-    let raw: RawDocument = serde_json::from_slice(body).map_err(|error| invalid(&format!("{error}")))?;
+    let raw: RawDocument = serde_json::from_slice(body).map_err(|error| invalid(&printable(&error.to_string())))?;
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = if raw.media_type.is_empty() { content_type } else { &raw.media_type };
     if raw.schema_version == Some(1) || media_type == DOCKER_SCHEMA_1 {
@@ -184,7 +184,8 @@ pub(crate) fn select(index: &[Descriptor], digest: &Digest, platform: &Platform)
 /// # Errors
 /// [`PullErrorKind::NoPlatform`] if it is for another one, with containerd's message.
 pub(crate) fn check_platform(config: &[u8], manifest: &Digest, platform: &Platform) -> Result<(), PullError> {
-    let config: RawConfig = serde_json::from_slice(config).map_err(|error| invalid(&format!("config: {error}")))?;
+    let config: RawConfig = serde_json::from_slice(config)
+        .map_err(|error| invalid(&format!("config: {}", printable(&error.to_string()))))?;
     let mut candidate = config.platform;
     if candidate.os.is_empty() {
         "linux".clone_into(&mut candidate.os);

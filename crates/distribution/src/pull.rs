@@ -12,7 +12,7 @@ use crate::{
     reference::Version,
     transfer::{Outcome, Transfer, reference_of},
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use runtime::RegistryAuth;
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -169,8 +169,9 @@ impl Pull<'_> {
         let manifest_digest = top.digest;
         let (image_manifest_digest, image) = self.image_manifest(top).await.map_err(copy)?;
         self.pull_config(&image, &image_manifest_digest).await.map_err(copy)?;
-        let layers = stream::iter(&image.layers).map(|layer| Ok(self.pull_layer(layer)));
-        layers.try_buffer_unordered(PARALLEL_LAYERS).try_collect::<()>().await.map_err(copy)?;
+        // A stream that maps the layers would borrow them for every lifetime, which makes futures that are not `Send`.
+        let layers: Vec<_> = image.layers.iter().map(|layer| Ok(self.pull_layer(layer))).collect();
+        stream::iter(layers).try_buffer_unordered(PARALLEL_LAYERS).try_collect::<()>().await.map_err(copy)?;
         Ok(Pulled { name: self.name.clone(), manifest_digest, image_manifest_digest, image_id: image.config.digest })
     }
 

@@ -6,6 +6,7 @@ mod image;
 mod limits;
 mod memory_store;
 mod mirrors;
+mod proxies;
 mod pulls;
 mod registry;
 mod tls;
@@ -56,13 +57,17 @@ async fn pull_with_progress(
     options: &PullOptions,
     store: &Arc<MemoryStore>,
 ) -> (Result<Pulled, PullError>, Vec<LayerProgress>) {
-    let localhost = IpAddr::from([127, 0, 0, 1]);
-    let names: HashMap<String, IpAddr> = NAMES.iter().map(|name| ((*name).to_owned(), localhost)).collect();
-    let network =
-        Network { resolver: Resolver::Static(Arc::new(names)), proxies: Arc::new(Matcher::builder().build()) };
+    let network = network(Matcher::builder().build());
     let store: Arc<dyn BlobStore> = Arc::<MemoryStore>::clone(store);
     let reports = Mutex::new(Vec::new());
     let progress = |report: LayerProgress| reports.lock().push(report);
     let pulled = Box::pin(pull_over(&network, reference, options, &store, &progress)).await;
     (pulled, reports.into_inner())
+}
+
+/// Network of this machine only.
+fn network(proxies: Matcher) -> Network {
+    let localhost = IpAddr::from([127, 0, 0, 1]);
+    let names: HashMap<String, IpAddr> = NAMES.iter().map(|name| ((*name).to_owned(), localhost)).collect();
+    Network { resolver: Resolver::Static(Arc::new(names)), proxies: Arc::new(proxies) }
 }

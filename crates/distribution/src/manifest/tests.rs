@@ -70,6 +70,8 @@ fn ambiguous_or_malformed_manifest_is_rejected() {
     path["digest"] = json!("sha256:../../etc/passwd");
     check_error(&image(&[path]), PullErrorKind::InvalidManifest, "invalid checksum digest length");
     check_error(&image(&[layer("a", 3), layer("a", 4)]), PullErrorKind::InvalidManifest, "has two sizes");
+    let error = parse_value(&json!("a".repeat(1 << 20))).unwrap_err();
+    assert!(error.to_string().len() < 400, "{}", error.to_string().len());
     assert!(parse("", "[".repeat(1 << 20).as_bytes(), MAX_SIZE).is_err());
 }
 

@@ -6,7 +6,7 @@ use super::{
     options, pull, pull_with_progress,
     registry::Registry,
 };
-use crate::{Digest, LayerProgress, Reference};
+use crate::{BlobStore, Digest, LayerProgress, PullOptions, Reference};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[tokio::test]
@@ -137,4 +137,11 @@ async fn at_most_three_layers_are_transferred_at_once() {
     options.timeouts.idle = Duration::from_millis(300);
     pull(&registry.reference(), &options, &store).await.unwrap_err();
     assert_eq!(registry.blob_requests().len(), 1 + 3);
+}
+
+#[test]
+fn pull_can_move_between_threads() {
+    fn assert_send<T: Send>(_: T) {}
+    let store: Arc<dyn BlobStore> = Arc::new(MemoryStore::default());
+    assert_send(crate::pull("a", &PullOptions::default(), &store, &|_| {}));
 }

@@ -21,10 +21,10 @@ use tokio_rustls::TlsAcceptor;
 const REFERENCE: &str = "registry.test/team/app:1";
 
 /// A certificate authority.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -35,7 +35,7 @@ impl Authority {
     }
 
     /// Returns a server with a certificate for a name, which may require client certificates of the authority.
-    fn server(&self, name: &str, requires_client: bool) -> TlsAcceptor {
+    pub(super) fn server(&self, name: &str, requires_client: bool) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, self.issuer()).unwrap();
         let provider = Arc::new(ring::default_provider());
