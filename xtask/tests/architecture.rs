@@ -14,6 +14,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 27] = [
     ("audit", &["api", "kinds", "request", "response"]),
     ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
     ("controllers", &["admission", "api", "informer"]),
+    ("distribution", &["runtime"]),
     ("encryption", &["api", "store"]),
     ("errors", &["api"]),
     ("expr", &["api"]),
