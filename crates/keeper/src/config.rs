@@ -89,6 +89,14 @@ pub struct OciRuntime {
     /// a kernel in user space) the runtime delivers signals.
     #[serde(default)]
     pub direct_kill: bool,
+    /// Seconds until a run is killed, from 1 to 120 (the default of the kubelet's `runtimeRequestTimeout`).
+    #[serde(default = "default_timeout_seconds")]
+    pub timeout_seconds: u64,
+}
+
+/// Default and maximum of [`OciRuntime::timeout_seconds`].
+pub(crate) const fn default_timeout_seconds() -> u64 {
+    120
 }
 
 /// Options of a container: `container.json` in the container's directory.

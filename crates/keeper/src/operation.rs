@@ -1,7 +1,7 @@
 //! Runs of the OCI runtime.
 
 use crate::{
-    config::{OciRuntime, read_bounded},
+    config::{OciRuntime, default_timeout_seconds, read_bounded},
     connection::ReplyTo,
     process,
     protocol::{CallError, ErrorCode},
@@ -19,8 +19,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum duration of a run: the kubelet's `runtimeRequestTimeout`.
-const TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of the runtime's messages that are read.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// Maximum length of an error text in characters.
@@ -225,13 +223,14 @@ impl Operation {
             None => Stdio::from(files::create_private(&files.stderr)?),
         });
         let pid = process::spawn(&mut command)?;
+        let timeout = Duration::from_secs(runtime.timeout_seconds.clamp(1, default_timeout_seconds()));
         Ok(Self {
             purpose: context.purpose,
             container: context.container,
             container_id: context.container_id.to_owned(),
             reply: context.reply,
             pid,
-            deadline: Some(Instant::now() + TIMEOUT),
+            deadline: Some(Instant::now() + timeout),
             starts_process: call.starts_process,
             files,
             console,

@@ -192,7 +192,7 @@ impl Keeper {
         match purpose {
             Purpose::Create => self.finish_create(container, &container_id, reply, outcome),
             Purpose::Exec { exec_id } => {
-                self.finish_exec(ExecProcess { container: container_id, id: exec_id }, reply, outcome)
+                self.finish_exec(ExecProcess { container: container_id, id: exec_id }, reply, outcome);
             }
             Purpose::Start => self.finish_start(container, reply, outcome.map(|_| ())),
             Purpose::Delete => self.finish_delete(container, reply, outcome.map(|_| ())),

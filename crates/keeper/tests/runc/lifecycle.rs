@@ -1,12 +1,12 @@
 //! Creation, exits and deletion.
 
 use crate::support::{ContainerSpec, DEADLINE, Pod, can_run, eventually};
-use keeper::{Client, Error, ErrorCode, Exit, Status};
+use keeper::{Client, Error, ErrorCode, Exit, NamespaceModes, Status};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tokio::time::timeout;
 
 fn stored_exit(pod: &Pod, id: &str) -> Exit {
@@ -89,6 +89,57 @@ async fn failed_creation_has_the_text_of_the_runtime() {
     assert_eq!(missing.code(), Some(ErrorCode::Invalid));
     let path = pod.client.create_container("../a").await.unwrap_err();
     assert!(path.to_string().contains("invalid ID"), "{path}");
+}
+
+/// Starts a Pod whose OCI runtime is a shell script.
+async fn pod_with_runtime(script: &str) -> Pod {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.keep().join("runtime");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = program.clone();
+    let mut pod = Pod::with(NamespaceModes::default(), move |config| {
+        config.runtime.program = path;
+        config.runtime.timeout_seconds = 1;
+    })
+    .await;
+    pod.remove_at_end(program.parent().unwrap());
+    pod
+}
+
+#[tokio::test]
+async fn runtime_that_hangs_is_killed() {
+    if !can_run() {
+        return;
+    }
+    let pod = pod_with_runtime("sleep 1000 & echo $! > \"$2.pid\"; wait").await;
+    let id = pod.id("a");
+    pod.prepare(&id, &ContainerSpec::shell("true"));
+    let error = pod.client.create_container(&id).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::Deadline));
+    let child = fs::read_to_string(pod.sandbox().join("state.pid")).unwrap();
+    eventually("the end of the child", || !Path::new(&format!("/proc/{}", child.trim())).exists()).await;
+    // The deletion of what is left hangs, too.
+    while !pod.client.list_containers().await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    pod.client.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn runtime_without_a_log_has_its_stderr_as_text() {
+    if !can_run() {
+        return;
+    }
+    let pod = pod_with_runtime("echo the reason >&2; exit 9").await;
+    let id = pod.id("a");
+    for terminal in [false, true] {
+        let mut spec = ContainerSpec::shell("true");
+        spec.options.terminal = terminal;
+        pod.prepare(&id, &spec);
+        let error = pod.client.create_container(&id).await.unwrap_err();
+        assert!(error.to_string().contains("the reason"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -181,7 +232,7 @@ async fn killed_keeper_ends_calls_and_events() {
     assert!(matches!(Client::connect(pod.sandbox()).await, Err(Error::Connect(_))));
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     // Another keeper takes the place.
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_test-keeper"));
+    let program = Path::new(env!("CARGO_BIN_EXE_test-keeper"));
     pod.client = Client::spawn(program, pod.sandbox()).await.unwrap();
     let second = Client::spawn(program, pod.sandbox()).await.unwrap_err().to_string();
     assert!(second.contains("another keeper runs"), "{second}");

@@ -19,12 +19,17 @@ use tokio::time::timeout;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
+/// Returns the OCI runtime of the tests.
+fn runtime() -> String {
+    std::env::var("KEEPER_TEST_RUNTIME").unwrap_or_else(|_| "runc".to_owned())
+}
+
 /// Returns whether the tests can run here, or prints why not.
 pub(crate) fn can_run() -> bool {
-    let has_runc = Command::new("runc").arg("--version").output().is_ok_and(|output| output.status.success());
+    let has_runc = Command::new(runtime()).arg("--version").output().is_ok_and(|output| output.status.success());
     let problem = match (nix::unistd::geteuid().is_root(), has_runc, busybox()) {
         (false, ..) => "needs root",
-        (_, false, _) => "runc is not installed",
+        (_, false, _) => "the OCI runtime is not installed",
         (.., None) => "busybox is not installed",
         _ => return true,
     };
@@ -39,6 +44,7 @@ fn busybox() -> Option<&'static str> {
 /// The keeper of a Pod, which is killed at the end of the test with its containers.
 pub(crate) struct Pod {
     dir: tempfile::TempDir,
+    other_dirs: Vec<PathBuf>,
     pub(crate) client: Client,
     pub(crate) events: Events,
 }
@@ -74,10 +80,11 @@ impl Pod {
             namespaces,
             sysctls: std::collections::BTreeMap::new(),
             runtime: OciRuntime {
-                program: "runc".into(),
+                program: runtime().into(),
                 root: dir.path().join("state"),
                 args: Vec::new(),
                 direct_kill: true,
+                timeout_seconds: 120,
             },
         };
         change(&mut config);
@@ -85,7 +92,12 @@ impl Pod {
         make_root(&dir.path().join("rootfs"));
         let client = Client::spawn(Path::new(env!("CARGO_BIN_EXE_test-keeper")), dir.path()).await.unwrap();
         let events = client.subscribe().await.unwrap();
-        Self { dir, client, events }
+        Self { dir, other_dirs: Vec::new(), client, events }
+    }
+
+    /// Removes another directory at the end of the test, too.
+    pub(crate) fn remove_at_end(&mut self, dir: &Path) {
+        self.other_dirs.push(dir.to_owned());
     }
 
     pub(crate) fn sandbox(&self) -> &Path {
@@ -167,7 +179,7 @@ impl Pod {
 impl Drop for Pod {
     fn drop(&mut self) {
         for entry in fs::read_dir(self.sandbox().join("containers")).into_iter().flatten().flatten() {
-            let mut delete = Command::new("runc");
+            let mut delete = Command::new(runtime());
             delete.arg("--root").arg(self.sandbox().join("state")).args(["delete", "--force"]).arg(entry.file_name());
             let _ = delete.output();
         }
@@ -175,6 +187,9 @@ impl Drop for Pod {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim() == "podium-keeper" {
             let _ = kill(pid, Signal::SIGKILL);
+        }
+        for dir in &self.other_dirs {
+            let _ = fs::remove_dir_all(dir);
         }
     }
 }
