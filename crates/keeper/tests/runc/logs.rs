@@ -1,0 +1,75 @@
+//! Logs.
+
+use crate::support::{ContainerSpec, Pod, can_run, entries};
+use std::fs;
+
+#[tokio::test]
+async fn log_is_complete_when_the_exit_is_reported() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::start().await;
+    for round in 0..3 {
+        let id = pod.run(&format!("a{round}"), &ContainerSpec::shell("seq 1 100000")).await;
+        assert_eq!(pod.exit(&id).await.exit_code, 0);
+        let log = pod.log(&id);
+        assert_eq!(log.len(), 100_000);
+        assert!(log.iter().zip(1..).all(|((stream, text), n)| stream == "stdout" && *text == n.to_string()));
+    }
+}
+
+#[tokio::test]
+async fn streams_and_unfinished_lines_are_logged() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::start().await;
+    let id = pod.run("a", &ContainerSpec::shell("echo out; echo err >&2; printf end")).await;
+    pod.exit(&id).await;
+    let mut log = pod.log(&id);
+    log.sort();
+    let expected = [("stderr", "err"), ("stdout", "end"), ("stdout", "out")];
+    assert_eq!(log, expected.map(|(stream, text)| (stream.to_owned(), text.to_owned())));
+}
+
+#[tokio::test]
+async fn rotation_under_load_loses_no_line() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::start().await;
+    let id = pod.run("a", &ContainerSpec::shell("seq 1 1000000")).await;
+    let mut rotated = 0;
+    loop {
+        let states = pod.client.list_containers().await.unwrap();
+        if states[0].exit.is_some() {
+            break;
+        }
+        fs::rename(pod.log_path(&id), pod.sandbox().join(format!("rotated.{rotated}"))).unwrap();
+        rotated += 1;
+        pod.client.reopen_log(&id).await.unwrap();
+    }
+    assert!(rotated > 2, "{rotated}");
+    assert_eq!(pod.exit(&id).await.exit_code, 0);
+    let mut log = Vec::new();
+    for number in 0..rotated {
+        log.extend(entries(&fs::read_to_string(pod.sandbox().join(format!("rotated.{number}"))).unwrap()));
+    }
+    log.extend(pod.log(&id));
+    assert_eq!(log.len(), 1_000_000);
+    assert!(log.iter().zip(1..).all(|((_, text), n)| *text == n.to_string()));
+}
+
+#[tokio::test]
+async fn container_runs_without_its_log_directory() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::start().await;
+    let (id, _) = pod.create("a", &ContainerSpec::shell("seq 1 100000; exit 5")).await;
+    fs::remove_file(pod.log_path(&id)).unwrap();
+    fs::create_dir(pod.log_path(&id)).unwrap();
+    pod.client.reopen_log(&id).await.unwrap_err();
+    pod.client.start_container(&id).await.unwrap();
+    assert_eq!(pod.exit(&id).await.exit_code, 5);
+}

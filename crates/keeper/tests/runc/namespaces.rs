@@ -1,0 +1,112 @@
+//! Namespaces of a Pod.
+
+use crate::support::{ContainerSpec, Pod, can_run, eventually};
+use keeper::{NamespaceMode, NamespaceModes};
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+#[tokio::test]
+async fn namespaces_have_host_name_and_sysctls() {
+    if !can_run() {
+        return;
+    }
+    let mode = NamespaceMode::Pod;
+    let modes = NamespaceModes { network: mode, ipc: mode, uts: mode, ..NamespaceModes::default() };
+    let mut pod = Pod::with(modes, |config| {
+        config.hostname = Some("web-0".to_owned());
+        let sysctls = [("net.ipv4.ip_unprivileged_port_start", "81"), ("kernel.shm_rmid_forced", "1")];
+        config.sysctls = BTreeMap::from(sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    })
+    .await;
+    let hello = pod.client.hello().clone();
+    let numbers = [("network", hello.namespaces.network), ("ipc", hello.namespaces.ipc), ("uts", hello.namespaces.uts)];
+    let paths: Vec<(&'static str, PathBuf)> =
+        numbers.into_iter().map(|(kind, number)| (kind, hello.namespace_path(number.unwrap()))).collect();
+    for ((_, path), name) in paths.iter().zip(["net", "ipc", "uts"]) {
+        let pod = fs::read_link(path).unwrap();
+        assert!(pod.to_string_lossy().starts_with(name), "{}", pod.display());
+        for process in ["self".to_owned(), hello.pid.to_string()] {
+            assert_ne!(fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap(), pod);
+        }
+    }
+    let script = "hostname; cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced";
+    let mut spec = ContainerSpec::shell(script);
+    spec.namespaces = paths;
+    let id = pod.run("a", &spec).await;
+    pod.exit(&id).await;
+    let texts: Vec<String> = pod.log(&id).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["web-0", "81", "1"]);
+    assert_ne!(fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim(), "web-0");
+}
+
+fn status_field(pid: i32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap();
+    line.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn shared_process_namespace_has_a_harmless_process_1() {
+    if !can_run() {
+        return;
+    }
+    let modes = NamespaceModes { pid: NamespaceMode::Pod, ..NamespaceModes::default() };
+    let mut pod = Pod::with(modes, |_| {}).await;
+    let hello = pod.client.hello().clone();
+    let init = hello.pod_init.unwrap();
+    assert_eq!(
+        (status_field(init, "Name"), status_field(init, "Uid")),
+        ("podium-pod-init".to_owned(), "65535".to_owned())
+    );
+    for name in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+        assert_eq!(status_field(init, name), "0000000000000000", "{name}");
+    }
+    assert_eq!(fs::read_dir(format!("/proc/{init}/fd")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(format!("/proc/{init}/root")).unwrap().count(), 0);
+    let exe = nix::sys::statvfs::statvfs(format!("/proc/{init}/exe").as_str()).unwrap();
+    assert!(exe.flags().contains(nix::sys::statvfs::FsFlags::ST_RDONLY), "its program can be overwritten");
+
+    // Orphans, and a process that survives the first one of its container and has its stdout.
+    let mut spec =
+        ContainerSpec::shell("cat /proc/1/comm; for i in 1 2 3 4 5; do (sleep 0.1 &); done; sleep 1000 & exit 3");
+    spec.options.shares_pid_namespace = true;
+    spec.pid_namespace = Some(hello.namespace_path(hello.namespaces.pid.unwrap()));
+    let id = pod.run("a", &spec).await;
+    let exit = pod.exit(&id).await;
+    assert_eq!(exit.exit_code, 3);
+    assert_eq!(pod.log(&id), [("stdout".to_owned(), "podium-pod-init".to_owned())]);
+    let children = || fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
+    eventually("no orphans", || children().is_empty()).await;
+    pod.client.delete_container(&id, false).await.unwrap();
+    pod.client.shutdown().await.unwrap();
+    eventually("the end of process 1", || !PathBuf::from(format!("/proc/{init}")).exists()).await;
+}
+
+#[tokio::test]
+async fn process_1_ends_with_the_keeper() {
+    if !can_run() {
+        return;
+    }
+    let modes = NamespaceModes { pid: NamespaceMode::Pod, ..NamespaceModes::default() };
+    let pod = Pod::with(modes, |_| {}).await;
+    let init = pod.client.hello().pod_init.unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pod.keeper_pid()), nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually("the end of process 1", || !PathBuf::from(format!("/proc/{init}")).exists()).await;
+}
+
+#[tokio::test]
+async fn sysctl_of_the_node_is_refused_at_the_start() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        r#"{"version":1,"sandboxId":"s","sysctls":{"vm.swappiness":"1"},"runtime":{"program":"r","root":"/"}}"#;
+    fs::write(dir.path().join("keeper.json"), config).unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_test-keeper"));
+    let error = keeper::Client::spawn(&program, dir.path()).await.unwrap_err().to_string();
+    assert!(error.contains("vm.swappiness does not belong to a namespace of the Pod"), "{error}");
+    let user = config.replace(r#""sysctls":{"vm.swappiness":"1"}"#, r#""namespaces":{"user":"pod"}"#);
+    fs::write(dir.path().join("keeper.json"), user).unwrap();
+    let error = keeper::Client::spawn(&program, dir.path()).await.unwrap_err().to_string();
+    assert!(error.contains("not supported yet"), "{error}");
+}
