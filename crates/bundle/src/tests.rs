@@ -1,7 +1,6 @@
 //! Tests of whole specifications.
 
 mod properties;
-mod real;
 mod whole;
 
 use crate::{

@@ -1,17 +1,21 @@
 //! Containers of translated specifications, run by runc. Needs root, runc and a static busybox.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests fail by panicking")]
 
-use super::Input;
-use crate::{CapabilitySet, DeviceKind, DeviceNode, HostInfo, MountSource, Namespace, PodNamespaces, Spec, encode};
+use bundle::{
+    CapabilitySet, ContainerContext, DeviceKind, DeviceNode, HostInfo, ImageConfig, MountSource, Namespace, PodFiles,
+    PodNamespaces, Spec, SupplementalGroupsPolicy, UserDatabase, container_spec, encode, update_resources,
+};
 use nix::{
     sched::{CloneFlags, unshare},
     sys::stat::{major, minor},
 };
-use runtime::{Mount, Propagation, SeccompProfile};
+use runtime::{ContainerConfig, LinuxResources, Mount, Propagation, SandboxConfig, SeccompProfile};
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt, symlink},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     sync::mpsc,
 };
 use tempfile::TempDir;
@@ -35,6 +39,39 @@ echo keys $(cat /proc/keys | wc -c)
 for device in /dev/*; do [ -c $device ] && [ ! -L $device ] && echo device $device; done
 mount -t tmpfs none /data 2>/dev/null && echo "tmpfs yes" || echo "tmpfs no"
 "#;
+
+/// Inputs of a translation, with an owner.
+struct Input {
+    config: ContainerConfig,
+    sandbox: SandboxConfig,
+    image: ImageConfig,
+    passwd: Vec<u8>,
+    group: Vec<u8>,
+    namespaces: PodNamespaces,
+    mounts: Vec<MountSource>,
+    host: HostInfo,
+}
+
+impl Input {
+    fn spec(&self) -> Spec {
+        let context = ContainerContext {
+            id: "c1",
+            sandbox_id: "s1",
+            config: &self.config,
+            sandbox: &self.sandbox,
+            image: &self.image,
+            users: UserDatabase { passwd: Some(&self.passwd), group: Some(&self.group) },
+            supplemental_groups_policy: SupplementalGroupsPolicy::Merge,
+            namespaces: &self.namespaces,
+            files: &PodFiles::default(),
+            mounts: &self.mounts,
+            volumes: &BTreeMap::new(),
+            devices: &[],
+            seccomp_profile: Err("not used"),
+        };
+        container_spec(&context, &self.host).unwrap()
+    }
+}
 
 /// A bundle, whose container and cgroup are removed on drop.
 struct Bundle {
@@ -61,7 +98,7 @@ impl Bundle {
             fs::create_dir_all(root.join(name)).unwrap();
         }
         fs::copy(busybox, root.join("bin/busybox")).unwrap();
-        for applet in ["sh", "cat", "grep", "cut", "tr", "sed", "hostname", "readlink", "wc", "mount"] {
+        for applet in ["sh", "cat", "grep", "cut", "tr", "sed", "hostname", "readlink", "wc", "mount", "sleep"] {
             symlink("busybox", root.join("bin").join(applet)).unwrap();
         }
         let id = format!("podium-bundle-{name}-{}", std::process::id());
@@ -70,9 +107,18 @@ impl Bundle {
 
     /// Returns an input for this bundle: a container that runs the script.
     fn input(&self) -> Input {
-        let mut input = Input { host: host(), ..Input::default() };
-        input.sandbox.cgroup_parent = Some(self.cgroup.clone());
-        input.config.command = ["sh", "-c", SCRIPT].map(str::to_owned).into();
+        let command = ["sh", "-c", SCRIPT].map(str::to_owned).into();
+        let cgroup_parent = Some(self.cgroup.clone());
+        let mut input = Input {
+            config: ContainerConfig { command, ..ContainerConfig::default() },
+            sandbox: SandboxConfig { cgroup_parent, privileged: true, ..SandboxConfig::default() },
+            image: ImageConfig::default(),
+            passwd: Vec::new(),
+            group: Vec::new(),
+            namespaces: PodNamespaces::default(),
+            mounts: Vec::new(),
+            host: host(),
+        };
         for (target, readonly) in [("/data", false), ("/ro", true)] {
             let source = self.dir.path().join(target.trim_start_matches('/'));
             fs::create_dir_all(&source).unwrap();
@@ -89,16 +135,24 @@ impl Bundle {
         input
     }
 
-    fn runc(&self, args: &[&str]) -> Output {
+    fn runc(&self, args: &[&str]) -> Command {
         let mut runc = Command::new("timeout");
         runc.args(["--kill-after=5", "60", "runc", "--root"]).arg(self.dir.path().join("state"));
-        runc.args(args).stdin(Stdio::null()).output().unwrap()
+        runc.args(args).stdin(Stdio::null());
+        runc
+    }
+
+    /// Returns the command that runs a container.
+    fn run_command(&self, spec: &Spec, options: &[&str]) -> Command {
+        fs::write(self.dir.path().join("config.json"), encode(spec).unwrap()).unwrap();
+        let mut runc = self.runc(&["run"]);
+        runc.args(options).arg("--bundle").arg(self.dir.path()).arg(&self.id);
+        runc
     }
 
     /// Runs the container until it ends, and returns its report.
     fn run(&self, spec: &Spec) -> Report {
-        fs::write(self.dir.path().join("config.json"), encode(spec).unwrap()).unwrap();
-        let output = self.runc(&["run", "--bundle", self.dir.path().to_str().unwrap(), &self.id]);
+        let output = self.run_command(spec, &[]).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{} {error}", output.status);
         Report(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
@@ -107,7 +161,7 @@ impl Bundle {
 
 impl Drop for Bundle {
     fn drop(&mut self) {
-        self.runc(&["delete", "--force", &self.id]);
+        self.runc(&["delete", "--force", &self.id]).output().ok();
         let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
         for hierarchy in hierarchies.chain(["/sys/fs/cgroup".into()]) {
             fs::remove_dir(hierarchy.join(self.cgroup.trim_start_matches('/'))).ok();
@@ -199,7 +253,7 @@ fn container_has_what_its_specification_says() {
     security.seccomp = SeccompProfile::RuntimeDefault;
     security.add_capabilities = vec!["NET_ADMIN".to_owned()];
     security.drop_capabilities = vec!["CHOWN".to_owned()];
-    let spec = input.spec().unwrap();
+    let spec = input.spec();
     let report = bundle.run(&spec);
     report.check("Uid", "1000 1000 1000 1000");
     report.check("Gid", "1001 1001 1001 1001");
@@ -232,7 +286,7 @@ fn privileged_container_has_all_of_the_machine() {
     input.config.security.privileged = true;
     input.config.security.seccomp = SeccompProfile::RuntimeDefault;
     input.host.devices = character_devices();
-    let spec = input.spec().unwrap();
+    let spec = input.spec();
     let report = bundle.run(&spec);
     report.check("Uid", "0 0 0 0");
     report.check("Groups", "0");
@@ -265,9 +319,39 @@ fn container_joins_the_namespaces_of_its_pod() {
     let mut input = bundle.input();
     input.namespaces =
         PodNamespaces { network: path("net"), ipc: path("ipc"), uts: path("uts"), ..PodNamespaces::default() };
-    let report = bundle.run(&input.spec().unwrap());
+    let report = bundle.run(&input.spec());
     drop(done);
     pod.join().unwrap();
     report.check("hostname", "pod-host");
     report.check("net", network.to_str().unwrap());
+}
+
+#[test]
+fn running_container_gets_new_limits() {
+    let Some(bundle) = Bundle::new("update") else { return };
+    let mut input = bundle.input();
+    input.config.command = ["sleep", "1000"].map(str::to_owned).into();
+    input.config.resources.memory_limit = 64 << 20;
+    input.config.resources.cpu_shares = 512;
+    let mut spec = input.spec();
+    let mut run = bundle.run_command(&spec, &["--detach"]);
+    // The container keeps its streams: a pipe would not end.
+    assert!(run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    let limits = LinuxResources { memory_limit: 32 << 20, ..LinuxResources::default() };
+    let update = encode(&update_resources(&mut spec, &limits, &input.host).unwrap()).unwrap();
+    let file = bundle.dir.path().join("update.json");
+    fs::write(&file, update).unwrap();
+    let output = bundle.runc(&["update", "--resources", file.to_str().unwrap(), &bundle.id]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cgroup = spec.linux().as_ref().unwrap().cgroups_path().clone().unwrap();
+    let read = |controller: &str, name: &str| {
+        let dir = Path::new("/sys/fs/cgroup").join(controller).join(cgroup.strip_prefix("/").unwrap());
+        fs::read_to_string(dir.join(name)).unwrap().trim().to_owned()
+    };
+    if input.host.cgroup_v2 {
+        assert_eq!(read("", "memory.max"), (32 << 20).to_string());
+        return;
+    }
+    assert_eq!(read("memory", "memory.limit_in_bytes"), (32 << 20).to_string());
+    assert_eq!(read("cpu", "cpu.shares"), "512");
 }
