@@ -55,7 +55,7 @@ const OCI_VERSION: &str = "1.0.2";
 /// Host name and sysctls are not in it: the namespaces of the Pod have them already ([`sandbox_sysctls`]).
 ///
 /// # Errors
-/// When the Pod, the image or a profile is invalid, or asks for what the machine does not have.
+/// When the Pod, the image or a profile is invalid, or requires what the machine does not have.
 pub fn container_spec(context: &ContainerContext<'_>, host: &HostInfo) -> Result<Spec, Error> {
     let security = &context.config.security;
     if security.privileged && !context.sandbox.privileged {
