@@ -93,9 +93,9 @@ pub(crate) fn container_mounts(context: &ContainerContext<'_>, host: &HostInfo) 
 /// Each gets a directory of its own, which goes with the container (containerd's `volumeMounts`).
 #[must_use]
 pub fn image_volumes(config: &ContainerConfig, image: &ImageConfig) -> Vec<String> {
-    let configured = targets(config);
-    let volumes = image.volumes.iter().filter(|volume| !configured.contains(&clean(volume)));
-    volumes.map(|volume| absolute(volume)).collect()
+    // An image may name a directory twice: `data` and `/data/`.
+    let mut used = targets(config);
+    image.volumes.iter().filter(|volume| used.insert(clean(volume))).map(|volume| absolute(volume)).collect()
 }
 
 fn targets(config: &ContainerConfig) -> BTreeSet<String> {

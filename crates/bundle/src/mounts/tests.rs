@@ -119,7 +119,7 @@ fn mounts_replace_default_mounts() {
 #[test]
 fn volumes_of_the_image_are_directories_of_the_container() {
     let mut input = mounting(&["/data/"]);
-    input.image.volumes = ["/data", "cache", "/var/lib/x"].map(str::to_owned).into();
+    input.image.volumes = ["/data", "cache", "/var/lib/x", "/var/lib/x/", "var//lib/x"].map(str::to_owned).into();
     assert_eq!(image_volumes(&input.config, &input.image), ["/var/lib/x", "/cache"]);
     input.volumes = ["/var/lib/x", "/cache"].map(|volume| (volume.to_owned(), format!("/v{volume}").into())).into();
     let expected = [
