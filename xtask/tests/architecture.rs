@@ -13,6 +13,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 27] = [
     ("apply", &[]),
     ("audit", &["api", "kinds", "request", "response"]),
     ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
+    ("bundle", &["runtime"]),
     ("controllers", &["admission", "api", "informer"]),
     ("distribution", &["runtime"]),
     ("encryption", &["api", "store"]),
@@ -107,7 +108,7 @@ fn crates_depend_only_on_allowed_crates() {
 #[test]
 fn pure_crates_have_no_io_clock_or_async() {
     let mut files = Vec::new();
-    for name in ["lifecycle", "apply", "schema", "expr", "admission", "errors", "request", "wire", "kinds"] {
+    for name in ["lifecycle", "apply", "schema", "expr", "admission", "errors", "request", "wire", "kinds", "bundle"] {
         let used = dependencies(name);
         let is_allowed = |d: &str| name == "kinds" && ALLOWED_IN_KINDS.contains(&d);
         let impure: Vec<_> = IMPURE_DEPENDENCIES.iter().filter(|d| used.contains(**d) && !is_allowed(d)).collect();

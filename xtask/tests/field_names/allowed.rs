@@ -38,9 +38,10 @@ const UPSTREAM_PATHS: [(&str, &str); 23] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 34] = [
+const OTHER_DOCUMENTS: [(&str, &str); 35] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
+    ("crates/bundle/src/", "OCI runtime specification"),
     ("crates/controllers/src/legacy_token_cleaner.rs", "data of a ConfigMap"),
     ("crates/encryption/src/", "EncryptionConfiguration"),
     ("crates/expr/src/functions.rs", "libraries of CEL"),
