@@ -24,6 +24,7 @@ use std::{
     path::Path,
 };
 use tokio::sync::oneshot;
+use veth::Links;
 
 /// How Pods are connected to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,7 +83,8 @@ impl Network {
             let netns = File::open(netns).map_err(Error::file("open", netns))?;
             let request = Request { sandbox: sandbox.to_owned(), netns, port_mappings: mappings.clone() };
             let steps = connector.clone();
-            match on_thread(move || steps.attach(&request, is_last_attempt)).await? {
+            let attach = move || Ok((steps.attach(&request, is_last_attempt)?, Vec::new()));
+            match on_thread(attach).await? {
                 Attached::Connected { ip, is_new } => {
                     if is_new {
                         host_ports::delete_conntrack_entries(&mappings, None).await;
@@ -98,15 +100,15 @@ impl Network {
         Err(Error::NoHostPorts)
     }
 
-    /// Disconnects a sandbox: removes its host ports and its interface, and releases its address. Does nothing if the
-    /// sandbox is not connected; its namespace may be gone.
+    /// Disconnects a sandbox: removes its host ports, takes its interface from the bridge, and releases its address. Does
+    /// nothing if the sandbox is not connected; its namespace may be gone. The interface is deleted in the background.
     ///
     /// # Errors
     /// When the kernel or the file system fails. Completed removals stay; the call can be repeated.
     pub async fn detach(&self, sandbox: &str) -> Result<(), Error> {
         check_sandbox(sandbox)?;
         let (connector, sandbox) = (Connector::of(self), sandbox.to_owned());
-        let detached = on_thread(move || connector.detach(&sandbox)).await?;
+        let detached = on_thread(move || connector.detach(&sandbox).map(Detached::split)).await?;
         self.complete_removal(detached).await
     }
 
@@ -125,7 +127,7 @@ impl Network {
     /// When the kernel or the file system fails. Completed removals stay; the call can be repeated.
     pub async fn retain(&self, sandboxes: &[String]) -> Result<(), Error> {
         let (connector, keep) = (Connector::of(self), BTreeSet::from_iter(sandboxes.iter().cloned()));
-        let detached = on_thread(move || connector.retain(&keep)).await?;
+        let detached = on_thread(move || connector.retain(&keep).map(Detached::split)).await?;
         self.complete_removal(detached).await
     }
 
@@ -149,12 +151,29 @@ fn check_sandbox(sandbox: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs blocking work on a thread of its own: it enters another namespace, and must not be used again.
-async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+/// Deletes interfaces that were disconnected.
+fn delete_links(links: Vec<u32>) {
+    let delete = |index| Links::open()?.delete_index(index);
+    if let Some(error) = links.into_iter().find_map(|index| delete(index).err()) {
+        // The interface vanishes with the Pod's namespace.
+        tracing::debug!(%error, "failed to delete interface");
+    }
+}
+
+/// Runs blocking work on a thread of its own: it enters another namespace, and must not be used again. The work returns
+/// a result, and interfaces that are deleted afterwards.
+async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<(T, Vec<u32>), Error> + Send + 'static,
+) -> Result<T, Error> {
     let (sender, receiver) = oneshot::channel();
     let run = move || {
+        let (result, links) = match work() {
+            Ok((result, links)) => (Ok(result), links),
+            Err(error) => (Err(error), Vec::new()),
+        };
         // The receiver may have been dropped.
-        let _ = sender.send(work());
+        let _ = sender.send(result);
+        delete_links(links);
     };
     let thread = std::thread::Builder::new().name("pod-network".into()).spawn(run);
     thread.map_err(Error::kernel("create thread"))?;

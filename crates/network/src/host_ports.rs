@@ -214,7 +214,31 @@ mod tests {
         let pod = |last| Ipv4Addr::new(10, 244, 0, last);
         // A port that two Pods have belongs to the first.
         let mappings = [(pod(2), wildcard.clone()), (pod(3), single), (pod(4), wildcard)];
-        expect![[r#""#]].assert_eq(&table("pd-1", "10.244.0.0/24".parse().unwrap(), &mappings));
+        expect![[r#"
+            add table ip pd-1-host-ports
+            delete table ip pd-1-host-ports
+            add table ip pd-1-host-ports
+            add map ip pd-1-host-ports ports { type inet_proto . inet_service : ipv4_addr . inet_service ; }
+            add map ip pd-1-host-ports address-ports { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service ; }
+            add chain ip pd-1-host-ports to-pods
+            add rule ip pd-1-host-ports to-pods ip saddr 10.244.0.0/24 meta mark set meta mark or 0x2000
+            add rule ip pd-1-host-ports to-pods meta l4proto { tcp, udp, sctp } dnat ip to ip daddr . meta l4proto . th dport map @address-ports
+            add rule ip pd-1-host-ports to-pods meta l4proto { tcp, udp, sctp } dnat ip to meta l4proto . th dport map @ports
+            add rule ip pd-1-host-ports to-pods ip saddr 10.244.0.0/24 meta mark set meta mark and 4294959103
+            add chain ip pd-1-host-ports prerouting { type nat hook prerouting priority -99 ; }
+            add rule ip pd-1-host-ports prerouting fib daddr type local jump to-pods
+            add chain ip pd-1-host-ports output { type nat hook output priority -99 ; }
+            add rule ip pd-1-host-ports output fib daddr type local jump to-pods
+            add chain ip pd-1-host-ports postrouting { type nat hook postrouting priority 89 ; }
+            add rule ip pd-1-host-ports postrouting ip saddr 127.0.0.0/8 oifname pd-1 masquerade fully-random
+            add rule ip pd-1-host-ports postrouting meta mark and 0x2000 == 0 return
+            add rule ip pd-1-host-ports postrouting meta mark set meta mark xor 0x2000
+            add rule ip pd-1-host-ports postrouting masquerade fully-random
+            add chain ip pd-1-host-ports loopback { type filter hook prerouting priority -300 ; }
+            add rule ip pd-1-host-ports loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
+            add element ip pd-1-host-ports address-ports { 192.0.2.1 . tcp . 8081 : 10.244.0.3 . 80 }
+            add element ip pd-1-host-ports ports { tcp . 8080 : 10.244.0.2 . 80 }
+        "#]].assert_eq(&table("pd-1", "10.244.0.0/24".parse().unwrap(), &mappings));
     }
 
     #[test]

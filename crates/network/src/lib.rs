@@ -108,6 +108,7 @@ pub struct Network {
     /// Whether host ports can be mapped by nftables, with [`PodConnector::Netlink`].
     pub(crate) has_host_ports: bool,
     pub(crate) names: Names,
+    pub(crate) elements: nf_tables::ElementSocket,
     /// MTU of the Pods' interfaces; `None` for the kernel's default.
     pub(crate) mtu: Option<u32>,
 }

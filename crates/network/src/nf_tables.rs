@@ -5,7 +5,9 @@
 //! encodes them without a C library.
 
 use crate::netlink_socket::{FLAG_ACK, Message, Socket};
-use std::io;
+use parking_lot::Mutex;
+use rtnetlink::sys::protocols::NETLINK_NETFILTER;
+use std::{io, sync::Arc};
 
 /// Messages in a transaction: the acknowledgements must fit in the socket's buffer.
 const MAX_BATCH: usize = 64;
@@ -59,7 +61,49 @@ impl ElementError {
 
     /// Returns whether the map has the key with other data.
     pub(crate) fn is_taken(&self) -> bool {
-        self.source.kind() == io::ErrorKind::ResourceBusy
+        matches!(self.source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
+    }
+}
+
+/// Socket of nf_tables, opened when it is needed. Clones share it.
+///
+/// It stays open: closing one waits until the kernel has freed what earlier transactions replaced, some 10 ms.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ElementSocket(Arc<Mutex<Option<Socket>>>);
+
+/// The socket is no part of a network's identity.
+impl PartialEq for ElementSocket {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ElementSocket {}
+
+impl ElementSocket {
+    /// Adds elements; existing ones stay. A transaction has at most [`MAX_BATCH`] elements: after an error, those of
+    /// earlier transactions stay.
+    pub(crate) fn add(&self, elements: &[Element]) -> Result<(), ElementError> {
+        self.with_socket(|socket| add(socket, elements))
+    }
+
+    /// Deletes elements; missing ones are not an error.
+    pub(crate) fn delete(&self, elements: &[Element]) -> Result<(), ElementError> {
+        self.with_socket(|socket| delete(socket, elements))
+    }
+
+    fn with_socket<T>(&self, work: impl FnOnce(&mut Socket) -> Result<T, ElementError>) -> Result<T, ElementError> {
+        let mut kept = self.0.lock();
+        let mut socket = match kept.take() {
+            Some(socket) => socket,
+            None => Socket::open(NETLINK_NETFILTER).map_err(|source| ElementError { index: None, source })?,
+        };
+        let result = work(&mut socket);
+        // After another error, answers may be pending.
+        if result.as_ref().is_ok() || result.as_ref().is_err_and(|error| error.index.is_some()) {
+            *kept = Some(socket);
+        }
+        result
     }
 }
 
@@ -80,9 +124,7 @@ pub(crate) fn interface_name(name: &str) -> [u8; 16] {
     padded
 }
 
-/// Adds elements; existing ones stay. A transaction has at most [`MAX_BATCH`] elements: after an error, those of earlier
-/// transactions stay.
-pub(crate) fn add(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError> {
+fn add(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError> {
     for (number, batch) in elements.chunks(MAX_BATCH).enumerate() {
         change(socket, NEW_ELEMENT, batch).map_err(|mut error| {
             error.index = error.index.map(|index| number * MAX_BATCH + index);
@@ -92,8 +134,7 @@ pub(crate) fn add(socket: &mut Socket, elements: &[Element]) -> Result<(), Eleme
     Ok(())
 }
 
-/// Deletes elements; missing ones are not an error.
-pub(crate) fn delete(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError> {
+fn delete(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError> {
     for batch in elements.chunks(MAX_BATCH) {
         match change(socket, DELETE_ELEMENT, batch) {
             // The transaction failed as a whole.

@@ -8,6 +8,7 @@ use crate::{
     destroy::CniPaths,
     links::{Link, Machine, Netlink},
     masquerade,
+    nf_tables::ElementSocket,
     pod_cidr::{CidrRequest, allocate, gateway},
     state::{self, Lock},
 };
@@ -51,6 +52,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
         bin_dir,
         bridge: names.bridge.clone(),
         names,
+        elements: ElementSocket::default(),
         cidr,
         gateway,
         proxies_services: has_nftables,

@@ -8,9 +8,9 @@ use crate::Error;
 use ipnet::Ipv4Net;
 use std::{
     fs::{self, OpenOptions},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind},
     net::Ipv4Addr,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -52,9 +52,11 @@ impl Addresses {
 
     /// Not durable: after a reboot, no address is in use.
     fn save_last(&self, ip: Ipv4Addr) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).write(true).truncate(true).mode(0o600).open(self.dir.join(LAST))?;
-        file.write_all(ip.to_string().as_bytes())
+        let (mut options, text) = (OpenOptions::new(), ip.to_string());
+        let file = options.create(true).write(true).truncate(false).mode(0o600).open(self.dir.join(LAST))?;
+        // ext4 writes a file to the disk when it was truncated to zero before.
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.set_len(text.len() as u64)
     }
 
     /// Releases an address. Missing files are not an error.

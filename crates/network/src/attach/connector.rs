@@ -7,15 +7,13 @@ use super::{
     addresses::Addresses,
     record::{self, Connection, Record},
     tables,
-    veth::{Links, PodInterface},
+    veth::{Links, OWN_NAMESPACE, PodInterface},
 };
 use crate::{
     Error, Network,
     host_ports::{self, PortMapping},
-    netlink_socket::Socket,
-    nf_tables::{self, Element, ElementError},
+    nf_tables::{Element, ElementError, ElementSocket},
 };
-use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use std::{
     collections::BTreeSet,
     fs::{self, File},
@@ -36,6 +34,7 @@ pub(crate) struct Connector {
     pub(crate) mtu: Option<u32>,
     pub(crate) has_host_ports: bool,
     pub(crate) has_anti_spoofing: bool,
+    pub(crate) elements: ElementSocket,
 }
 
 /// Sandbox to connect.
@@ -59,9 +58,17 @@ pub(crate) enum Attached {
 #[derive(Debug, Default)]
 pub(crate) struct Detached {
     pub(crate) connections: Vec<Connection>,
+    /// Indexes of interfaces that are not connected any more, and are to be deleted.
+    pub(crate) links: Vec<u32>,
 }
 
 impl Detached {
+    /// Returns the result, and the interfaces that are deleted afterwards.
+    pub(crate) fn split(mut self) -> (Self, Vec<u32>) {
+        let links = std::mem::take(&mut self.links);
+        (self, links)
+    }
+
     /// Returns whether host ports may be left: an interrupted connection may or may not have them, and another Pod may
     /// have the same.
     pub(crate) fn has_unknown_host_ports(&self) -> bool {
@@ -80,6 +87,7 @@ impl Connector {
             mtu: network.mtu,
             has_host_ports: network.has_host_ports,
             has_anti_spoofing: network.has_anti_spoofing,
+            elements: network.elements.clone(),
         }
     }
 
@@ -105,16 +113,15 @@ impl Connector {
                 return Err(error);
             }
         };
-        let mut netfilter = self.netfilter()?;
-        let elements = self.elements(ip, &request.port_mappings);
-        if let Some(netfilter) = &mut netfilter
-            && let Err(error) = nf_tables::add(netfilter, &elements)
+        let elements = self.pod_elements(ip, &request.port_mappings);
+        if !elements.is_empty()
+            && let Err(error) = self.elements.add(&elements)
         {
             if error.is_missing() && !is_last_attempt {
                 return Ok(Attached::TablesMissing);
             }
             let error = self.element_error(error, &request.port_mappings);
-            self.undo(record, &mut links, None);
+            self.undo(record, &mut links, false);
             return Err(error);
         }
         let interface = PodInterface {
@@ -126,7 +133,7 @@ impl Connector {
         let connected = links.connect(&request.netns, interface);
         let completed = connected.and_then(|()| record.write(self.connection(request, ip, true)));
         if let Err(error) = completed {
-            self.undo(record, &mut links, netfilter);
+            self.undo(record, &mut links, true);
             return Err(error);
         }
         Ok(Attached::Connected { ip, is_new: true })
@@ -156,19 +163,14 @@ impl Connector {
     }
 
     /// Returns the elements of a Pod: those of anti-spoofing first.
-    fn elements(&self, ip: Ipv4Addr, mappings: &[PortMapping]) -> Vec<Element> {
+    fn pod_elements(&self, ip: Ipv4Addr, mappings: &[PortMapping]) -> Vec<Element> {
         let senders = if self.has_anti_spoofing { tables::sender_elements(&self.bridge, ip) } else { Vec::new() };
         senders.into_iter().chain(host_ports::elements(&self.bridge, ip, mappings)).collect()
     }
 
-    fn netfilter(&self) -> Result<Option<Socket>, Error> {
-        let open = || Socket::open(NETLINK_NETFILTER).map_err(Error::OpenNetlink);
-        (self.has_host_ports || self.has_anti_spoofing).then(open).transpose()
-    }
-
     /// Names the host port whose element was refused.
     fn element_error(&self, error: ElementError, mappings: &[PortMapping]) -> Error {
-        let senders = self.elements(Ipv4Addr::UNSPECIFIED, &[]).len();
+        let senders = self.pod_elements(Ipv4Addr::UNSPECIFIED, &[]).len();
         let mapping = error.index.and_then(|index| mappings.get(index.checked_sub(senders)?));
         match mapping {
             Some(mapping) if error.is_taken() => Error::HostPortTaken(mapping.to_string()),
@@ -176,11 +178,13 @@ impl Connector {
         }
     }
 
-    /// Removes what an attempt created. `netfilter` is given if its host ports were added. What cannot be removed keeps
+    /// Removes what an attempt created; `has_ports` is whether its host ports were added. What cannot be removed keeps
     /// its record and its address.
-    fn undo(&self, record: Record, links: &mut Links, netfilter: Option<Socket>) {
+    fn undo(&self, record: Record, links: &mut Links, has_ports: bool) {
         let sandbox = record.path().display().to_string();
-        if let Err(error) = self.disconnect(record, links, netfilter) {
+        // The interface is deleted at once: the attempt may be repeated.
+        let deleted = record.connection.as_ref().map_or(Ok(false), |c| links.delete(&self.bridge, c.ip));
+        if let Err(error) = deleted.and_then(|_| self.disconnect(record, links, has_ports)) {
             tracing::warn!(sandbox, %error, "failed to undo the connection of a sandbox");
         }
     }
@@ -192,32 +196,34 @@ impl Connector {
             return Ok(Detached::default());
         };
         let connection = record.connection.clone();
-        let owns_ports = connection.as_ref().is_some_and(|c| c.is_attached && !c.port_mappings.is_empty());
-        let netfilter = if owns_ports { self.netfilter()? } else { None };
-        self.disconnect(record, &mut Links::open()?, netfilter)?;
-        Ok(Detached { connections: connection.into_iter().collect() })
+        let owns_ports = connection.as_ref().is_some_and(|c| c.is_attached);
+        let link = self.disconnect(record, &mut Links::open()?, owns_ports)?;
+        Ok(Detached { connections: connection.into_iter().collect(), links: link.into_iter().collect() })
     }
 
-    /// Removes host ports, the interface and the address. The anti-spoofing elements stay: they say the same of the
-    /// next Pod with this address.
-    fn disconnect(&self, record: Record, links: &mut Links, netfilter: Option<Socket>) -> Result<(), Error> {
-        if let Some(connection) = &record.connection {
-            if let Some(mut netfilter) = netfilter {
-                let elements = host_ports::elements(&self.bridge, connection.ip, &connection.port_mappings);
-                let deleted = nf_tables::delete(&mut netfilter, &elements);
+    /// Removes host ports, the bridge's port and the address; returns the interface, which is to be deleted. The
+    /// anti-spoofing elements stay: they say the same of the next Pod with this address.
+    fn disconnect(&self, record: Record, links: &mut Links, has_ports: bool) -> Result<Option<u32>, Error> {
+        let mut link = None;
+        if let Some(Connection { ip, port_mappings, .. }) = &record.connection {
+            if has_ports && !port_mappings.is_empty() {
+                let deleted = self.elements.delete(&host_ports::elements(&self.bridge, *ip, port_mappings));
                 deleted.map_err(|e| Error::kernel("delete nftables elements")(e.source))?;
             }
-            links.delete(&self.bridge, connection.ip)?;
-            self.addresses.release(connection.ip)?;
+            link = links.disconnect(&self.bridge, *ip)?;
+            self.addresses.release(*ip)?;
         }
-        record.remove()
+        record.remove()?;
+        Ok(link)
     }
 
     /// Disconnects all sandboxes but these, and releases addresses without a sandbox.
     pub(crate) fn retain(&self, keep: &BTreeSet<String>) -> Result<Detached, Error> {
         let mut all = Detached::default();
         for sandbox in record::sandboxes(&self.records)?.iter().filter(|sandbox| !keep.contains(*sandbox)) {
-            all.connections.extend(self.detach(sandbox)?.connections);
+            let detached = self.detach(sandbox)?;
+            all.connections.extend(detached.connections);
+            all.links.extend(detached.links);
         }
         for ip in self.addresses.allocated()? {
             self.release_orphan(ip)?;
@@ -245,8 +251,8 @@ impl Connector {
 
 /// Refuses the namespace of the node: its interfaces would be changed.
 fn check_namespace(netns: &File) -> Result<(), Error> {
-    let own = fs::metadata("/proc/thread-self/ns/net").map_err(|e| Error::kernel("read network namespace")(e))?;
-    let given = netns.metadata().map_err(|e| Error::kernel("read network namespace")(e))?;
+    let own = fs::metadata(OWN_NAMESPACE).map_err(Error::kernel("read network namespace"))?;
+    let given = netns.metadata().map_err(Error::kernel("read network namespace"))?;
     if (own.dev(), own.ino()) == (given.dev(), given.ino()) {
         return Err(Error::NodeNamespace);
     }

@@ -16,7 +16,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::PathBuf,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -111,6 +111,15 @@ fn within<T: Send + 'static>(netns: Option<&Path>, work: impl FnOnce() -> T + Se
     match netns {
         Some(netns) => inside(netns, work),
         None => std::thread::spawn(work).join().expect("it ends"),
+    }
+}
+
+/// Waits until the interfaces of a Pod are deleted.
+async fn wait_for_removal(ip: Ipv4Addr) {
+    let end = Instant::now() + DEADLINE;
+    while !ip_output(&format!("link show {}", host_interface(ip))).is_empty() {
+        assert!(Instant::now() < end, "the interface is still there");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

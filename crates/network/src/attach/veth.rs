@@ -31,10 +31,14 @@ use std::{
 
 /// Name of the interface in the Pod, as CRI runtimes name it.
 pub(crate) const POD_INTERFACE: &str = "eth0";
+/// Network namespace of the calling thread.
+pub(crate) const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: &str = "lo";
 /// Timeout of the interfaces' carrier.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(2);
-const CARRIER_INTERVAL: Duration = Duration::from_millis(1);
+/// Timeout of the deletion of an earlier pair.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 // Flags of `struct nlmsghdr`.
 const FLAG_EXCLUSIVE: u16 = 0x200;
@@ -80,6 +84,18 @@ impl Links {
         Socket::open(NETLINK_ROUTE).map(Self).map_err(Error::OpenNetlink)
     }
 
+    /// Opens a socket in another namespace.
+    fn open_in(netns: &File) -> Result<Self, Error> {
+        let enter = |netns: &File| {
+            setns(netns, CloneFlags::CLONE_NEWNET).map_err(|e| Error::kernel("enter network namespace")(e.into()))
+        };
+        let own = File::open(OWN_NAMESPACE).map_err(Error::kernel("open network namespace"))?;
+        enter(netns)?;
+        let opened = Self::open();
+        enter(&own)?;
+        opened
+    }
+
     /// Returns an interface, if it exists.
     fn find(&mut self, name: &str) -> Result<Option<LinkState>, Error> {
         let attributes =
@@ -107,39 +123,52 @@ impl Links {
         Ok(port.is_some() && port == self.find(bridge)?.map(|bridge| bridge.index))
     }
 
-    /// Deletes the host's end for an address, and thereby the pair. Returns whether it existed; one of another owner is
-    /// kept.
-    pub(crate) fn delete(&mut self, bridge: &str, ip: Ipv4Addr) -> Result<bool, Error> {
-        let name = host_interface(ip);
-        let Some(found) = self.find(&name)? else { return Ok(false) };
-        if found.controller.is_some() && found.controller != self.find(bridge)?.map(|bridge| bridge.index) {
-            return Ok(false);
-        }
-        let mut delete = LinkMessage::default();
-        delete.header.index = found.index;
-        match self.request(&[message(FLAG_ACK, &RouteNetlinkMessage::DelLink(delete))])?.pop() {
-            // It vanished with the Pod's namespace.
-            Some(Err(e)) if e.raw_os_error() != Some(nix::libc::ENODEV) => {
-                Err(Error::kernel(format!("delete interface {name}"))(e))
-            }
-            _ => Ok(true),
-        }
+    /// Returns the index of the host's end for an address, unless it has another owner.
+    fn own(&mut self, bridge: &str, ip: Ipv4Addr) -> Result<Option<u32>, Error> {
+        let Some(found) = self.find(&host_interface(ip))? else { return Ok(None) };
+        let is_own = found.controller.is_none() || found.controller == self.find(bridge)?.map(|bridge| bridge.index);
+        Ok(is_own.then_some(found.index))
     }
 
-    /// Connects a network namespace to the bridge, and waits until frames pass. The calling thread is in the namespace
-    /// afterwards. What was created before an error stays.
+    /// Deletes the host's end for an address, and thereby the pair. Returns whether it existed.
+    pub(crate) fn delete(&mut self, bridge: &str, ip: Ipv4Addr) -> Result<bool, Error> {
+        let Some(index) = self.own(bridge, ip)? else { return Ok(false) };
+        self.delete_index(index)?;
+        Ok(true)
+    }
+
+    /// Deletes an interface. The kernel waits some 20 ms until nothing refers to it.
+    pub(crate) fn delete_index(&mut self, index: u32) -> Result<(), Error> {
+        let mut delete = LinkMessage::default();
+        delete.header.index = index;
+        let answers = self.request(&[message(FLAG_ACK, &RouteNetlinkMessage::DelLink(delete))])?;
+        unless_vanished(answers).map_err(Error::kernel("delete interface of a sandbox"))
+    }
+
+    /// Sets the host's end for an address down and takes it from the bridge. Returns its index if it exists.
+    pub(crate) fn disconnect(&mut self, bridge: &str, ip: Ipv4Addr) -> Result<Option<u32>, Error> {
+        let Some(index) = self.own(bridge, ip)? else { return Ok(None) };
+        let mut down = link(vec![LinkAttribute::Controller(0)]);
+        (down.header.index, down.header.change_mask) = (index, LinkFlags::Up);
+        let answers = self.request(&[message(FLAG_ACK, &RouteNetlinkMessage::SetLink(down))])?;
+        unless_vanished(answers).map_err(Error::kernel("disconnect interface of a sandbox"))?;
+        Ok(Some(index))
+    }
+
+    /// Connects a network namespace to the bridge, and waits until frames pass. What was created before an error stays.
     pub(crate) fn connect(&mut self, netns: &File, interface: PodInterface<'_>) -> Result<(), Error> {
         let ip = interface.address.addr();
         let host = host_interface(ip);
         self.create(netns, interface, &host)?;
-        setns(netns, CloneFlags::CLONE_NEWNET).map_err(|e| Error::kernel("enter network namespace")(e.into()))?;
-        let mut pod = Self::open()?;
+        let mut pod = Self::open_in(netns)?;
         pod.configure(interface)?;
         // The host's end comes last: only then the bridge sees a port with a carrier, and forwards at once.
         let up = message(FLAG_ACK, &RouteNetlinkMessage::SetLink(set_up(&host)));
         all(self.request(&[up])?).map_err(Error::kernel(format!("set interface {host} up")))?;
         pod.wait_for_carrier(POD_INTERFACE)?;
-        self.wait_for_carrier(&host)
+        self.wait_for_carrier(&host)?;
+        // The bridge has no carrier before its first Pod.
+        self.wait_for_carrier(interface.bridge)
     }
 
     /// Creates the pair, with the host's end as a port of the bridge.
@@ -165,13 +194,17 @@ impl Links {
         let port = link(vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::LinkInfo(port)]);
         let requests =
             [message(NEW, &RouteNetlinkMessage::NewLink(pair)), message(FLAG_ACK, &RouteNetlinkMessage::NewLink(port))];
-        let doing = || Error::kernel(format!("create interface {host}"));
-        match all(self.request(&requests)?) {
-            // An interrupted attempt, or a Pod whose namespace is still being removed.
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && self.delete(interface.bridge, ip)? => {
-                all(self.request(&requests)?).map_err(doing())
+        let end = Instant::now() + DELETION_TIMEOUT;
+        loop {
+            match all(self.request(&requests)?) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists && Instant::now() < end => {
+                    // The host's end of an interrupted attempt, or the Pod's end of a pair that is being deleted.
+                    if !self.delete(interface.bridge, ip)? {
+                        pause();
+                    }
+                }
+                created => return created.map_err(Error::kernel(format!("create interface {host}"))),
             }
-            created => created.map_err(doing()),
         }
     }
 
@@ -199,7 +232,7 @@ impl Links {
                 tracing::warn!(interface = name, "interface has no carrier yet");
                 break;
             }
-            std::thread::sleep(CARRIER_INTERVAL);
+            pause();
         }
         Ok(())
     }
@@ -207,6 +240,16 @@ impl Links {
     fn request(&mut self, messages: &[Message]) -> Result<Vec<Answer>, Error> {
         self.0.exchange(messages).map_err(Error::kernel("exchange netlink messages"))
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this thread is no worker of the async runtime")]
+fn pause() {
+    std::thread::sleep(RETRY_INTERVAL);
+}
+
+/// Returns the first error, unless the interface has vanished with the Pod's namespace.
+fn unless_vanished(answers: Vec<Answer>) -> std::io::Result<()> {
+    all(answers).or_else(|e| if e.raw_os_error() == Some(nix::libc::ENODEV) { Ok(()) } else { Err(e) })
 }
 
 /// Returns the first error.

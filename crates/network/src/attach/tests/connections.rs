@@ -74,10 +74,12 @@ fn attach_and_detach_are_idempotent() {
         for _ in 0..2 {
             node.network.detach("a").await.unwrap();
         }
-        assert!(ip_output("link show veth0a090002").is_empty());
+        let port = ip_output("link show veth0a090002");
+        assert!(!port.contains(&node.network.bridge), "{port}");
         assert!(node.network.attached().unwrap().is_empty());
         // The namespace can be connected again; addresses are not reused at once.
         assert_eq!(node.attach("a2", &a, &[]).await.unwrap(), Ip::new(10, 9, 0, 3));
+        wait_for_removal(a_ip).await;
         node.destroy().await;
     });
 }
@@ -138,7 +140,7 @@ fn invalid_sandbox_or_namespace_is_an_error() {
             node.attach("a", Path::new(wrong), &[]).await.unwrap_err();
         }
         // The interface exists: nothing is left of the attempt.
-        inside(&netns, || ip("link add eth0 type dummy"));
+        inside(&netns, || ip("link add eth0 type veth peer name other"));
         let error = node.attach("a", &netns, &[mapping(Protocol::Tcp, 80, None)]).await.unwrap_err().to_string();
         assert!(error.contains("failed to create interface"), "{error}");
         assert!(node.network.attached().unwrap().is_empty());

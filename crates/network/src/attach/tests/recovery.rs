@@ -8,9 +8,6 @@ use super::{
     },
     *,
 };
-use crate::{netlink_socket::Socket, nf_tables};
-use rtnetlink::sys::protocols::NETLINK_NETFILTER;
-use std::{net::Ipv4Addr as Ip, time::Instant};
 
 fn request(sandbox: &str, netns: &Path, ports: &[PortMapping]) -> Request {
     let netns = File::open(netns).unwrap();
@@ -30,7 +27,7 @@ fn interrupted(node: &Node, sandbox: &str, netns: &Path, ports: &[PortMapping], 
         let ip = connector.reserve(&mut record, &request).unwrap();
         if steps > 2 {
             let elements = crate::host_ports::elements(&connector.bridge, ip, &request.port_mappings);
-            nf_tables::add(&mut Socket::open(NETLINK_NETFILTER).unwrap(), &elements).unwrap();
+            connector.elements.add(&elements).unwrap();
         }
         let address = connector.addresses.with_prefix(ip);
         let interface =
@@ -69,6 +66,9 @@ fn retain_removes_what_killed_processes_left() {
         next.retain(&["kept".to_owned(), "never-attached".to_owned()]).await.unwrap();
         assert_eq!(next.attached().unwrap(), ["kept"]);
         assert_eq!(node.connector().addresses.allocated().unwrap(), [kept_ip]);
+        for last in 3..=9 {
+            wait_for_removal(Ipv4Addr::new(10, 9, 0, last)).await;
+        }
         let links = ip_output("-o link show type veth");
         assert_eq!(links.lines().count(), 1, "{links}");
         let table = crate::host_ports::table_name(&next.bridge);
@@ -139,15 +139,6 @@ fn sandbox_keeps_its_address_in_a_new_namespace() {
         tcp(None, (node.network.gateway, 8080), &tcp_listener(Some(&netns), PORT));
         node.destroy().await;
     });
-}
-
-/// Waits until the kernel has removed the interfaces of a namespace.
-async fn wait_for_removal(ip: Ip) {
-    let end = Instant::now() + DEADLINE;
-    while !ip_output(&format!("link show {}", host_interface(ip))).is_empty() {
-        assert!(Instant::now() < end, "the interface is still there");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[test]
