@@ -112,7 +112,7 @@ impl Links {
         }
     }
 
-    fn get(&mut self, name: &str) -> Result<LinkState, Error> {
+    fn existing(&mut self, name: &str) -> Result<LinkState, Error> {
         let missing = || Error::kernel(format!("find interface {name}"))(ErrorKind::NotFound.into());
         self.find(name)?.ok_or_else(missing)
     }
@@ -174,7 +174,7 @@ impl Links {
     /// Creates the pair, with the host's end as a port of the bridge.
     pub(crate) fn create(&mut self, netns: &File, interface: PodInterface<'_>, host: &str) -> Result<(), Error> {
         let ip = interface.address.addr();
-        let bridge = self.get(interface.bridge)?.index;
+        let bridge = self.existing(interface.bridge)?.index;
         let mtu = interface.mtu.map(LinkAttribute::Mtu);
         let peer = [
             LinkAttribute::IfName(POD_INTERFACE.to_owned()),
@@ -210,7 +210,7 @@ impl Links {
 
     /// Configures the Pod's interfaces; the socket is in its namespace.
     fn configure(&mut self, PodInterface { gateway, address, .. }: PodInterface<'_>) -> Result<(), Error> {
-        let index = self.get(POD_INTERFACE)?.index;
+        let index = self.existing(POD_INTERFACE)?.index;
         let add = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(address.addr(), address.prefix_len());
         let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway).output_interface(index).build();
         let requests = [
@@ -227,7 +227,7 @@ impl Links {
     fn wait_for_carrier(&mut self, name: &str) -> Result<(), Error> {
         let end = Instant::now() + CARRIER_TIMEOUT;
         // Since Linux 6.8, the request itself makes the kernel notice.
-        while !self.get(name)?.is_up {
+        while !self.existing(name)?.is_up {
             if Instant::now() > end {
                 tracing::warn!(interface = name, "interface has no carrier yet");
                 break;
