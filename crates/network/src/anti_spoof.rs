@@ -5,7 +5,8 @@
 //! NetworkPolicies. IPv6 router advertisements and redirects, VLAN frames and other protocols are dropped, for
 //! NetworkPolicies do not see them.
 //!
-//! libcni's cache maps ports to Pods. The port of a sandbox is added before its first container starts.
+//! The port of a sandbox is added before its first container starts. libcni's cache maps the ports of CNI to Pods;
+//! [`crate::attach`] adds those of its own.
 
 use crate::{
     Error,
@@ -29,9 +30,14 @@ pub(crate) fn table_name(bridge: &str) -> String {
 }
 
 /// Replaces the table with the ports of libcni's cache. Returns whether this succeeded.
-pub(crate) async fn install(bridge: &str, cache: &Path) -> bool {
-    let known = ports(cache, bridge).unwrap_or_default();
-    match run("nft", &["-f", "-"], &table(&table_name(bridge), known.values())).await {
+pub(crate) async fn install_cached(bridge: &str, cache: &Path) -> bool {
+    let known: Vec<Port> = ports(cache, bridge).unwrap_or_default().into_values().collect();
+    install(bridge, &known).await
+}
+
+/// Replaces the table. Returns whether this succeeded.
+pub(crate) async fn install(bridge: &str, ports: &[Port]) -> bool {
+    match run("nft", &["-f", "-"], &table(&table_name(bridge), ports.iter())).await {
         Ok(_) => true,
         Err(error) => {
             tracing::warn!(%error, "Pods with CAP_NET_RAW can send with the addresses of other Pods");
@@ -68,7 +74,7 @@ impl AntiSpoof {
         }
         if added.len() >= MAX_ADDITIONS {
             added.clear();
-            if install(&self.bridge, &self.cache).await {
+            if install_cached(&self.bridge, &self.cache).await {
                 added.insert(sandbox.to_owned(), port);
                 return Ok(());
             }
@@ -77,7 +83,7 @@ impl AntiSpoof {
         let written = match run("nft", &["-f", "-"], &script).await {
             Ok(_) => Ok(()),
             // The table may have been removed.
-            Err(_) if install(&self.bridge, &self.cache).await => Ok(()),
+            Err(_) if install_cached(&self.bridge, &self.cache).await => Ok(()),
             Err(error) => Err(error),
         };
         if written.is_ok() {

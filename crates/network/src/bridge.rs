@@ -18,10 +18,17 @@ pub(crate) async fn enable_netfilter(bridge: &str) -> bool {
     tracked
 }
 
-/// Routes packets from this node's 127.0.0.1 to Pods, for NodePorts. Rules drop those of others.
+/// Forwards packets of Pods to other networks.
+pub(crate) fn enable_forwarding() {
+    if !enable_setting("/proc/sys/net/ipv4/ip_forward") {
+        tracing::warn!("failed to enable IPv4 forwarding, Pods reach only this node and each other");
+    }
+}
+
+/// Routes packets from this node's 127.0.0.1 to Pods, for NodePorts and host ports. Rules drop those of others.
 pub(crate) fn route_loopback(bridge: &str) {
     if !enable_setting(&format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")) {
-        tracing::info!("failed to enable route_localnet, NodePorts are not available at 127.0.0.1");
+        tracing::info!("failed to enable route_localnet, NodePorts and host ports are not available at 127.0.0.1");
     }
 }
 

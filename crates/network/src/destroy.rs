@@ -4,6 +4,7 @@ use crate::{
     Error, Names, anti_spoof,
     cni_cache::{read_network, stale_rules},
     command::{find, run},
+    host_ports,
     links::Netlink,
     policies, services,
 };
@@ -93,7 +94,8 @@ async fn remove_tables(names: &Names) {
     if find("nft").is_some() {
         let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
         let ports = anti_spoof::table_name(&names.bridge);
-        let ip = [&names.bridge, &services, &policies].map(|table| ("ip", table));
+        let host_ports = host_ports::table_name(&names.bridge);
+        let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table));
         for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
             // Fails if the table does not exist, or the kernel lacks nf_tables.
             let _ = run("nft", &["delete", "table", family, table], "").await;

@@ -1,8 +1,8 @@
 //! Pod network of one node, for the container runtime that Podium runs itself.
 //!
-//! Pods are connected through CNI: a bridge per data directory, addresses from `host-local`, and host ports from
-//! `portmap`. This crate allocates the Pod CIDR, creates the bridge, writes the CNI configuration list, and removes
-//! all of it again. It also implements the Service proxy ([`services`], as kube-proxy), cluster DNS ([`dns`], as
+//! This crate allocates the Pod CIDR, creates a bridge per data directory, and removes all of it again. Pods are
+//! connected by [`Network::attach`], or by a container runtime through CNI: then this crate writes the CNI configuration
+//! list, with the plugins `bridge`, `host-local` and `portmap`. It also implements the Service proxy ([`services`], as kube-proxy), cluster DNS ([`dns`], as
 //! CoreDNS), and NetworkPolicies ([`policies`]).
 //!
 //! **Invariant:** several instances of Podium share a machine. Every name and file of this crate is derived from the
@@ -14,16 +14,20 @@
 #![forbid(unsafe_code)]
 
 mod anti_spoof;
+mod attach;
 mod bridge;
 mod cni_cache;
 mod command;
 mod conflist;
 mod destroy;
 mod dns;
+mod host_ports;
 mod informer;
 mod links;
 mod masquerade;
 mod names;
+mod netlink_socket;
+mod nf_tables;
 mod nft_table;
 mod node_event;
 mod peers;
@@ -45,6 +49,8 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use attach::{PodAddresses, PodAttachment, PodConnector};
+pub use host_ports::{PortMapping, Protocol};
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
 pub use peers::NodePeers;
@@ -60,6 +66,8 @@ pub struct Options {
     pub pod_cidr: Option<Ipv4Net>,
     /// Directories that are searched for CNI plugins.
     pub plugin_dirs: Vec<PathBuf>,
+    /// How Pods are connected; by default, through CNI.
+    pub connector: PodConnector,
 }
 
 impl Options {
@@ -69,6 +77,7 @@ impl Options {
             data_dir: data_dir.into(),
             pod_cidr: None,
             plugin_dirs: ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].into_iter().map(PathBuf::from).collect(),
+            connector: PodConnector::default(),
         }
     }
 }
@@ -76,9 +85,12 @@ impl Options {
 /// Pod network that is ready for Pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// Directory of the CNI configuration list (`plugins."io.containerd.grpc.v1.cri".cni.conf_dir`).
+    /// How Pods are connected.
+    pub connector: PodConnector,
+    /// Directory of the CNI configuration list (`plugins."io.containerd.grpc.v1.cri".cni.conf_dir`). The list exists only
+    /// with [`PodConnector::Cni`].
     pub conf_dir: PathBuf,
-    /// Directory of the CNI plugins (`cni.bin_dir`).
+    /// Directory of the CNI plugins (`cni.bin_dir`); empty with [`PodConnector::Netlink`].
     pub bin_dir: PathBuf,
     /// Bridge of the Pods' veth interfaces; also the name of the CNI network.
     pub bridge: String,
@@ -93,6 +105,12 @@ pub struct Network {
     pub filters_bridged_traffic: bool,
     /// Whether anti-spoofing rules are installed.
     pub has_anti_spoofing: bool,
+    /// Whether host ports can be mapped by nftables, with [`PodConnector::Netlink`].
+    pub(crate) has_host_ports: bool,
+    pub(crate) names: Names,
+    pub(crate) elements: nf_tables::ElementSocket,
+    /// MTU of the Pods' interfaces; `None` for the kernel's default.
+    pub(crate) mtu: Option<u32>,
 }
 
 impl Network {
@@ -276,6 +294,37 @@ pub enum Error {
         "failed to find the CNI plugins bridge, host-local and loopback in {0}: install the package containernetworking-plugins"
     )]
     PluginsMissing(String),
+    /// A request to the kernel failed.
+    #[error("failed to {doing}: {source}")]
+    Kernel {
+        /// The request.
+        doing: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// All addresses of the Pod CIDR are in use; the text is that of the CNI plugin host-local.
+    #[error("failed to allocate for range 0: no IP addresses available in range set: {first}-{last}")]
+    AddressesExhausted {
+        /// First address.
+        first: Ipv4Addr,
+        /// Last address.
+        last: Ipv4Addr,
+    },
+    /// Another Pod has the host port.
+    #[error("failed to map host port {0}: it is in use by another Pod")]
+    HostPortTaken(String),
+    /// A Pod has more than 1024 host ports.
+    #[error("failed to map host ports: a Pod can have at most 1024")]
+    TooManyHostPorts,
+    /// Host ports need nftables.
+    #[error("failed to map host ports: nftables is not available")]
+    NoHostPorts,
+    /// The sandbox ID cannot be the name of a file.
+    #[error("failed to connect sandbox: the ID must consist of 1 to 128 letters, digits, '.', '-' and '_'")]
+    InvalidSandbox,
+    /// The given network namespace is the node's.
+    #[error("failed to connect sandbox: its network namespace is the node's")]
+    NodeNamespace,
     /// The DNS server could not bind a port.
     #[error("failed to bind cluster DNS server: {0}")]
     NameServer(#[source] io::Error),
@@ -292,6 +341,11 @@ pub enum Error {
 impl Error {
     pub(crate) fn file<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + use<'a> {
         move |source| Self::File { doing, path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn kernel(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Kernel { doing, source }
     }
 
     pub(crate) fn netlink(doing: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Self {

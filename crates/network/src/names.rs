@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 
 /// Names and paths of a data directory's network.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     /// Data directory, absolute and without symbolic links if it exists.
     pub(crate) data_dir: PathBuf,
@@ -49,6 +49,16 @@ impl Names {
 
     pub(crate) fn conf_dir(&self) -> PathBuf {
         self.dir().join("cni")
+    }
+
+    /// Returns the directory of the sandboxes that Podium itself connected.
+    pub(crate) fn attachments_dir(&self) -> PathBuf {
+        self.dir().join("attachments")
+    }
+
+    /// Returns the lock of changes of their nftables tables.
+    pub(crate) fn tables_lock(&self) -> PathBuf {
+        self.dir().join("tables.lock")
     }
 
     pub(crate) fn ipam_dir(&self) -> PathBuf {

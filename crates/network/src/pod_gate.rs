@@ -1,6 +1,6 @@
 //! Gate that delays containers of a Pod until its anti-spoofing and NetworkPolicy rules are installed.
 
-use crate::{Error, Network, anti_spoof::AntiSpoof, destroy::CniPaths, policies::PolicyGate};
+use crate::{Error, Network, PodConnector, anti_spoof::AntiSpoof, destroy::CniPaths, policies::PolicyGate};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use std::{net::IpAddr, sync::Arc};
@@ -32,7 +32,9 @@ impl PodGate {
     #[must_use]
     pub fn new(network: &Network, client: Client) -> Self {
         let anti_spoof = AntiSpoof::new(&network.bridge, CniPaths::default().cni_cache);
-        Self { client, policies: PolicyGate::default(), anti_spoof: network.has_anti_spoofing.then_some(anti_spoof) }
+        // `Network::attach` adds the rules itself.
+        let is_needed = network.has_anti_spoofing && network.connector == PodConnector::Cni;
+        Self { client, policies: PolicyGate::default(), anti_spoof: is_needed.then_some(anti_spoof) }
     }
 
     /// Waits until the rules for a Pod in this sandbox, at these addresses, are installed.

@@ -1,11 +1,14 @@
 //! Setup of a data directory's network.
 
 use crate::{
-    Error, Names, Network, Options, anti_spoof, bridge, command,
+    Error, Names, Network, Options, PodConnector, anti_spoof,
+    attach::{connector::Connector, tables},
+    bridge, command,
     conflist::{BridgeParameters, conflist},
     destroy::CniPaths,
     links::{Link, Machine, Netlink},
     masquerade,
+    nf_tables::ElementSocket,
     pod_cidr::{CidrRequest, allocate, gateway},
     state::{self, Lock},
 };
@@ -22,7 +25,8 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let data_dir = &options.data_dir;
     fs::create_dir_all(data_dir).map_err(Error::file("create", data_dir))?;
     let names = Names::of(data_dir);
-    let bin_dir = plugins(&options.plugin_dirs)?;
+    let uses_cni = options.connector == PodConnector::Cni;
+    let bin_dir = if uses_cni { plugins(&options.plugin_dirs)? } else { PathBuf::new() };
     for dir in [names.conf_dir(), names.ipam_dir()] {
         files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
     }
@@ -35,27 +39,60 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let has_nftables = masquerade::masquerade_pod_traffic(&names, cidr).await?;
     masquerade::allow_forwarding(&names, cidr).await?;
     let gateway = gateway(cidr);
-    // portmap is a plugin over iptables.
-    let portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();
-    let list = conflist(&names, BridgeParameters { cidr, gateway, mtu, portmap });
-    let file = names.conf_dir().join("10-podium.conflist");
-    state::replace(&file, format!("{list:#}\n").as_bytes())?;
+    if uses_cni {
+        write_conflist(&names, &bin_dir, BridgeParameters { cidr, gateway, mtu, portmap: false })?;
+    }
     let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
-    let proxies_services = has_nftables;
-    let checks_senders = has_nftables && anti_spoof::install(&names.bridge, &CniPaths::default().cni_cache).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
     }
-    Ok(Network {
+    let mut network = Network {
+        connector: options.connector,
         conf_dir: names.conf_dir(),
         bin_dir,
-        bridge: names.bridge,
+        bridge: names.bridge.clone(),
+        names,
+        elements: ElementSocket::default(),
         cidr,
         gateway,
-        proxies_services,
+        proxies_services: has_nftables,
         filters_bridged_traffic: sees_bridge,
-        has_anti_spoofing: checks_senders,
-    })
+        has_anti_spoofing: has_nftables,
+        has_host_ports: has_nftables,
+        mtu,
+    };
+    install_tables(&mut network).await?;
+    Ok(network)
+}
+
+fn write_conflist(names: &Names, bin_dir: &Path, mut parameters: BridgeParameters) -> Result<(), Error> {
+    // portmap is a plugin over iptables.
+    parameters.portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();
+    let list = conflist(names, parameters);
+    let file = names.conf_dir().join("10-podium.conflist");
+    state::replace(&file, format!("{list:#}\n").as_bytes())
+}
+
+/// Installs the tables of anti-spoofing and host ports, and what the plugins bridge and portmap would set.
+async fn install_tables(network: &mut Network) -> Result<(), Error> {
+    let cni_cache = CniPaths::default().cni_cache;
+    if network.connector == PodConnector::Cni {
+        network.has_anti_spoofing =
+            network.has_anti_spoofing && anti_spoof::install_cached(&network.bridge, &cni_cache).await;
+        return Ok(());
+    }
+    bridge::enable_forwarding();
+    if network.proxies_services {
+        let installed = tables::install(&Connector::of(network), &cni_cache).await?;
+        if let Err(error) = &installed.host_ports {
+            tracing::warn!(%error, "disabling host ports");
+        }
+        network.has_anti_spoofing = installed.has_anti_spoofing;
+        network.has_host_ports = installed.host_ports.is_ok();
+        // Only after the rule that drops external packets to 127.0.0.0/8.
+        bridge::route_loopback(&network.bridge);
+    }
+    Ok(())
 }
 
 /// Returns the first directory with all CNI plugins that the network needs.
@@ -96,6 +133,7 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
         }
         netlink.delete(link).await?;
         forget_addresses(&names.ipam_dir())?;
+        forget_addresses(&names.attachments_dir())?;
         existing = None;
     }
     let address = Ipv4Net::new(gateway(cidr), cidr.prefix_len()).unwrap_or(cidr);
@@ -119,10 +157,10 @@ fn own_bridge<'a>(machine: &'a Machine, names: &Names) -> Result<Option<&'a Link
     Err(Error::BridgeTaken { bridge: names.bridge.clone(), owner })
 }
 
-/// Removes IPAM data of another CIDR.
-pub(crate) fn forget_addresses(ipam_dir: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(ipam_dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", ipam_dir)(e)),
+/// Removes a directory of IPAM data of another CIDR.
+pub(crate) fn forget_addresses(dir: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", dir)(e)),
         _ => Ok(()),
     }
 }

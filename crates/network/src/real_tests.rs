@@ -4,21 +4,25 @@ use super::*;
 use crate::{Network, Options};
 use nix::{
     mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
+    sched::{CloneFlags, setns, unshare},
 };
 use serde_json::{Value, json};
 use std::{net::Ipv4Addr, process::Stdio};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// Runs `test` on a thread with its own network and mount namespaces, or prints why this is not possible.
+/// Runs `test` as [`in_own_namespaces`], if the CNI plugins are installed.
 pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let missing = ["/usr/lib/cni/bridge", "/usr/lib/cni/host-local"].into_iter().find(|p| !Path::new(p).is_file());
+    match missing {
+        Some(missing) => println!("skipped: {missing} is not installed"),
+        None => in_own_namespaces(test),
+    }
+}
+
+/// Runs `test` on a thread with its own network and mount namespaces, or prints why this is not possible.
+pub(crate) fn in_own_namespaces<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: needs root");
-        return;
-    }
-    if let Some(missing) = missing {
-        println!("skipped: {missing} is not installed");
         return;
     }
     let thread = std::thread::spawn(move || {
@@ -46,6 +50,16 @@ pub(crate) fn pod_namespace(file: &Path) {
         mount(Some(own.as_str()), &file, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("mounted");
     });
     made.join().expect("a namespace");
+}
+
+/// Runs a closure in a Pod's network namespace.
+pub(crate) fn inside<T: Send + 'static>(netns: &Path, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let file = fs::File::open(netns).expect("a namespace");
+    let thread = std::thread::spawn(move || {
+        setns(file, CloneFlags::CLONE_NEWNET).expect("entered");
+        work()
+    });
+    thread.join().expect("it ends")
 }
 
 /// Connects a Pod as a container runtime does: runs the plugins and stores the result in libcni's cache.

@@ -6,11 +6,10 @@ use crate::{
     command::find,
     destroy::{
         CniPaths,
-        real_tests::{add_pod, in_a_namespace, pod_namespace},
+        real_tests::{add_pod, in_a_namespace, inside, pod_namespace},
     },
 };
 use expect_test::expect;
-use nix::sched::{CloneFlags, setns};
 use std::{
     net::{Ipv4Addr, UdpSocket},
     time::{Duration, Instant},
@@ -40,16 +39,6 @@ fn table_checks_the_ports_it_knows() {
         add element bridge t addresses { "veth1" . 0a:00:00:00:00:01 . 10.0.0.2 }
     "#]]
     .assert_eq(&table("t", [&port].into_iter()));
-}
-
-/// Runs a closure in a Pod's network namespace.
-fn inside<T: Send + 'static>(netns: &Path, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let file = std::fs::File::open(netns).expect("a namespace");
-    let thread = std::thread::spawn(move || {
-        setns(file, CloneFlags::CLONE_NEWNET).expect("entered");
-        work()
-    });
-    thread.join().expect("it ends")
 }
 
 fn ip(args: &str) {

@@ -1,0 +1,72 @@
+//! nftables tables of connected Pods: anti-spoofing and host ports.
+
+use super::{
+    connector::Connector,
+    record::connections,
+    veth::{host_interface, mac},
+};
+use crate::{
+    Error, anti_spoof,
+    cni_cache::{self, Port},
+    host_ports,
+    nf_tables::{Element, Family, concatenate, interface_name},
+    state::Lock,
+};
+use std::{
+    fs::{File, OpenOptions},
+    net::Ipv4Addr,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// Waits until no table is being replaced.
+pub(crate) fn lock_shared(path: &Path) -> Result<File, Error> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    let file = file.map_err(Error::file("open", path))?;
+    file.lock_shared().map_err(Error::file("lock", path))?;
+    Ok(file)
+}
+
+/// Returns the bridge port of a Pod.
+fn port(ip: Ipv4Addr) -> Port {
+    let mac = mac(ip).map(|byte| format!("{byte:02x}")).join(":");
+    Port { veth: host_interface(ip), mac, ip }
+}
+
+/// Returns the elements of the anti-spoofing table for a Pod.
+pub(crate) fn sender_elements(bridge: &str, ip: Ipv4Addr) -> Vec<Element> {
+    let (name, mac) = (interface_name(&host_interface(ip)), mac(ip));
+    let element =
+        |set, key| Element { family: Family::Bridge, table: anti_spoof::table_name(bridge), set, key, data: None };
+    vec![
+        element("ports", name.to_vec()),
+        element("senders", concatenate(&[&name, &mac])),
+        element("addresses", concatenate(&[&name, &mac, &ip.octets()])),
+    ]
+}
+
+/// Result of [`install`].
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub(crate) has_anti_spoofing: bool,
+    pub(crate) host_ports: Result<(), Error>,
+}
+
+/// Replaces both tables by those of the recorded Pods, and of Pods that CNI connected earlier. Without the kernel's
+/// support for one, the other works nevertheless.
+pub(crate) async fn install(connector: &Connector, cni_cache: &Path) -> Result<Installed, Error> {
+    let _exclusive = Lock::take(&connector.tables_lock).await?;
+    let connections = connections(&connector.records)?;
+    let of_cni = cni_cache::ports(cni_cache, &connector.bridge).unwrap_or_default();
+    let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).chain(of_cni.into_values()).collect();
+    let has_anti_spoofing = connector.has_anti_spoofing && anti_spoof::install(&connector.bridge, &ports).await;
+    // Incomplete connections add their host ports when they are completed.
+    let attached = connections.into_iter().filter(|c| c.is_attached);
+    let mappings: Vec<_> = attached.flat_map(|c| c.port_mappings.into_iter().map(move |m| (c.ip, m))).collect();
+    let host_ports = if connector.has_host_ports {
+        host_ports::install(&connector.bridge, connector.addresses.cidr, &mappings).await
+    } else {
+        Ok(())
+    };
+    Ok(Installed { has_anti_spoofing, host_ports })
+}
