@@ -17,6 +17,8 @@ use tokio::process::Command;
 
 /// State directories of OCI runtimes, one for each sandbox. They describe processes, so that a reboot must remove them.
 const STATE_DIR: &str = "/run/podium/oci";
+/// Deadline of a run of the OCI runtime, as of requests to a CRI runtime.
+const RUNTIME_TIMEOUT: Duration = Duration::from_secs(120);
 /// Deadline of a deletion.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -64,6 +66,7 @@ pub(crate) fn keeper_config(
             root: state_dir(&record.id),
             args: handler.args.clone(),
             direct_kill: handler.signals_directly,
+            timeout_seconds: RUNTIME_TIMEOUT.as_secs(),
         },
     })
 }

@@ -108,6 +108,14 @@ impl ImageStore {
         serde_json::from_slice(&data).map_err(|error| invalid_image(id, error.to_string()))
     }
 
+    /// Reads the configuration of an image as it was distributed.
+    ///
+    /// # Errors
+    /// [`Error::MissingBlob`] if the image is not in the store.
+    pub fn config_blob(&self, id: &Digest) -> Result<Vec<u8>, Error> {
+        self.read_document(id, MAX_DOCUMENT)
+    }
+
     /// Finds the manifest for this machine: the document itself, or the best one of an index.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! A cluster in one process. Its components communicate only through the API.
 
 use crate::{
+    container_runtime::{self, NodeRuntime},
     api_address::ApiAddress, certificates, cli::NodeArgs, cluster_services::Services,
     control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir, encryption_config, kubelet_config,
-    kubelet_dialer::KubeletDialer, listen_options, load_balancer_pool, local_volumes, store_quota,
+    kubelet_dialer::KubeletDialer, listen_options, local_volumes, store_quota,
 };
 use anyhow::{Context, Result};
 use audit::AuditLog;
@@ -16,9 +17,8 @@ use ipnet::Ipv4Net;
 use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
-use network::Network;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
-use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
+use runtime::containerd::ManagedContainerd;
 use server::{AdmissionPlugins, ApiServer, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -370,7 +370,7 @@ fn machine_ips() -> Vec<IpAddr> {
 }
 
 /// Returns the machine's interfaces and their IPv4 addresses.
-fn interfaces() -> impl Iterator<Item = (String, Ipv4Addr)> {
+pub(crate) fn interfaces() -> impl Iterator<Item = (String, Ipv4Addr)> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     all.filter_map(|a| Some((a.interface_name, a.address?.as_sockaddr_in()?.ip())))
 }

@@ -105,7 +105,7 @@ async fn start_engine(dir: &DataDir, args: &NodeArgs, node_name: &str, network: 
         images: open_image_store(&args.image_store.image_store)?,
         registry_hosts_dirs: registry_hosts_dirs(),
         keeper_program: keeper_program()?,
-        default_handler: args.default_runtime.to_string(),
+        default_handler: args.default_runtime.name().to_owned(),
         node_name: node_name.to_owned(),
         network: Arc::new(pod_network::NetlinkPodNetwork(network)),
     };

@@ -105,7 +105,7 @@ impl DataDir {
     /// Checks that only the caller and root may write to the directory and its existing subdirectories.
     fn check(&self) -> io::Result<()> {
         let subdirectories =
-            ["pki", "store", "kubelet", "volumes", "containerd", "network"].map(|name| self.root.join(name));
+            ["pki", "store", "kubelet", "volumes", "containerd", "engine", "network"].map(|name| self.root.join(name));
         for path in std::iter::once(&self.root).chain(&subdirectories) {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => trust::check_private(path, &metadata)?,
@@ -147,30 +147,33 @@ impl DataDir {
         self.root.join("admin.kubeconfig")
     }
 
-    /// Returns the file with the endpoint of an external container runtime.
+    /// Returns the file with the container runtime of the Pods.
     pub(crate) fn runtime_file(&self) -> PathBuf {
         self.root.join("runtime-endpoint")
     }
 
-    /// Records the external runtime of the Pods for `down`; `None` for Podium's own containerd.
+    /// Records the runtime of the Pods for `down` and `image`.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn record_runtime(&self, endpoint: Option<&str>) -> Result<()> {
+    pub(crate) fn record_runtime(&self, runtime: &RecordedRuntime) -> Result<()> {
         let path = self.runtime_file();
-        let write = |endpoint: &str| files::replace_private(&path, endpoint.as_bytes());
-        let written = endpoint.map_or_else(|| remove_file(&path), write);
+        let write = |text: &str| files::replace_private(&path, text.as_bytes());
+        let written = match runtime {
+            RecordedRuntime::Containerd => remove_file(&path),
+            RecordedRuntime::Engine => write(ENGINE),
+            RecordedRuntime::External(endpoint) => write(endpoint),
+        };
         written.with_context(|| format!("failed to write {}", path.display()))
     }
 
-    /// Returns the recorded endpoint of an external runtime.
-    pub(crate) fn external_runtime(&self) -> Option<String> {
-        std::fs::read_to_string(self.runtime_file()).ok()
-    }
-
-    /// Returns the endpoint of the Pods' runtime.
-    pub(crate) fn runtime_endpoint(&self) -> String {
-        self.external_runtime().unwrap_or_else(|| runtime::containerd::endpoint(&self.root))
+    /// Returns the recorded runtime of the Pods.
+    pub(crate) fn recorded_runtime(&self) -> RecordedRuntime {
+        match std::fs::read_to_string(self.runtime_file()).ok() {
+            None => RecordedRuntime::Containerd,
+            Some(text) if text == ENGINE => RecordedRuntime::Engine,
+            Some(endpoint) => RecordedRuntime::External(endpoint),
+        }
     }
 
     fn lock_file(&self) -> PathBuf {
@@ -191,7 +194,7 @@ impl DataDir {
         for file in [self.kubeconfig(), self.runtime_file()] {
             directories.extend([file.with_extension("new"), file]);
         }
-        directories.extend(["containerd", "network"].map(|name| self.root.join(name)));
+        directories.extend(["containerd", "engine", "network"].map(|name| self.root.join(name)));
         // The lock file is removed last: it marks the directory as one of Podium.
         directories.push(self.lock_file());
         for path in directories {
@@ -210,7 +213,7 @@ impl DataDir {
 
     /// Whether a network or a runtime may have been started, which have state outside the directory.
     pub(crate) fn has_runtime_or_network(&self) -> bool {
-        ["containerd", "network"].iter().any(|name| self.root.join(name).exists())
+        ["containerd", "engine", "network"].iter().any(|name| self.root.join(name).exists())
     }
 
     /// Creates the directory if it is missing (mode 0700) and locks it.

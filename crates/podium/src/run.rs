@@ -9,6 +9,7 @@ mod teardown;
 mod timeline;
 
 use crate::{
+    image::ImageTarget,
     api_address::ApiAddress,
     cli::RunArgs,
     cluster::{ApiServerOptions, Cluster},

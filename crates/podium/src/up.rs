@@ -4,7 +4,7 @@ use crate::{
     api_address::ApiAddress,
     cli::{AuditArgs, DataDirArgs, UpArgs},
     cluster::{ApiServerOptions, Cluster},
-    data_dir::{DataDir, Lock},
+    data_dir::{RecordedRuntime, DataDir, Lock},
     format_error, kubeconfig,
     print::print_line,
 };
