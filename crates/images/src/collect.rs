@@ -78,7 +78,10 @@ impl ImageStore {
         }
         for (_, dir) in entries(&self.dir("uses"))? {
             for (_, path) in entries(&dir)? {
-                let Some(in_use) = read_use(&path)? else { continue };
+                let Some(in_use) = read_use(&path)? else {
+                    remove_file(&path)?;
+                    continue;
+                };
                 let failed = || format!("failed to read {}", in_use.owner.display());
                 if found(fs::symlink_metadata(&in_use.owner)).context(failed)?.is_none() {
                     remove_file(&path)?;

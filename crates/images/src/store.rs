@@ -120,11 +120,17 @@ pub(crate) struct Temporary {
 
 impl Temporary {
     /// Makes the file durable, and renames it.
-    pub(crate) fn publish(mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
         self.file.sync_data()?;
+        self.rename(path)?;
+        path.parent().map_or(Ok(()), sync_dir)
+    }
+
+    /// Renames the file. It survives the death of all processes, but not a power failure.
+    pub(crate) fn rename(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.is_published = true;
-        path.parent().map_or(Ok(()), sync_dir)
+        Ok(())
     }
 }
 
