@@ -8,7 +8,7 @@
 //! uses/<hash>/<user>         an image in use by a container of an owner
 //! empty/                     the lower directory of an image without layers
 //! bottom/                    a second lower directory, for overlayfs
-//! ingest/                    partial downloads, layers in the making, locks of layers, temporary files
+//! ingest/                    partial downloads, unfinished layers, locks of layers, temporary files
 //! trash/                     what collection has removed, until it is deleted
 //! ```
 //!
@@ -150,7 +150,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns `None` if the file is missing.
-pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -7,7 +7,7 @@ use crate::{
     Digest, Error,
     error::Context,
     manifest::{chain_ids, diff_ids, invalid_image},
-    store::{ImageStore, entries, found},
+    store::{ImageStore, entries, none_if_missing},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -69,7 +69,7 @@ impl ImageStore {
     /// If the record cannot be removed.
     pub fn release(&self, owner: &Path, user: &str) -> Result<(), Error> {
         let path = self.use_path(owner, user)?;
-        let removed = found(fs::remove_file(path));
+        let removed = none_if_missing(fs::remove_file(path));
         removed.map(|_| ()).context(|| format!("failed to end the use of an image by {user}"))
     }
 
@@ -107,6 +107,6 @@ impl ImageStore {
 /// Reads a use. Returns `None` if it has ended. A power failure can leave an incomplete file; it has ended the container, too.
 pub(crate) fn read_use(path: &Path) -> Result<Option<Use>, Error> {
     let failed = || format!("failed to read {}", path.display());
-    let Some(data) = found(fs::read(path)).context(failed)? else { return Ok(None) };
+    let Some(data) = none_if_missing(fs::read(path)).context(failed)? else { return Ok(None) };
     Ok(serde_json::from_slice(&data).ok())
 }
