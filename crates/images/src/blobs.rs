@@ -4,7 +4,7 @@ use crate::{
     BlobWriter, Digest, Error, Lease,
     error::{Context, invalid},
     lock,
-    store::{ImageStore, Temporary, found, sync_dir},
+    store::{ImageStore, Temporary, none_if_missing, sync_dir},
 };
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -32,13 +32,14 @@ impl ImageStore {
     /// # Errors
     /// [`Error::MissingBlob`] if it is not in the store.
     pub fn open_blob(&self, digest: &Digest) -> Result<File, Error> {
-        let file = found(File::open(self.blob_path(digest))).context(|| format!("failed to open blob {digest}"))?;
+        let file =
+            none_if_missing(File::open(self.blob_path(digest))).context(|| format!("failed to open blob {digest}"))?;
         file.ok_or_else(|| Error::MissingBlob(digest.clone()))
     }
 
     /// Returns the size of a blob in bytes.
     pub(crate) fn blob_size(&self, digest: &Digest) -> Result<u64, Error> {
-        let metadata = found(fs::symlink_metadata(self.blob_path(digest)));
+        let metadata = none_if_missing(fs::symlink_metadata(self.blob_path(digest)));
         let metadata = metadata.context(|| format!("failed to read blob {digest}"))?;
         metadata.map(|m| m.len()).ok_or_else(|| Error::MissingBlob(digest.clone()))
     }
@@ -131,7 +132,7 @@ impl PartialBlob {
     /// Opens a partial blob, and hashes what it contains already.
     pub(crate) fn open(lease: &Lease, digest: &Digest) -> io::Result<Option<Self>> {
         let path = lease.store.dir("ingest").join(format!("{PARTIAL_PREFIX}{}", digest.hex()));
-        let Some(mut file) = lock::open_in_the_making(&path)? else { return Ok(None) };
+        let Some(mut file) = lock::open_unfinished(&path)? else { return Ok(None) };
         let (mut hasher, mut offset, mut buffer) = (Sha256::new(), 0, vec![0; BUFFER]);
         loop {
             match file.read(&mut buffer) {

@@ -7,7 +7,7 @@ use crate::{
     layers::remove_tree,
     lock::Lock,
     manifest::{chain_ids, diff_ids, invalid_image},
-    store::{ImageStore, entries, found},
+    store::{ImageStore, entries, none_if_missing},
     uses::read_use,
 };
 use std::{
@@ -78,9 +78,12 @@ impl ImageStore {
         }
         for (_, dir) in entries(&self.dir("uses"))? {
             for (_, path) in entries(&dir)? {
-                let Some(in_use) = read_use(&path)? else { continue };
+                let Some(in_use) = read_use(&path)? else {
+                    remove_file(&path)?;
+                    continue;
+                };
                 let failed = || format!("failed to read {}", in_use.owner.display());
-                if found(fs::symlink_metadata(&in_use.owner)).context(failed)?.is_none() {
+                if none_if_missing(fs::symlink_metadata(&in_use.owner)).context(failed)?.is_none() {
                     remove_file(&path)?;
                     collected.uses += 1;
                     continue;
@@ -140,5 +143,5 @@ impl ImageStore {
 }
 
 fn remove_file(path: &Path) -> Result<(), Error> {
-    found(fs::remove_file(path)).map(|_| ()).context(|| format!("failed to remove {}", path.display()))
+    none_if_missing(fs::remove_file(path)).map(|_| ()).context(|| format!("failed to remove {}", path.display()))
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 use archive::{Archive, Blob};
 use oci_spec::image::{Descriptor, ImageManifestBuilder, MediaType};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::{
     io::{self, Read},
     str::FromStr,
@@ -24,9 +24,9 @@ use std::{
 const MAX_IMAGES: usize = 1000;
 
 /// Annotation with the full name of an image, written by containerd and Docker.
-const CONTAINERD_NAME: &str = "io.containerd.image.name";
+pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
 /// Annotation with the full name or only the tag of an image (OCI image specification, annotations.md).
-const REF_NAME: &str = "org.opencontainers.image.ref.name";
+pub(crate) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// Error of an image import.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +60,14 @@ struct Found {
 }
 
 /// Image of `manifest.json` (`docker save`).
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct DockerImage {
-    config: String,
-    repo_tags: Option<Vec<String>>,
-    layers: Vec<String>,
+pub(crate) struct DockerImage {
+    /// Path of the configuration.
+    pub(crate) config: String,
+    pub(crate) repo_tags: Option<Vec<String>>,
+    /// Paths of the layers, from the lowest one up.
+    pub(crate) layers: Vec<String>,
 }
 
 impl ImageStore {

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Begin of the names of layers in the making, in `ingest`.
+/// Begin of the names of unfinished layers in `ingest`.
 pub(crate) const LAYER_PREFIX: &str = "layer-";
 
 impl ImageStore {
@@ -65,36 +65,36 @@ impl Lease {
     fn unpack_layer(&self, blob: &Digest, diff_id: &Digest, chain: &[Digest]) -> Result<(), Error> {
         let Some((chain_id, below)) = chain.split_last() else { return Ok(()) };
         let target = self.store.layer_path(chain_id);
-        let making = self.store.dir("ingest").join(format!("{LAYER_PREFIX}{}", chain_id.hex()));
+        let unfinished = self.store.dir("ingest").join(format!("{LAYER_PREFIX}{}", chain_id.hex()));
         let failed = |verb: &str| format!("failed to {verb} layer {chain_id}");
         if target.try_exists().context(|| failed("open"))? {
             return Ok(());
         }
-        let _lock = Lock::exclusive(&making.with_extension("lock")).context(|| failed("lock"))?;
+        let _lock = Lock::exclusive(&unfinished.with_extension("lock")).context(|| failed("lock"))?;
         if target.try_exists().context(|| failed("open"))? {
             return Ok(());
         }
-        remove_tree(&making).context(|| failed("remove the unfinished"))?;
-        let result = self.unpack_into(&making, blob, diff_id, below);
+        remove_tree(&unfinished).context(|| failed("remove the unfinished"))?;
+        let result = self.unpack_into(&unfinished, blob, diff_id, below);
         if let Err(error) = result {
             // The error of the layer is what matters; collection removes the rest otherwise.
-            if let Err(error) = remove_tree(&making) {
+            if let Err(error) = remove_tree(&unfinished) {
                 tracing::warn!(%error, "failed to remove an unfinished layer");
             }
             return Err(error);
         }
-        fs::rename(&making, &target).context(|| failed("rename"))?;
+        fs::rename(&unfinished, &target).context(|| failed("rename"))?;
         sync_dir(&self.store.dir("layers")).context(|| failed("rename"))
     }
 
-    fn unpack_into(&self, making: &Path, blob: &Digest, diff_id: &Digest, below: &[Digest]) -> Result<(), Error> {
+    fn unpack_into(&self, unfinished: &Path, blob: &Digest, diff_id: &Digest, below: &[Digest]) -> Result<(), Error> {
         let failed = || format!("failed to create layer {diff_id}");
-        let root = making.join("fs");
+        let root = unfinished.join("fs");
         files::create_private_dir_all(&root).context(failed)?;
         let open = |dir: &PathBuf| Tree::open(dir).context(failed);
         let parents = if below.is_empty() { Vec::new() } else { self.store.lower_dirs(below)? };
         let parents = parents.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let limits = Limits::of(making).context(failed)?;
+        let limits = Limits::of(unfinished).context(failed)?;
         let archive = self.store.open_blob(blob)?;
         let unpack_error = |source| Error::Unpack { diff_id: diff_id.clone(), source };
         let found = unpack(archive, open(&root)?, parents, &limits).map_err(unpack_error)?;
@@ -109,5 +109,5 @@ impl Lease {
 
 /// Removes a directory with all that is below it, if it exists.
 pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
-    crate::store::found(fs::remove_dir_all(path)).map(|_| ())
+    crate::store::none_if_missing(fs::remove_dir_all(path)).map(|_| ())
 }

@@ -56,7 +56,7 @@ impl Drop for Lock {
 }
 
 /// Opens a file that its owner renames when it is complete, and locks it. Returns `None` if another process has the lock.
-pub(crate) fn open_in_the_making(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn open_unfinished(path: &Path) -> io::Result<Option<File>> {
     loop {
         let file = open(path)?;
         match file.try_lock() {

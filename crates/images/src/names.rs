@@ -4,7 +4,7 @@ use crate::{
     Digest, Error, Lease, Reference, Selector,
     error::Context,
     manifest::invalid_image,
-    store::{ImageStore, entries, found, sync_dir},
+    store::{ImageStore, entries, none_if_missing, sync_dir},
 };
 use serde::{Deserialize, Serialize};
 use std::{fs, path::PathBuf};
@@ -109,7 +109,7 @@ impl ImageStore {
         let mut removed = Vec::new();
         for name in of_image.into_iter().map(|other| other.name).filter(|name| with_all || *name == named.name) {
             let failed = || format!("failed to remove image {name}");
-            if found(fs::remove_file(self.name_path(&name))).context(failed)?.is_some() {
+            if none_if_missing(fs::remove_file(self.name_path(&name))).context(failed)?.is_some() {
                 removed.push(name);
             }
         }
@@ -143,7 +143,7 @@ impl ImageStore {
     /// Returns `None` if the name has been removed.
     pub(crate) fn read_name(&self, path: &std::path::Path) -> Result<Option<NamedImage>, Error> {
         let failed = || format!("failed to read {}", path.display());
-        let Some(data) = found(fs::read(path)).context(failed)? else { return Ok(None) };
+        let Some(data) = none_if_missing(fs::read(path)).context(failed)? else { return Ok(None) };
         serde_json::from_slice(&data).map(Some).map_err(std::io::Error::from).context(failed)
     }
 

@@ -1,16 +1,49 @@
 //! Saves images as an archive that Docker and containerd can load.
 
-use crate::{Digest, Error, error::Context, manifest::ImageContent, store::ImageStore};
-use serde_json::{Value, json};
+use crate::{
+    Digest, Error,
+    error::Context,
+    import::{CONTAINERD_NAME, DockerImage, REF_NAME},
+    manifest::ImageContent,
+    store::ImageStore,
+};
+use oci_spec::image::MediaType;
+use serde::Serialize;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Write},
 };
 use tar::{Builder, EntryType, Header};
 
+/// Media type of an index.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// `index.json`. The types of oci-spec have annotations without an order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    schema_version: u32,
+    media_type: &'static str,
+    manifests: Vec<IndexEntry>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IndexEntry {
+    media_type: MediaType,
+    digest: Digest,
+    size: u64,
+    platform: IndexPlatform,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<BTreeMap<&'static str, String>>,
+}
+
+#[derive(Serialize)]
+struct IndexPlatform {
+    architecture: String,
+    os: String,
+}
 
 impl ImageStore {
     /// Writes images as the tar file of an OCI image layout, with a `manifest.json` for Docker. The manifests are those for
@@ -35,11 +68,13 @@ impl ImageStore {
             }
         }
         let failed = || "failed to write the archive".to_owned();
-        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries});
+        let index = Index { schema_version: 2, media_type: INDEX, manifests: entries };
+        let json = |error: serde_json::Error| Error::Io { context: failed(), source: error.into() };
+        let (index, docker) = (serde_json::to_vec(&index).map_err(json)?, serde_json::to_vec(&docker).map_err(json)?);
         let mut archive = Builder::new(target);
         add(&mut archive, "oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#).context(failed)?;
-        add(&mut archive, "index.json", index.to_string().as_bytes()).context(failed)?;
-        add(&mut archive, "manifest.json", Value::from(docker).to_string().as_bytes()).context(failed)?;
+        add(&mut archive, "index.json", &index).context(failed)?;
+        add(&mut archive, "manifest.json", &docker).context(failed)?;
         for digest in &blobs {
             let file = lease.store.open_blob(digest)?;
             add_file(&mut archive, &blob_path(digest), file).context(failed)?;
@@ -52,32 +87,28 @@ fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-fn index_entry(content: &ImageContent, name: Option<&str>, size: u64) -> Value {
-    let media_type = content.manifest.media_type().as_ref().map_or(MANIFEST, AsRef::as_ref);
-    let mut entry = json!({
-        "mediaType": media_type,
-        "digest": content.manifest_digest,
-        "size": size,
-        "platform": {"os": content.config.os(), "architecture": content.config.architecture()},
-    });
-    if let Some(name) = name {
-        entry["annotations"] = json!({
-            "io.containerd.image.name": name,
-            "org.opencontainers.image.ref.name": name,
-        });
+fn index_entry(content: &ImageContent, name: Option<&str>, size: u64) -> IndexEntry {
+    IndexEntry {
+        media_type: content.manifest.media_type().clone().unwrap_or(MediaType::ImageManifest),
+        digest: content.manifest_digest.clone(),
+        size,
+        platform: IndexPlatform {
+            architecture: content.config.architecture().to_string(),
+            os: content.config.os().to_string(),
+        },
+        annotations: name
+            .map(|name| BTreeMap::from([CONTAINERD_NAME, REF_NAME].map(|annotation| (annotation, name.to_owned())))),
     }
-    entry
 }
 
-fn docker_entry(content: &ImageContent, name: Option<&str>) -> Result<Value, Error> {
+fn docker_entry(content: &ImageContent, name: Option<&str>) -> Result<DockerImage, Error> {
     let layers = content.manifest.layers().iter().map(|layer| Ok(blob_path(&Digest::try_from(layer.digest())?)));
-    // Docker accepts names with tags only.
-    let tags: Vec<&str> = name.into_iter().filter(|name| !name.contains('@')).collect();
-    Ok(json!({
-        "Config": blob_path(&content.id),
-        "RepoTags": tags,
-        "Layers": layers.collect::<Result<Vec<_>, Error>>()?,
-    }))
+    Ok(DockerImage {
+        config: blob_path(&content.id),
+        // Docker accepts names with tags only.
+        repo_tags: name.filter(|name| !name.contains('@')).map(|name| vec![name.to_owned()]),
+        layers: layers.collect::<Result<Vec<_>, Error>>()?,
+    })
 }
 
 fn header(size: u64) -> Header {

@@ -8,7 +8,7 @@
 //! uses/<hash>/<user>         an image in use by a container of an owner
 //! empty/                     the lower directory of an image without layers
 //! bottom/                    a second lower directory, for overlayfs
-//! ingest/                    partial downloads, layers in the making, locks of layers, temporary files
+//! ingest/                    partial downloads, unfinished layers, locks of layers, temporary files
 //! trash/                     what collection has removed, until it is deleted
 //! ```
 //!
@@ -120,11 +120,17 @@ pub(crate) struct Temporary {
 
 impl Temporary {
     /// Makes the file durable, and renames it.
-    pub(crate) fn publish(mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
         self.file.sync_data()?;
+        self.rename(path)?;
+        path.parent().map_or(Ok(()), sync_dir)
+    }
+
+    /// Renames the file. It survives the death of all processes, but not a power failure.
+    pub(crate) fn rename(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.is_published = true;
-        path.parent().map_or(Ok(()), sync_dir)
+        Ok(())
     }
 }
 
@@ -144,7 +150,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns `None` if the file is missing.
-pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -157,6 +157,23 @@ pub(crate) fn check_store(store: &ImageStore) {
     assert_eq!(store.list().unwrap().len(), names_in(&store.root().join("names")).len());
 }
 
+/// Deterministic pseudo-random numbers (xorshift).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// Returns a number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 16).unwrap() % end
+    }
+
+    pub(crate) fn choose<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
+    }
+}
+
 /// Unmounts when it is dropped.
 pub(crate) struct Mounted(pub(crate) PathBuf);
 

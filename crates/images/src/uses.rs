@@ -1,14 +1,18 @@
 //! Uses of images by containers. A use keeps the layers, also when the image has no name any more.
+//!
+//! A use is recorded before its container exists, and survives the death of every process. It is not synchronized: a power
+//! failure ends all containers, and with them the uses. Two synchronizations would be most of the time of starting a container.
 
 use crate::{
     Digest, Error,
     error::Context,
     manifest::{chain_ids, diff_ids, invalid_image},
-    store::{ImageStore, entries, found, sync_dir},
+    store::{ImageStore, entries, none_if_missing},
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -51,20 +55,21 @@ impl ImageStore {
         let dir = path.parent().unwrap_or(&path);
         if !dir.exists() {
             files::create_private_dir_all(dir).context(failed)?;
-            sync_dir(&self.dir("uses")).context(failed)?;
         }
-        self.replace(&path, &data).context(failed)?;
+        let mut temporary = self.temporary().context(failed)?;
+        temporary.file.write_all(&data).context(failed)?;
+        temporary.rename(&path).context(failed)?;
         Ok(lower_dirs)
     }
 
-    /// Ends a use. A use that does not exist is no error. After a power failure, an ended use may be there again:
-    /// [`ImageStore::uses`] lists them.
+    /// Ends a use. A use that does not exist is no error. After a power failure, ended uses may be there again, and others
+    /// missing: [`ImageStore::uses`] lists them.
     ///
     /// # Errors
     /// If the record cannot be removed.
     pub fn release(&self, owner: &Path, user: &str) -> Result<(), Error> {
         let path = self.use_path(owner, user)?;
-        let removed = found(fs::remove_file(path));
+        let removed = none_if_missing(fs::remove_file(path));
         removed.map(|_| ()).context(|| format!("failed to end the use of an image by {user}"))
     }
 
@@ -99,9 +104,9 @@ impl ImageStore {
     }
 }
 
-/// Reads a use. Returns `None` if it has ended.
+/// Reads a use. Returns `None` if it has ended. A power failure can leave an incomplete file; it has ended the container, too.
 pub(crate) fn read_use(path: &Path) -> Result<Option<Use>, Error> {
     let failed = || format!("failed to read {}", path.display());
-    let Some(data) = found(fs::read(path)).context(failed)? else { return Ok(None) };
-    serde_json::from_slice(&data).map(Some).map_err(io::Error::from).context(failed)
+    let Some(data) = none_if_missing(fs::read(path)).context(failed)? else { return Ok(None) };
+    Ok(serde_json::from_slice(&data).ok())
 }

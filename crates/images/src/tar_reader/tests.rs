@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::{Layer, MTIME};
+use crate::tests::{Layer, MTIME, Random};
 use std::{io::Cursor, process::Command};
 use tar::EntryType;
 
@@ -169,4 +169,44 @@ fn sparse_files_of_all_formats_are_read() {
         assert_eq!(*parts[59], Chunk { offset: 59 << 20, length: 4096 });
         assert!(data.len() == 60 * 4096 && data.iter().all(|b| *b == b'x'));
     }
+}
+
+#[test]
+fn damaged_archives_never_panic() {
+    let sparse = [("GNU.sparse.major", &b"1"[..]), ("GNU.sparse.minor", b"0"), ("GNU.sparse.realsize", b"100")];
+    let map = [&b"2\n0\n2\n90\n2\n"[..], &[0; 501], b"data"].concat();
+    let good = Layer::new()
+        .dir("a/", 0o755)
+        .pax(&[("path", b"long"), ("mtime", b"-1.5"), ("SCHILY.xattr.user.a", b"value")])
+        .file("b", b"data")
+        .pax(&sparse)
+        .file("c", &map)
+        .add(EntryType::GNULongName, "long", "", 0, b"name\0")
+        .hard_link("d", "b")
+        .build();
+    read(&good).unwrap();
+    let mut random = Random(42);
+    let (mut valid, mut invalid) = (0, 0);
+    for _ in 0..5000 {
+        let mut archive = good.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.below(archive.len());
+            archive[at] =
+                *[0, b'0', b'7', b'9', b'x', b'S', b' ', b'=', b'\n', 0x80, 0xff].get(random.below(11)).unwrap();
+        }
+        archive.truncate(archive.len() - random.below(2) * random.below(good.len()));
+        // With correct sums, the other fields are read, too.
+        for block in archive.as_chunks_mut::<BLOCK>().0 {
+            if block[257..262] == *b"ustar" {
+                let mut header = tar::Header::from_byte_slice(block).clone();
+                header.set_cksum();
+                block.copy_from_slice(header.as_bytes());
+            }
+        }
+        match read(&archive) {
+            Ok(_) => valid += 1,
+            Err(_) => invalid += 1,
+        }
+    }
+    assert!(valid > 100 && invalid > 1000, "{valid} {invalid}");
 }

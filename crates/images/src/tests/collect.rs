@@ -49,6 +49,11 @@ fn uses_end_with_the_directory_of_their_owner() {
     fs::remove_dir(dir.path().join("two")).unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.uses, collected.layers), (1, 2));
+    // As after a power failure.
+    let torn = store.root().join("uses/torn");
+    fs::create_dir(&torn).unwrap();
+    fs::write(torn.join("c"), "").unwrap();
+    store.collect(Duration::ZERO).unwrap();
     assert_eq!(names_in(&store.root().join("uses")), [""; 0]);
 }
 

@@ -2,8 +2,15 @@
 
 use super::{config, docker_archive, is_root, store, tar};
 use crate::Digest;
+use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::json;
-use std::{fs, io::Write, path::Path, process::Command, time::Instant};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 /// Size of the layer in bytes.
 const SIZE: usize = 50 << 20;
@@ -26,6 +33,11 @@ fn compress(program: &str, data: &[u8]) -> Vec<u8> {
     Command::new(program).args(["-c", "-q"]).arg(dir.path().join("data")).output().unwrap().stdout
 }
 
+fn user_time(who: UsageWho) -> Duration {
+    let time = getrusage(who).unwrap().user_time();
+    Duration::from_micros(u64::try_from(time.tv_sec() * 1_000_000 + time.tv_usec()).unwrap())
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn measure_unpacking() {
@@ -34,13 +46,21 @@ fn measure_unpacking() {
     }
     let layers = [layer()];
     for program in ["", "gzip", "zstd"] {
-        let (_dir, store) = store();
+        let (dir, store) = store();
         let packed = if program.is_empty() { layers[0].clone() } else { compress(program, &layers[0]) };
-        let begin = Instant::now();
+        fs::write(dir.path().join("packed"), &packed).unwrap();
+        let (begin, cpu) = (Instant::now(), user_time(UsageWho::RUSAGE_THREAD));
         let mut decompressed = Vec::new();
         std::io::Read::read_to_end(&mut crate::decompress::decompress(packed.as_slice()).unwrap(), &mut decompressed)
             .unwrap();
-        let decompression = begin.elapsed();
+        let (decompression, cpu) = (begin.elapsed(), user_time(UsageWho::RUSAGE_THREAD) - cpu);
+        if !program.is_empty() {
+            let before = user_time(UsageWho::RUSAGE_CHILDREN);
+            let input = fs::File::open(dir.path().join("packed")).unwrap();
+            assert!(Command::new(program).arg("-dc").stdin(input).stdout(Stdio::null()).status().unwrap().success());
+            let other = user_time(UsageWho::RUSAGE_CHILDREN) - before;
+            println!("{program}: {cpu:?} of CPU, the program {other:?}");
+        }
         let begin = Instant::now();
         let _ = Digest::sha256(&decompressed);
         let hash = begin.elapsed();

@@ -14,16 +14,22 @@ use std::{
 const STORE: &str = "PODIUM_TEST_IMAGES";
 const ARCHIVE: &str = "PODIUM_TEST_ARCHIVE";
 
+/// Number of layers, and of small files in each.
+const LAYERS: usize = 4;
+const FILES: usize = 50;
+/// Size of the larger file of each layer in bytes.
+const LARGE: usize = 300_000;
+
 /// Many small files and some larger ones, in layers that follow each other.
 fn layers() -> Vec<Vec<u8>> {
     let layer = |n: usize| {
         let mut layer = Layer::new().dir(&format!("dir-{n}"), 0o755);
-        for file in 0..100 {
+        for file in 0..FILES {
             layer = layer.file(&format!("dir-{n}/{file}"), format!("{n} {file}").repeat(file * 10).as_bytes());
         }
-        layer.file(&format!("large-{n}"), &vec![b'x'; 1 << 20]).build()
+        layer.file(&format!("large-{n}"), &vec![b'x'; LARGE]).build()
     };
-    (0..6).map(layer).collect()
+    (0..LAYERS).map(layer).collect()
 }
 
 /// Not a test: runs in another process.
@@ -59,9 +65,9 @@ fn check_layers(store: &ImageStore) {
     for layer in names_in(&store.root().join("layers")) {
         let root = store.root().join("layers").join(layer).join("fs");
         let dir = names_in(&root).into_iter().find(|name| name.starts_with("dir-")).unwrap();
-        assert_eq!(names_in(&root.join(&dir)).len(), 100);
+        assert_eq!(names_in(&root.join(&dir)).len(), FILES);
         let large = root.join(dir.replace("dir", "large"));
-        assert_eq!(fs::metadata(large).unwrap().len(), 1 << 20);
+        assert_eq!(fs::metadata(large).unwrap().len(), LARGE as u64);
     }
 }
 
@@ -84,7 +90,7 @@ fn killed_import_leaves_nothing_half_used() {
         check_layers(&store);
         seen.insert(names_in(&store.root().join("layers")).len());
         if let Ok(named) = store.resolve("a:1") {
-            assert_eq!(store.acquire(Path::new("/"), "c", &named.id).unwrap().len(), 6);
+            assert_eq!(store.acquire(Path::new("/"), "c", &named.id).unwrap().len(), LAYERS);
             store.release(Path::new("/"), "c").unwrap();
             store.remove("a:1").unwrap();
         }

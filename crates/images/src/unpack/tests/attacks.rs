@@ -1,6 +1,7 @@
 //! Archives that try to change what is outside of their layer.
 
 use super::*;
+use crate::tests::Random;
 
 /// What the archives try to change: a file and a directory beside the layer.
 struct Canary {
@@ -187,4 +188,42 @@ fn names_and_depths_are_limited() {
     refused(archive.pax(&[("path", below.as_bytes())]).file("x", b""), "nested too deeply");
     let target = "t/".repeat(2500);
     refused(Layer::new().pax(&[("linkpath", target.as_bytes())]).symlink("l", "x"), "");
+}
+
+#[test]
+fn random_archives_change_nothing_outside() {
+    if !is_root() {
+        return;
+    }
+    let names = ["a", "b", "a/b", "b/a", "a/b/a", "./a", "/b", "a/canary", "b/file", "a/dir/file", "dir", "canary"];
+    let special = ["..", "../canary", "a/../b", "a/..", "a/.wh.canary", ".wh.a", "b/.wh..wh..opq", ".wh..wh..opq"];
+    let targets = ["..", "../canary", "../dir", "/", "a", "b", "a/b", ".", "../layer", "b/../..", "/a", "../../"];
+    let mut random = Random(7);
+    let (mut unpacked, mut refused) = (0, 0);
+    let canary = Canary::new();
+    for round in 0..500 {
+        let mut archive = Layer::new();
+        for _ in 0..=random.below(12) {
+            let path = if random.below(6) == 0 { random.choose(&special) } else { random.choose(&names) };
+            let target = random.choose(&targets);
+            archive = match random.below(6) {
+                0 => archive.dir(path, 0o777),
+                1 | 2 => archive.symlink(path, target),
+                3 => archive.hard_link(path, if random.below(2) == 0 { target } else { random.choose(&names) }),
+                4 => archive.owned(EntryType::Fifo, path, 0o4777, (1, 1)),
+                _ => archive.file(path, b"attack"),
+            };
+        }
+        // The same directory again: its content is removed, its name stays.
+        for name in names_in(&canary.layer()) {
+            remove(Tree::open(&canary.layer()).unwrap().root(), name.as_bytes()).unwrap();
+        }
+        let layer = Tree::open(&canary.layer()).unwrap();
+        match unpack(archive.build().as_slice(), layer, Vec::new(), &LIMITS) {
+            Ok(_) => unpacked += 1,
+            Err(_) => refused += 1,
+        }
+        assert_eq!(Canary::state(canary.base.path()), canary.before, "round {round}");
+    }
+    assert!(unpacked > 30 && refused > 30, "{unpacked} {refused}");
 }
