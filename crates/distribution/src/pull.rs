@@ -50,7 +50,7 @@ impl Default for PullOptions {
     }
 }
 
-/// Progress of a layer or a config.
+/// Progress of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerProgress {
     /// Digest of the layer.

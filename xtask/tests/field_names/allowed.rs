@@ -38,10 +38,11 @@ const UPSTREAM_PATHS: [(&str, &str); 23] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 34] = [
+const OTHER_DOCUMENTS: [(&str, &str); 35] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/controllers/src/legacy_token_cleaner.rs", "data of a ConfigMap"),
+    ("crates/distribution/src/authorizer.rs", "parameters of WWW-Authenticate"),
     ("crates/encryption/src/", "EncryptionConfiguration"),
     ("crates/expr/src/functions.rs", "libraries of CEL"),
     ("crates/kinds/src/apply_types.rs", "names of scalar types"),

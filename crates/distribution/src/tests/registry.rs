@@ -200,9 +200,10 @@ pub(super) fn hang(content: Bytes, size: usize) -> Response<Body> {
     with_header(stream_reply(frames), "content-length", &size.to_string())
 }
 
-/// Returns a response that never ends.
+/// Returns a response of 64 MiB without an announced size: more than any test accepts.
 pub(super) fn endless() -> Response<Body> {
-    stream_reply(stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[b' '; 64 << 10])))))
+    let frames = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[b' '; 64 << 10]))));
+    stream_reply(frames.take(1024))
 }
 
 fn stream_reply(
