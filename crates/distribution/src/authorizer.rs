@@ -63,10 +63,8 @@ struct TokenRequest {
 
 #[derive(Deserialize)]
 struct TokenResponse {
-    #[serde(default)]
-    token: String,
-    #[serde(default)]
-    access_token: String,
+    token: Option<String>,
+    access_token: Option<String>,
     #[serde(default)]
     expires_in: serde_json::Value,
 }
@@ -289,10 +287,8 @@ async fn read_token(
     // The cause could contain the token.
     let token: TokenResponse = serde_json::from_slice(&body).map_err(|_| invalid("unable to decode token response"))?;
     let lifetime = token.expires_in.as_u64().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-    let token = if token.access_token.is_empty() { token.token } else { token.access_token };
-    if token.is_empty() {
-        return Err(invalid("authorization server did not include a token in the response"));
-    }
+    let token = [token.access_token, token.token].into_iter().flatten().find(|token| !token.is_empty());
+    let token = token.ok_or_else(|| invalid("authorization server did not include a token in the response"))?;
     Ok((token, lifetime))
 }
 

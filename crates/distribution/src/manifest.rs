@@ -73,13 +73,6 @@ struct RawDocument {
     layers: Option<Vec<Descriptor>>,
 }
 
-/// Platform and other facts of an image's config.
-#[derive(Deserialize)]
-struct RawConfig {
-    #[serde(flatten)]
-    platform: PlatformSpec,
-}
-
 /// Parses a manifest or an index. `content_type` is the header, which counts if the document names no type itself.
 ///
 /// # Errors
@@ -184,9 +177,8 @@ pub(crate) fn select(index: &[Descriptor], digest: &Digest, platform: &Platform)
 /// # Errors
 /// [`PullErrorKind::NoPlatform`] if it is for another one, with containerd's message.
 pub(crate) fn check_platform(config: &[u8], manifest: &Digest, platform: &Platform) -> Result<(), PullError> {
-    let config: RawConfig = serde_json::from_slice(config)
-        .map_err(|error| invalid(&format!("config: {}", printable(&error.to_string()))))?;
-    let mut candidate = config.platform;
+    let candidate = serde_json::from_slice::<PlatformSpec>(config);
+    let mut candidate = candidate.map_err(|error| invalid(&format!("config: {}", printable(&error.to_string()))))?;
     if candidate.os.is_empty() {
         "linux".clone_into(&mut candidate.os);
     }

@@ -50,7 +50,7 @@ impl Default for PullOptions {
     }
 }
 
-/// Progress of a layer or a config.
+/// Progress of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerProgress {
     /// Digest of the layer.
@@ -78,7 +78,8 @@ pub struct Pulled {
 }
 
 /// Pulls an image into a blob store: its manifests, config and layers. Content that is there is not fetched again,
-/// except for manifests. A dropped or failed pull keeps partial layers, and the next one resumes them.
+/// except for manifests. A dropped or failed pull keeps partial layers, and the next one resumes them. While another
+/// process downloads a blob of the image, the pull waits for it, without a limit.
 ///
 /// # Errors
 /// If the image cannot be pulled with any of the credentials. The error has the kind of the last attempt, and all

@@ -43,6 +43,7 @@ const OTHER_DOCUMENTS: [(&str, &str); 35] = [
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/bundle/src/", "OCI runtime specification"),
     ("crates/controllers/src/legacy_token_cleaner.rs", "data of a ConfigMap"),
+    ("crates/distribution/src/authorizer.rs", "parameters of WWW-Authenticate"),
     ("crates/encryption/src/", "EncryptionConfiguration"),
     ("crates/expr/src/functions.rs", "libraries of CEL"),
     ("crates/kinds/src/apply_types.rs", "names of scalar types"),

@@ -83,7 +83,8 @@ async fn wrong_or_missing_password_is_denied() {
 
 #[tokio::test]
 async fn anonymous_token_is_fetched_by_get() {
-    let endpoint = token_endpoint(|_| reply(StatusCode::OK, r#"{"token":"t0","expires_in":300}"#)).await;
+    let endpoint =
+        token_endpoint(|_| reply(StatusCode::OK, r#"{"token":"t0","access_token":null,"expires_in":300}"#)).await;
     let registry = registry_requiring("Bearer t0", bearer(&endpoint)).await;
     pull_with(&registry, &[]).await.unwrap();
     let requests = endpoint.requests();

@@ -22,6 +22,8 @@ struct State {
     /// Bytes that were ever written.
     written: u64,
     is_full: bool,
+    /// Number of calls of `open`.
+    opened: usize,
 }
 
 impl MemoryStore {
@@ -54,6 +56,10 @@ impl MemoryStore {
         self.state.lock().written
     }
 
+    pub(super) fn opened(&self) -> usize {
+        self.state.lock().opened
+    }
+
     pub(super) fn is_locked(&self, digest: &Digest) -> bool {
         self.state.lock().locked.contains(digest)
     }
@@ -65,7 +71,9 @@ impl BlobStore for MemoryStore {
     }
 
     fn open(&self, digest: &Digest) -> io::Result<Option<Box<dyn BlobWriter>>> {
-        if !self.state.lock().locked.insert(*digest) {
+        let mut state = self.state.lock();
+        state.opened += 1;
+        if !state.locked.insert(*digest) {
             return Ok(None);
         }
         Ok(Some(Box::new(MemoryWriter { state: Arc::clone(&self.state), digest: *digest })))

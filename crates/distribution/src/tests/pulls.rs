@@ -6,7 +6,7 @@ use super::{
     options, pull, pull_with_progress,
     registry::Registry,
 };
-use crate::{BlobStore, Digest, LayerProgress, PullOptions, Reference};
+use crate::{BlobStore, Digest, LayerProgress, PullOptions, Reference, partial_blob::PartialBlob};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[tokio::test]
@@ -118,6 +118,32 @@ async fn blob_of_another_process_is_awaited() {
         assert!(store.blob(&layer).is_some());
         assert_eq!(store.is_locked(&layer), completes);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn blob_of_another_process_is_polled_with_backoff() {
+    let (store, digest) = (Arc::new(MemoryStore::default()), Digest::of(b"content"));
+    store.set_locked(digest, true);
+    let shared: Arc<dyn BlobStore> = Arc::<MemoryStore>::clone(&store);
+    let mut opening = std::pin::pin!(PartialBlob::open(&shared, digest));
+    assert!(tokio::time::timeout(Duration::from_secs(600), &mut opening).await.is_err());
+    let opened = store.opened();
+    assert!((590..=610).contains(&opened), "{opened}");
+    store.set_locked(digest, false);
+    let start = tokio::time::Instant::now();
+    assert!(opening.await.unwrap().is_some());
+    assert!(start.elapsed() <= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn registry_may_have_an_ipv6_address() {
+    let image = Image::new(&[noise(1, 10)]);
+    let Ok(registry) = Registry::start_at("::1", image.tagged()).await else {
+        println!("skipped: no IPv6 here");
+        return;
+    };
+    let reference = format!("[::1]:{}/team/app:1", registry.port());
+    pull(&reference, &options(), &Arc::new(MemoryStore::default())).await.unwrap();
 }
 
 /// Every layer is requested by one of at most three parallel transfers.

@@ -80,8 +80,17 @@ impl Registry {
         handler: impl Fn(&Recorded) -> Option<Response<Body>> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        Self::listen(listener, contents, tls, Box::new(handler))
+    }
+
+    /// Serves content over HTTP at another address.
+    pub(super) async fn start_at(address: &str, contents: Contents) -> io::Result<Self> {
+        Ok(Self::listen(TcpListener::bind((address, 0)).await?, contents, None, Box::new(|_| None)))
+    }
+
+    fn listen(listener: TcpListener, contents: Contents, tls: Option<TlsAcceptor>, handler: Box<Handler>) -> Self {
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { contents, handler: Box::new(handler), requests: Mutex::default() });
+        let shared = Arc::new(Shared { contents, handler, requests: Mutex::default() });
         let mut tasks = JoinSet::new();
         let accepted = Arc::clone(&shared);
         tasks.spawn(async move {
@@ -200,9 +209,10 @@ pub(super) fn hang(content: Bytes, size: usize) -> Response<Body> {
     with_header(stream_reply(frames), "content-length", &size.to_string())
 }
 
-/// Returns a response that never ends.
+/// Returns a response of 64 MiB without an announced size: more than any test accepts.
 pub(super) fn endless() -> Response<Body> {
-    stream_reply(stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[b' '; 64 << 10])))))
+    let frames = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[b' '; 64 << 10]))));
+    stream_reply(frames.take(1024))
 }
 
 fn stream_reply(
