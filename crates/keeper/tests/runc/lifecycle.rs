@@ -44,6 +44,19 @@ async fn exit_codes_are_stored_and_reported() {
 }
 
 #[tokio::test]
+async fn container_inherits_no_signal_mask_or_descriptor() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::start().await;
+    let script = "grep -E 'SigBlk|SigIgn' /proc/self/status; umask; ls /proc/self/fd | wc -l";
+    let id = pod.run("a", &ContainerSpec::shell(script)).await;
+    assert_eq!(pod.exit(&id).await.exit_code, 0);
+    let texts: Vec<String> = pod.log(&id).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000", "0022", "4"]);
+}
+
+#[tokio::test]
 async fn running_container_is_deleted_only_with_force() {
     if !can_run() {
         return;
@@ -229,6 +242,8 @@ async fn killed_keeper_ends_calls_and_events() {
     assert!(matches!(error, Error::Disconnected), "{error}");
     assert_eq!(timeout(DEADLINE, pod.events.next()).await.unwrap(), None);
     assert!(matches!(pod.client.list_containers().await, Err(Error::Disconnected)));
+    let keeper = format!("/proc/{}", pod.keeper_pid());
+    eventually("the end of the keeper", || !Path::new(&keeper).exists()).await;
     assert!(matches!(Client::connect(pod.sandbox()).await, Err(Error::Connect(_))));
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     // Another keeper takes the place.
