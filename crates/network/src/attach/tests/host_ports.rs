@@ -16,7 +16,19 @@ async fn node_with_outside() -> (Node, PathBuf) {
 
 #[test]
 fn tcp_host_port_is_reached_from_everywhere() {
-    test(async || {
+    check_tcp("1");
+}
+
+/// Replies between Pods do not pass connection tracking.
+#[test]
+fn tcp_host_port_is_reached_without_br_netfilter() {
+    check_tcp("0");
+}
+
+fn check_tcp(filters_bridged_traffic: &'static str) {
+    test(move || async move {
+        // The setting of the test's namespace; it does not exist without the module.
+        let _ = std::fs::write("/proc/sys/net/bridge/bridge-nf-call-iptables", filters_bridged_traffic);
         let (node, outside) = node_with_outside().await;
         let (pod, pod_ip) = node.pod("pod", &[mapping(Protocol::Tcp, HOST_PORT, None)]).await;
         let (other, _) = node.pod("other", &[]).await;

@@ -9,6 +9,7 @@ use std::{
 };
 
 const ROUNDS: usize = 100;
+const AT_ONCE: usize = 50;
 
 /// Prints the median and the 90th percentile.
 fn report(name: &str, mut times: Vec<Duration>) {
@@ -30,6 +31,27 @@ fn cni(command: &str, netns: &Path, sandbox: &str, config: &Value) {
     child.stdin.take().unwrap().write_all(config.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Measures Pods that start and end together.
+async fn at_once(node: &Node) {
+    let names: Vec<_> = (0..AT_ONCE).map(|number| format!("together-{number}")).collect();
+    let namespaces: Vec<_> = names.iter().map(|name| node.namespace(name)).collect();
+    let start = Instant::now();
+    let attach = names.iter().zip(&namespaces).map(|(name, netns)| node.attach(name, netns, &[]));
+    for result in futures::future::join_all(attach).await {
+        result.unwrap();
+    }
+    println!("attach {AT_ONCE} at once: {:?} in total", start.elapsed());
+    let start = Instant::now();
+    let detach = names.iter().map(|name| node.network.detach(name));
+    for result in futures::future::join_all(detach).await {
+        result.unwrap();
+    }
+    println!("detach {AT_ONCE} at once: {:?} in total", start.elapsed());
+    for netns in namespaces {
+        umount2(&netns, MntFlags::MNT_DETACH).unwrap();
+    }
 }
 
 /// A first connection shows whether packets are lost: an ARP request is repeated after a second.
@@ -60,6 +82,7 @@ fn measure_attach_and_detach() {
             report(&format!("detach {name}"), detach);
             report(&format!("first connection {name}"), connect);
         }
+        at_once(&node).await;
         if !Path::new("/usr/lib/cni/bridge").is_file() {
             return;
         }
