@@ -9,7 +9,7 @@ pub(super) use mutating::{
 };
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     integer,
@@ -34,11 +34,10 @@ pub(super) static MUTATING_WEBHOOKS: GenericKind = GenericKind {
     },
     validate: |object, errors| {
         validate_webhooks(object, errors);
-        let supported = ["IfNeeded", "Never"];
         for (i, webhook) in items(object, "webhooks").enumerate() {
-            if !supported.contains(&text_of(webhook, "reinvocationPolicy")) {
+            if !enums::REINVOCATION_POLICIES.contains(&text_of(webhook, "reinvocationPolicy")) {
                 let at = FieldPath::new("webhooks").index(i).child("reinvocationPolicy");
-                errors.not_supported(&at, &webhook["reinvocationPolicy"], &supported);
+                errors.not_supported(&at, &webhook["reinvocationPolicy"], enums::REINVOCATION_POLICIES);
             }
         }
     },
@@ -193,12 +192,12 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
                 errors.not_supported(&path.child(field), &webhook[field], supported);
             }
         };
-        validate_enum("failurePolicy", &["Fail", "Ignore"], errors);
-        validate_enum("matchPolicy", &["Equivalent", "Exact"], errors);
+        validate_enum("failurePolicy", enums::FAILURE_POLICIES, errors);
+        validate_enum("matchPolicy", enums::MATCH_POLICIES, errors);
         if webhook["sideEffects"].is_null() {
             errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun");
         } else {
-            validate_enum("sideEffects", &["None", "NoneOnDryRun"], errors);
+            validate_enum("sideEffects", enums::SIDE_EFFECTS, errors);
         }
         if !(1..=30).contains(&webhook["timeoutSeconds"].as_i64().unwrap_or(0)) {
             let detail = "the timeout value must be between 1 and 30 seconds";
@@ -221,8 +220,8 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
 
 /// Validates the failure policy and the match constraints of a policy.
 fn validate_match_constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !matches!(text_of(spec, "failurePolicy"), "Fail" | "Ignore") {
-        errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], &["Fail", "Ignore"]);
+    if !enums::FAILURE_POLICIES.contains(&text_of(spec, "failurePolicy")) {
+        errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], enums::FAILURE_POLICIES);
     }
     let constraints = &spec["matchConstraints"];
     if constraints.is_null() {
@@ -273,11 +272,10 @@ fn validate_binding(object: &Value, errors: &mut FieldErrors) {
     if items(spec, "validationActions").next().is_none() {
         errors.required(&at, "at least one validation action is required");
     }
-    let actions = ["Audit", "Deny", "Warn"];
     let mut seen = HashSet::new();
     for (i, action) in items(spec, "validationActions").enumerate() {
-        if !action.as_str().is_some_and(|a| actions.contains(&a)) {
-            errors.not_supported(&at.index(i), action, &actions);
+        if !action.as_str().is_some_and(|a| enums::VALIDATION_ACTIONS.contains(&a)) {
+            errors.not_supported(&at.index(i), action, enums::VALIDATION_ACTIONS);
         }
         if !seen.insert(action) {
             errors.duplicate(&at.index(i), action);

@@ -4,7 +4,7 @@ pub(super) mod signer_name;
 mod status;
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget, enums,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     human_duration, or_none, text,
@@ -113,33 +113,6 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     }
 }
 
-/// Supported usages of certificates (`KeyUsage`).
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
 fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
@@ -205,8 +178,8 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (i, usage) in items(spec, "usages").enumerate() {
         let at = path.child("usages").index(i);
-        if !USAGES.iter().any(|known| usage == known) {
-            errors.not_supported(&at, usage, &USAGES);
+        if !enums::CERTIFICATE_USAGES.iter().any(|known| usage == known) {
+            errors.not_supported(&at, usage, enums::CERTIFICATE_USAGES);
         }
         if !seen.insert(usage.as_str()) {
             errors.duplicate(&at, usage);

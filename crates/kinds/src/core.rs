@@ -19,7 +19,7 @@ pub(super) use resource_quota::RESOURCE_QUOTA;
 pub(super) use unstored::{BINDING, COMPONENT_STATUS};
 
 use super::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{items, text},
     pod::is_native_resource,
 };
@@ -44,10 +44,8 @@ fn validate_access_modes(spec: &Value, path: &FieldPath, detail: &str, errors: &
         errors.required(&at, detail);
     }
     for mode in items(spec, "accessModes") {
-        if !ACCESS_MODES.iter().any(|(known, _)| mode == known) {
-            let mut supported: Vec<&str> = ACCESS_MODES.iter().map(|(known, _)| *known).collect();
-            supported.sort_unstable();
-            errors.not_supported(&at, mode, &supported);
+        if !enums::ACCESS_MODES.iter().any(|known| mode == known) {
+            errors.not_supported(&at, mode, enums::ACCESS_MODES);
         }
     }
     let is_exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");

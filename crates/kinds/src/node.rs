@@ -3,6 +3,7 @@
 use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
     core::validate_resource_quantity,
+    enums,
     field_validation::{duplicates, parse_cidr, validate_cidr},
     name_cell,
 };
@@ -73,12 +74,8 @@ impl Kind for Node {
                 .for_each(|e| errors.invalid(&path.child("value"), &taint["value"], e));
             match text("effect") {
                 "" => errors.required(&path.child("effect"), ""),
-                "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
-                _ => errors.not_supported(
-                    &path.child("effect"),
-                    &taint["effect"],
-                    &["NoSchedule", "PreferNoSchedule", "NoExecute"],
-                ),
+                effect if enums::TAINT_EFFECTS.contains(&effect) => {}
+                _ => errors.not_supported(&path.child("effect"), &taint["effect"], enums::TAINT_EFFECTS),
             }
             if !seen.insert((text("effect").to_owned(), text("key").to_owned())) {
                 errors.duplicate(&path, taint);

@@ -1,7 +1,7 @@
 //! PodDisruptionBudget (`policy/v1`).
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, conditions,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, conditions, enums,
     field_validation::{parse_percent, validate_int_or_percent, validate_nonnegative},
     generic_kind::GenericKind,
     integer, selector, text,
@@ -50,8 +50,9 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
     selector::validate(&spec["selector"], &path.child("selector"), errors);
     let policy = &spec["unhealthyPodEvictionPolicy"];
-    if !matches!(policy.as_str(), None | Some("AlwaysAllow" | "IfHealthyBudget")) {
-        errors.not_supported(&path.child("unhealthyPodEvictionPolicy"), policy, &["AlwaysAllow", "IfHealthyBudget"]);
+    let known = enums::UNHEALTHY_POD_EVICTION_POLICIES;
+    if policy.as_str().is_some_and(|policy| !known.contains(&policy)) {
+        errors.not_supported(&path.child("unhealthyPodEvictionPolicy"), policy, known);
     }
 }
 

@@ -7,7 +7,7 @@ mod iscsi;
 mod tests;
 
 use super::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{text, validate_dns_label},
 };
 use api::volume_source::{PERSISTENT_VOLUME_SOURCES, POD_SOURCES};
@@ -139,9 +139,8 @@ fn validate_no_backsteps(directory: &Value, path: &FieldPath, errors: &mut Field
 }
 
 fn validate_host_path_type(kind: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let types = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-    if kind.as_str().is_some_and(|kind| !types.contains(&kind)) {
-        errors.not_supported(path, kind, &types);
+    if kind.as_str().is_some_and(|kind| !enums::HOST_PATH_TYPES.contains(&kind)) {
+        errors.not_supported(path, kind, enums::HOST_PATH_TYPES);
     }
 }
 
@@ -239,8 +238,7 @@ fn validate_options(source: &Value, path: &FieldPath, errors: &mut FieldErrors) 
 }
 
 fn validate_azure_disk(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let known: [(&str, &[&str]); 2] =
-        [("cachingMode", &["None", "ReadOnly", "ReadWrite"]), ("kind", &["Dedicated", "Managed", "Shared"])];
+    let known = [("cachingMode", enums::AZURE_DISK_CACHING_MODES), ("kind", enums::AZURE_DISK_KINDS)];
     for (field, values) in known {
         if source[field].as_str().is_some_and(|value| !values.contains(&value)) {
             errors.not_supported(&path.child(field), &source[field], values);

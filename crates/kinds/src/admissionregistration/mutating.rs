@@ -5,7 +5,7 @@ use super::{
     validate_match_constraints,
 };
 use crate::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_validation::text as text_of,
     generic_kind::{Conversion, GenericKind},
     integer, text,
@@ -92,11 +92,14 @@ fn validate_policy(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     validate_match_constraints(spec, &path, errors);
     policy::check_mutating(spec, &path, errors);
-    let supported = ["IfNeeded", "Never"];
     match text_of(spec, "reinvocationPolicy") {
         "" => errors.required(&path.child("reinvocationPolicy"), ""),
-        other if !supported.contains(&other) => {
-            errors.not_supported(&path.child("reinvocationPolicy"), &spec["reinvocationPolicy"], &supported);
+        other if !enums::REINVOCATION_POLICIES.contains(&other) => {
+            errors.not_supported(
+                &path.child("reinvocationPolicy"),
+                &spec["reinvocationPolicy"],
+                enums::REINVOCATION_POLICIES,
+            );
         }
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! Validation of rules and match constraints (`pkg/apis/admissionregistration/validation`).
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{items, text},
     selector, validate_path_segment_name,
 };
@@ -10,11 +10,10 @@ use std::collections::BTreeSet;
 
 /// Validates the match constraints of a policy or binding (`validateMatchResources`).
 pub(super) fn validate_match_resources(constraints: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let policies = ["Equivalent", "Exact"];
     match text(constraints, "matchPolicy") {
         "" => errors.required(&path.child("matchPolicy"), ""),
-        other if !policies.contains(&other) => {
-            errors.not_supported(&path.child("matchPolicy"), &constraints["matchPolicy"], &policies);
+        other if !enums::MATCH_POLICIES.contains(&other) => {
+            errors.not_supported(&path.child("matchPolicy"), &constraints["matchPolicy"], enums::MATCH_POLICIES);
         }
         _ => {}
     }
@@ -61,16 +60,14 @@ fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for (i, _) in items(rule, "apiVersions").enumerate().filter(|(_, version)| *version == "") {
         errors.required(&path.child("apiVersions").index(i), "");
     }
-    let operations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     for (j, operation) in items(rule, "operations").enumerate() {
-        if !operation.as_str().is_some_and(|o| operations.contains(&o)) {
-            errors.not_supported(&path.child("operations").index(j), operation, &operations);
+        if !operation.as_str().is_some_and(|o| enums::OPERATIONS.contains(&o)) {
+            errors.not_supported(&path.child("operations").index(j), operation, enums::OPERATIONS);
         }
     }
     validate_resources(rule, &path.child("resources"), errors);
-    let scopes = ["*", "Cluster", "Namespaced"];
-    if !scopes.contains(&text(rule, "scope")) {
-        errors.not_supported(&path.child("scope"), &rule["scope"], &scopes);
+    if !enums::SCOPES.contains(&text(rule, "scope")) {
+        errors.not_supported(&path.child("scope"), &rule["scope"], enums::SCOPES);
     }
 }
 

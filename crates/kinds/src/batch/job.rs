@@ -6,7 +6,7 @@ mod status;
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums,
     field_validation::{
         items, text as text_of, validate_domain_prefixed_path, validate_immutable, validate_nonnegative,
     },
@@ -263,7 +263,7 @@ pub(super) fn validate_job_spec_without_selector(spec: &Value, path: &FieldPath,
             }
         }
         "Indexed" => validate_indexed(spec, path, errors),
-        _ => errors.not_supported(&path.child("completionMode"), &spec["completionMode"], &["NonIndexed", "Indexed"]),
+        _ => errors.not_supported(&path.child("completionMode"), &spec["completionMode"], enums::COMPLETION_MODES),
     }
     policies::validate_policies(spec, path, errors);
     let at = path.child("template");

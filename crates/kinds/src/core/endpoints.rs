@@ -1,7 +1,7 @@
 //! Endpoints.
 
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_validation::{
         items, text as text_of, validate_dns_label, validate_ip, validate_non_special_ip, validate_one_of,
         validate_port,
@@ -104,7 +104,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
                 _ => validate_dns_label(&p["name"], &path.child("name"), errors),
             }
             validate_port(&p["port"], &path.child("port"), errors);
-            validate_one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+            validate_one_of(p, "protocol", enums::PROTOCOLS, &path, errors);
         }
     }
 }

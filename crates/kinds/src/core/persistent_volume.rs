@@ -5,7 +5,7 @@ use super::{
     storage_class, validate_access_modes, validate_positive_quantity,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget, defaulting, enums,
     field_validation::{
         items, text as text_of, validate_csi_driver_name, validate_dns_subdomain, validate_immutable,
         validate_required_dns_label, validate_required_dns_subdomain,
@@ -105,18 +105,17 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
     validate_access_modes(spec, &path, "", errors);
     validate_capacity(spec, &path.child("capacity"), errors);
-    let policies = ["Delete", "Recycle", "Retain"];
-    if !policies.contains(&text_of(spec, "persistentVolumeReclaimPolicy")) {
+    if !enums::RECLAIM_POLICIES.contains(&text_of(spec, "persistentVolumeReclaimPolicy")) {
         let at = path.child("persistentVolumeReclaimPolicy");
-        errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], &policies);
+        errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], enums::RECLAIM_POLICIES);
     }
     validate_node_affinity(&spec["nodeAffinity"], &path.child("nodeAffinity"), errors);
     validate_source(spec, text_of(&object["metadata"], "name"), &path, errors);
     if !text_of(spec, "storageClassName").is_empty() {
         validate_dns_subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
     }
-    if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    if !enums::VOLUME_MODES.contains(&text_of(spec, "volumeMode")) {
+        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
     }
     validate_attributes_class(spec, &path, errors);
 }

@@ -6,7 +6,7 @@ use super::{
     validate_positive_quantity,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums,
     field_validation::{text as text_of, validate_dns_subdomain},
     generic_kind::GenericKind,
     pod::warn_claim,
@@ -133,8 +133,8 @@ pub(crate) fn validate_claim_spec(spec: &Value, path: &FieldPath, errors: &mut F
     if !old.is_null() && !new.is_null() && !["apiGroup", "kind", "name"].into_iter().all(same) {
         errors.invalid(path, &json!("spec.dataSource"), "must match dataSourceRef");
     }
-    if !matches!(text_of(spec, "volumeMode"), "Block" | "Filesystem") {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    if !enums::VOLUME_MODES.contains(&text_of(spec, "volumeMode")) {
+        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
     }
 }
 
@@ -170,15 +170,6 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Values of `allocatedResourceStatuses`.
-const RESIZE_STATUSES: [&str; 5] = [
-    "ControllerResizeInProgress",
-    "ControllerResizeInfeasible",
-    "NodeResizeInProgress",
-    "NodeResizeInfeasible",
-    "NodeResizePending",
-];
-
 /// Validates an update of the status (`ValidatePersistentVolumeClaimStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
     let (path, status) = (FieldPath::new("status"), &object["status"]);
@@ -189,10 +180,9 @@ fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
         }
     }
     for (name, resizing) in entries("allocatedResourceStatuses") {
-        if !resizing.as_str().is_some_and(|resizing| RESIZE_STATUSES.contains(&resizing)) {
-            let mut known = RESIZE_STATUSES;
-            known.sort_unstable();
-            errors.not_supported(&path.child("allocatedResourceStatuses").key(name), resizing, &known);
+        if !resizing.as_str().is_some_and(|resizing| enums::RESIZE_STATUSES.contains(&resizing)) {
+            let at = path.child("allocatedResourceStatuses").key(name);
+            errors.not_supported(&at, resizing, enums::RESIZE_STATUSES);
         }
     }
 }

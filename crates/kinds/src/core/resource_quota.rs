@@ -2,7 +2,7 @@
 
 use super::{INTEGER_RESOURCES, validate_resource_quantity};
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, enums,
     field_validation::{items, text as text_of, validate_immutable},
     generic_kind::GenericKind,
     text,
@@ -103,7 +103,7 @@ fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors
 /// Validates that scopes are supported, apply to the quota's resources and do not conflict. Errors show the value `shown`.
 fn validate_scopes(spec: &Value, named: &[&str], shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for scope in named {
-        if !SCOPES.contains(scope) {
+        if !enums::QUOTA_SCOPES.contains(scope) {
             errors.invalid(path, shown, "unsupported scope");
         }
         validate_scope_resources(spec, scope, shown, path, errors);
@@ -126,22 +126,12 @@ fn validate_scope_conflicts(spec: &Value, named: &[&str], path: &FieldPath, erro
     }
 }
 
-const SCOPES: [&str; 7] = [
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-];
-
 /// Whether a scope applies to a resource (`IsResourceQuotaScopeValidForResource`).
 fn is_scope_valid_for_resource(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
         "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
-        _ if SCOPES.contains(&scope) => {
+        _ if enums::QUOTA_SCOPES.contains(&scope) => {
             let compute_resources = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
             resource == "pods" || compute_resources.contains(&resource)
         }
@@ -154,13 +144,13 @@ fn validate_scope_selector(spec: &Value, path: &FieldPath, errors: &mut FieldErr
     let requirements = || items(&spec["scopeSelector"], "matchExpressions");
     for r in requirements() {
         let (scope, values) = (text_of(r, "scopeName"), items(r, "values").count());
-        if !SCOPES.contains(&scope) {
+        if !enums::QUOTA_SCOPES.contains(&scope) {
             errors.invalid(&path.child("scopeName"), &json!(scope), "unsupported scope");
         }
         validate_scope_resources(spec, scope, &spec["scopeSelector"], path, errors);
         let (operator, at) = (text_of(r, "operator"), path.child("values"));
         if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
-            && SCOPES.contains(&scope)
+            && enums::QUOTA_SCOPES.contains(&scope)
             && operator != "Exists"
         {
             let detail = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";

@@ -1,7 +1,7 @@
 //! Validation that classes, claims and slices share.
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{items, text as text_of, validate_csi_driver_name, validate_dns_label},
 };
 use serde_json::{Map, Value, json};
@@ -18,7 +18,6 @@ const MAX_SELECTORS: usize = 32;
 const MAX_CONFIGS: usize = 32;
 /// Maximum number of counters in a set.
 const MAX_COUNTERS: usize = 32;
-const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Validates the length of a list and each item (`validateSlice`).
 pub(super) fn validate_list(
@@ -152,7 +151,7 @@ pub(super) fn validate_toleration(toleration: &Value, path: &FieldPath, errors: 
         "Exists" if text_of(toleration, "value").is_empty() => {}
         "Exists" => errors.invalid(&path.child("value"), &toleration["value"], "must be empty for operator `Exists`"),
         "Equal" => validate_label_value(&toleration["value"], &path.child("value"), errors),
-        _ => errors.not_supported(&path.child("operator"), &toleration["operator"], &["Equal", "Exists"]),
+        _ => errors.not_supported(&path.child("operator"), &toleration["operator"], enums::DEVICE_TOLERATION_OPERATORS),
     }
     if !text_of(toleration, "effect").is_empty() {
         validate_effect(&toleration["effect"], &path.child("effect"), errors);
@@ -170,8 +169,8 @@ pub(super) fn validate_taint(taint: &Value, path: &FieldPath, errors: &mut Field
 }
 
 fn validate_effect(effect: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !EFFECTS.iter().any(|known| effect == known) {
-        errors.not_supported(path, effect, &EFFECTS);
+    if !enums::DEVICE_TAINT_EFFECTS.iter().any(|known| effect == known) {
+        errors.not_supported(path, effect, enums::DEVICE_TAINT_EFFECTS);
     }
 }
 

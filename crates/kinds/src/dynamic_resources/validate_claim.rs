@@ -5,7 +5,7 @@ use super::field_validation::{
     validate_toleration,
 };
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{items, text as text_of, validate_required_dns_subdomain},
 };
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn validate_exact_request(request: &Value, path: &FieldPath, errors: &mut FieldE
             errors.invalid(&path.child("count"), &json!(count), "must be greater than zero");
         }
         "All" | "ExactCount" => {}
-        _ => errors.not_supported(&path.child("allocationMode"), &request["allocationMode"], &["All", "ExactCount"]),
+        _ => errors.not_supported(&path.child("allocationMode"), &request["allocationMode"], enums::ALLOCATION_MODES),
     }
     validate_list(request, "tolerations", MAX_TOLERATIONS, path, errors, validate_toleration);
 }

@@ -1,7 +1,7 @@
 //! Validation of EndpointSlices (`ValidateEndpointSlice`).
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{validate_dns_label, validate_dns_subdomain, validate_non_special_ip, validate_qualified_name},
 };
@@ -18,7 +18,7 @@ const MAX_HINTS: usize = 8;
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     let slice = FieldCursor::object(object);
     let (kind, endpoints, ports) = (slice.at("addressType"), slice.at("endpoints"), slice.at("ports"));
-    kind.one_of(&["FQDN", "IPv4", "IPv6"], errors);
+    kind.one_of(enums::ADDRESS_TYPES, errors);
     if endpoints.count() > MAX_ENDPOINTS {
         endpoints.too_many(MAX_ENDPOINTS, errors);
     } else {
@@ -109,7 +109,7 @@ fn validate_port<'v>(port: &FieldCursor<'v, '_>, names: &mut BTreeSet<&'v str>, 
     if !names.insert(name.text()) {
         name.duplicate(errors);
     }
-    port.at("protocol").supported(&["SCTP", "TCP", "UDP"], errors);
+    port.at("protocol").supported(enums::PROTOCOLS, errors);
     if application_protocol.is_set() {
         application_protocol.validate(validate_qualified_name, errors);
     }

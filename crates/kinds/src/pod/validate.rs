@@ -31,7 +31,7 @@ pub(super) use status::validate_status;
 pub(super) use update::validate_update;
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{
         items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
@@ -74,8 +74,8 @@ pub(crate) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut Fie
     resources::validate_pod_resources(spec, &path.child("resources"), errors);
     let pod_spec = FieldCursor::new(spec, path);
     pod_spec.at("overhead").validate(validate_overhead, errors);
-    pod_spec.at("restartPolicy").one_of(&["Always", "OnFailure", "Never"], errors);
-    pod_spec.at("dnsPolicy").one_of(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], errors);
+    pod_spec.at("restartPolicy").one_of(enums::RESTART_POLICIES, errors);
+    pod_spec.at("dnsPolicy").one_of(enums::DNS_POLICIES, errors);
     pod_spec.at("nodeSelector").validate(object_meta::labels, errors);
     security_context::validate_pod_security(spec, path, errors);
     dns::validate_dns_config(spec, &path.child("dnsConfig"), errors);
@@ -102,7 +102,7 @@ pub(crate) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut Fie
     }
     let (preemption, os) = (pod_spec.at("preemptionPolicy"), pod_spec.at("os"));
     if preemption.is_set() {
-        preemption.one_of(&["PreemptLowerPriority", "Never"], errors);
+        preemption.one_of(enums::PREEMPTION_POLICIES, errors);
     }
     if os.is_set() {
         os.at("name").one_of(&["linux", "windows"], errors);

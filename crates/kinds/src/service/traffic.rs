@@ -2,7 +2,7 @@
 
 use super::{is_externally_accessible, needs_cluster_ip, needs_health_check};
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{
         is_ipv6, items, validate_cidr, validate_ip, validate_non_special_ip, validate_port, validate_qualified_name,
@@ -87,9 +87,8 @@ pub(super) fn validate_load_balancer_fields(object: &Value, spec: &FieldCursor<'
 /// (`validateServiceExternalTrafficPolicy`).
 pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (external, internal) = (spec.at("externalTrafficPolicy"), spec.at("internalTrafficPolicy"));
-    let policies = ["Cluster", "Local"];
     if is_externally_accessible(spec.value()) {
-        external.one_of(&policies, errors);
+        external.one_of(enums::TRAFFIC_POLICIES, errors);
     } else if external.is_set() {
         external.invalid("may only be set for externally-accessible services", errors);
     }
@@ -103,7 +102,7 @@ pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut
         }
     }
     if needs_cluster_ip(spec.value()) || internal.is_set() {
-        internal.one_of(&policies, errors);
+        internal.one_of(enums::TRAFFIC_POLICIES, errors);
     }
     let distribution = spec.at("trafficDistribution");
     if distribution.is_set() {
@@ -150,11 +149,11 @@ pub fn is_headless_without_selector(spec: &Value) -> bool {
 
 fn validate_ip_families(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let is_selectorless = is_headless_without_selector(spec);
-    let (at, known) = (path.child("ipFamilies"), ["IPv4", "IPv6"]);
+    let (at, known) = (path.child("ipFamilies"), enums::IP_FAMILIES);
     let mut seen = HashSet::new();
     for (i, family) in items(spec, "ipFamilies").enumerate() {
         if !known.iter().any(|k| family == k) {
-            errors.not_supported(&at.index(i), family, &known);
+            errors.not_supported(&at.index(i), family, known);
         } else if !seen.insert(family) {
             errors.duplicate(&at.index(i), family);
         } else if family == "IPv6" && !is_selectorless {
@@ -162,11 +161,11 @@ fn validate_ip_families(spec: &Value, path: &FieldPath, errors: &mut FieldErrors
         }
     }
     let (at, policy) = (path.child("ipFamilyPolicy"), &spec["ipFamilyPolicy"]);
-    let known = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+    let known = enums::IP_FAMILY_POLICIES;
     if policy == "RequireDualStack" && !is_selectorless {
         errors.invalid(&at, policy, "this cluster is not configured for dual-stack services");
     } else if !policy.is_null() && !known.iter().any(|k| policy == k) {
-        errors.not_supported(&at, policy, &known);
+        errors.not_supported(&at, policy, known);
     }
 }
 

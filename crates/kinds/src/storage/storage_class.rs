@@ -1,7 +1,7 @@
 //! Validation of StorageClasses and VolumeAttributesClasses (`pkg/apis/storage/validation`).
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{items, text as text_of, validate_qualified_name},
     node_labels,
 };
@@ -17,10 +17,10 @@ pub(super) fn validate_storage_class(object: &Value, errors: &mut FieldErrors) {
     validate_provisioner(object, "provisioner", errors);
     validate_parameters(object, errors);
     for (field, supported) in
-        [("reclaimPolicy", ["Delete", "Retain"]), ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"])]
+        [("reclaimPolicy", enums::CLASS_RECLAIM_POLICIES), ("volumeBindingMode", enums::VOLUME_BINDING_MODES)]
     {
         if !supported.contains(&text_of(object, field)) {
-            errors.not_supported(&FieldPath::new(field), &object[field], &supported);
+            errors.not_supported(&FieldPath::new(field), &object[field], supported);
         }
     }
     validate_allowed_topologies(object, errors);

@@ -2,7 +2,7 @@
 
 use super::indexes;
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_validation::{
         items, push_invalid_without_value, text as text_of, validate_nonnegative, validate_qualified_name,
     },
@@ -31,7 +31,7 @@ pub(super) fn validate_policies(spec: &Value, path: &FieldPath, errors: &mut Fie
     }
     let (at, replacement) = (path.child("podReplacementPolicy"), &spec["podReplacementPolicy"]);
     let allowed: &[&str] =
-        if spec["podFailurePolicy"].is_null() { &["Failed", "TerminatingOrFailed"] } else { &["Failed"] };
+        if spec["podFailurePolicy"].is_null() { enums::POD_REPLACEMENT_POLICIES } else { &["Failed"] };
     if !replacement.is_null() && !allowed.iter().any(|a| replacement == a) {
         errors.not_supported(&at, replacement, allowed);
     }
@@ -49,7 +49,7 @@ fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut Fiel
         if text_of(rule, "action") == "FailIndex" && !has_index_limit {
             errors.invalid(&at, &rule["action"], "requires the backoffLimitPerIndex to be set");
         }
-        validate_required_enum(&rule["action"], &["Count", "FailIndex", "FailJob", "Ignore"], &at, errors);
+        validate_required_enum(&rule["action"], enums::POD_FAILURE_POLICY_ACTIONS, &at, errors);
         let (codes, conditions) = (&rule["onExitCodes"], items(rule, "onPodConditions").count());
         if !codes.is_null() {
             validate_exit_codes(codes, &path.child("onExitCodes"), &containers, errors);
@@ -76,7 +76,7 @@ fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut Fiel
 }
 
 fn validate_exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
-    validate_required_enum(&rule["operator"], &["In", "NotIn"], &path.child("operator"), errors);
+    validate_required_enum(&rule["operator"], enums::EXIT_CODES_OPERATORS, &path.child("operator"), errors);
     if rule["containerName"].as_str().is_some_and(|name| !containers.contains(name)) {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.invalid(&path.child("containerName"), &rule["containerName"], detail);

@@ -2,7 +2,7 @@
 
 use super::ingress_class;
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{self, validate_dns_subdomain},
 };
@@ -99,7 +99,7 @@ fn validate_http_path(http_path: &FieldCursor<'_, '_>, errors: &mut FieldErrors)
                 wrong("must be an absolute path");
             }
         }
-        _ => kind.supported(&["Exact", "ImplementationSpecific", "Prefix"], errors),
+        _ => kind.supported(enums::PATH_TYPES, errors),
     }
     validate_backend(&http_path.at("backend"), errors);
 }

@@ -1,7 +1,7 @@
 //! Validation of AppArmor profiles in fields and in deprecated annotations (KEP-24).
 
 use super::{items, text};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,6 @@ const ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/
 const LOCALHOST_PREFIX: &str = "localhost/";
 const RUNTIME_DEFAULT: &str = "runtime/default";
 const UNCONFINED: &str = "unconfined";
-const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 /// Maximum length of a localhost profile's name: `PATH_MAX` without the final NUL.
 const MAX_PROFILE_NAME_LENGTH: usize = 4095;
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -37,7 +36,7 @@ pub(super) fn validate_profile(context: &Value, path: &FieldPath, errors: &mut F
         }
         ("RuntimeDefault" | "Unconfined", None) => {}
         ("", _) => errors.required(&path.child("type"), "type is required when appArmorProfile is set"),
-        _ => errors.not_supported(&path.child("type"), &profile["type"], &TYPES),
+        _ => errors.not_supported(&path.child("type"), &profile["type"], enums::APPARMOR_PROFILE_TYPES),
     }
 }
 

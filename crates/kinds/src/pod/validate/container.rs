@@ -4,7 +4,7 @@ use super::{
     ephemeral, items, probe, resource_claims, resources, restart_policy, security_context, stop_signal, text,
     validate_one_of, validate_port, validate_required_dns_label, volume::Volumes, volume_devices, volume_mounts,
 };
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ pub(super) fn validate_container_common(
     } else if image.trim() != image {
         errors.invalid(&path.child("image"), &c["image"], "must not have leading or trailing whitespace");
     }
-    validate_one_of(c, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
+    validate_one_of(c, "terminationMessagePolicy", enums::TERMINATION_MESSAGE_POLICIES, path, errors);
     validate_ports(c, &path.child("ports"), spec["hostNetwork"] == json!(true), errors);
     for (i, e) in items(c, "env").enumerate() {
         validate_env_var(e, &path.child("env").index(i), volumes, errors);
@@ -102,7 +102,7 @@ pub(super) fn validate_container_common(
     validate_env_from(c, &path.child("envFrom"), errors);
     volume_mounts::validate_volume_mounts(c, &path.child("volumeMounts"), volumes, errors);
     volume_devices::validate_volume_devices(c, &path.child("volumeDevices"), volumes, errors);
-    validate_one_of(c, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
+    validate_one_of(c, "imagePullPolicy", enums::PULL_POLICIES, path, errors);
     resources::validate_requirements(&c["resources"], &path.child("resources"), errors);
     resource_claims::validate_container_claims(c, claims, &path.child("resources").child("claims"), errors);
     resources::validate_resize_policy(c, &path.child("resizePolicy"), text(spec, "restartPolicy"), errors);
@@ -128,7 +128,7 @@ fn validate_ports(c: &Value, path: &FieldPath, host_network: bool, errors: &mut 
         if p["hostPort"].as_i64().unwrap_or(0) != 0 {
             validate_port(&p["hostPort"], &path.child("hostPort"), errors);
         }
-        validate_one_of(p, "protocol", &["SCTP", "TCP", "UDP"], &path, errors);
+        validate_one_of(p, "protocol", enums::PROTOCOLS, &path, errors);
         // A template may omit the host port: it is defaulted when a Pod is created from the template.
         if host_network && p.get("hostPort").is_some_and(|port| *port != p["containerPort"]) {
             let text = "must match `containerPort` when `hostNetwork` is true";

@@ -1,7 +1,7 @@
 //! Validation of probes and lifecycle handlers.
 
 use super::validate_port;
-use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
+use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 /// Handlers of probes and lifecycle hooks, in the order of upstream's validation.
@@ -78,7 +78,7 @@ fn validate_http_get(action: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
         action.at("path").required("", errors);
     }
     validate_port_or_name(&action.at("port"), errors);
-    action.at("scheme").one_of(&["HTTP", "HTTPS"], errors);
+    action.at("scheme").one_of(enums::URI_SCHEMES, errors);
     let headers = action.at("httpHeaders");
     for header in headers.items() {
         let name = header.at("name").text();

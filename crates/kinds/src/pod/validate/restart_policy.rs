@@ -1,7 +1,7 @@
 //! Validation of container restart policies and rules (KEP-5307, KEP-5532).
 
 use super::{items, text};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use api::feature_gates::{FeatureGates, Gate};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 /// Validates a container's restart policy and rules (`validateContainerRestartPolicy`).
 pub(super) fn validate_restart_policy(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if !c["restartPolicy"].is_null() {
-        validate_supported(c, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
+        validate_supported(c, "restartPolicy", enums::CONTAINER_RESTART_POLICIES, path, errors);
     }
     let count = items(c, "restartPolicyRules").count();
     if count > 0 && c["restartPolicy"].is_null() {
@@ -26,7 +26,7 @@ pub(super) fn validate_restart_policy(c: &Value, path: &FieldPath, errors: &mut 
             errors.required(&path, "must be specified");
             continue;
         }
-        validate_supported(codes, "operator", &["In", "NotIn"], &path, errors);
+        validate_supported(codes, "operator", enums::RESTART_RULE_OPERATORS, &path, errors);
         let count = items(codes, "values").count();
         if count > 255 {
             errors.too_many(&path.child("values"), count, 255);

@@ -1,7 +1,7 @@
 //! Validation of scheduling constraints: tolerations, affinity, topology spread constraints and gates.
 
 use super::{items, node_affinity, pod_affinity, text, topology_spread, validate_one_of, validate_qualified_name};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -53,10 +53,10 @@ pub(crate) fn validate_tolerations(spec: &Value, path: &FieldPath, errors: &mut 
                 errors.invalid(&at, &t["value"], "value must be empty when `operator` is 'Exists'");
             }
             "Exists" => {}
-            _ => errors.not_supported(&at, &t["operator"], &["Equal", "Exists"]),
+            _ => errors.not_supported(&at, &t["operator"], enums::TOLERATION_OPERATORS),
         }
         if !effect.is_empty() {
-            validate_one_of(t, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &path, errors);
+            validate_one_of(t, "effect", enums::TAINT_EFFECTS, &path, errors);
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Validation of security contexts (`ValidatePodSecurityContext`, `ValidateSecurityContext`).
 
 use super::{apparmor, items, text, validate_descending_path};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-const SECCOMP_PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const MAX_SYSCTL_LENGTH: usize = 253;
 
 /// Validates the Pod's security context and the namespaces that it shares with the node.
@@ -23,8 +22,8 @@ pub(super) fn validate_pod_security(spec: &Value, path: &FieldPath, errors: &mut
         errors.invalid(&at.child("shareProcessNamespace"), &json!(true), detail);
     }
     validate_sysctls(context, &at.child("sysctls"), errors);
-    validate_optional(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
-    validate_optional(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
+    validate_optional(context, "fsGroupChangePolicy", enums::FS_GROUP_CHANGE_POLICIES, &at, errors);
+    validate_optional(context, "supplementalGroupsPolicy", enums::SUPPLEMENTAL_GROUPS_POLICIES, &at, errors);
     // `MountOption` needs the feature gate SELinuxMount, which is disabled.
     validate_optional(context, "seLinuxChangePolicy", &["Recursive"], &at, errors);
     validate_seccomp(context, &at.child("seccompProfile"), errors);
@@ -45,7 +44,7 @@ pub(super) fn validate_container_security(c: &Value, spec: &Value, path: &FieldP
     for field in ["runAsUser", "runAsGroup"] {
         validate_id(&context[field], &path.child(field), errors);
     }
-    validate_optional(context, "procMount", &["Default", "Unmasked"], &path, errors);
+    validate_optional(context, "procMount", enums::PROC_MOUNTS, &path, errors);
     if context["procMount"] == "Unmasked" && spec["hostUsers"] != json!(false) {
         let detail = "`hostUsers` must be false to use `Unmasked`";
         errors.invalid(&path.child("procMount"), &context["procMount"], detail);
@@ -123,8 +122,8 @@ fn validate_seccomp(context: &Value, path: &FieldPath, errors: &mut FieldErrors)
     let Some(profile) = context.get("seccompProfile").filter(|p| p.is_object()) else { return };
     match text(profile, "type") {
         "" => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
-        kind if SECCOMP_PROFILE_TYPES.contains(&kind) => {}
-        _ => errors.not_supported(&path.child("type"), &profile["type"], &SECCOMP_PROFILE_TYPES),
+        kind if enums::SECCOMP_PROFILE_TYPES.contains(&kind) => {}
+        _ => errors.not_supported(&path.child("type"), &profile["type"], enums::SECCOMP_PROFILE_TYPES),
     }
     let (file, path) = (profile.get("localhostProfile"), path.child("localhostProfile"));
     match (text(profile, "type") == "Localhost", file) {

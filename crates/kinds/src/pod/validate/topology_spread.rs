@@ -1,7 +1,7 @@
 //! Validation of topology spread constraints (`validateTopologySpreadConstraints`).
 
 use super::{items, text, validate_qualified_name};
-use crate::{FieldErrors, FieldPath, selector};
+use crate::{FieldErrors, FieldPath, enums, selector};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -22,9 +22,9 @@ pub(super) fn validate_topology_spread_constraints(spec: &Value, path: &FieldPat
         if key.is_empty() {
             errors.required(&path.child("topologyKey"), "can not be empty");
         }
-        if !matches!(action, "DoNotSchedule" | "ScheduleAnyway") {
-            let allowed = ["DoNotSchedule", "ScheduleAnyway"];
-            errors.not_supported(&path.child("whenUnsatisfiable"), &json!(action), &allowed);
+        if !enums::UNSATISFIABLE_CONSTRAINT_ACTIONS.contains(&action) {
+            let allowed = enums::UNSATISFIABLE_CONSTRAINT_ACTIONS;
+            errors.not_supported(&path.child("whenUnsatisfiable"), &json!(action), allowed);
         }
         let remaining = remaining.entry((key, action)).or_default();
         *remaining = remaining.saturating_sub(1);
@@ -34,8 +34,9 @@ pub(super) fn validate_topology_spread_constraints(spec: &Value, path: &FieldPat
         }
         validate_min_domains(c, action, &path.child("minDomains"), errors);
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            if c.get(field).is_some_and(|policy| !matches!(policy.as_str(), Some("Honor" | "Ignore"))) {
-                errors.not_supported(&path.child(field), &c[field], &["Honor", "Ignore"]);
+            let is_known = |policy: &Value| enums::NODE_INCLUSION_POLICIES.iter().any(|known| policy == known);
+            if c.get(field).is_some_and(|policy| !is_known(policy)) {
+                errors.not_supported(&path.child(field), &c[field], enums::NODE_INCLUSION_POLICIES);
             }
         }
         validate_match_label_keys(c, &path.child("matchLabelKeys"), errors);

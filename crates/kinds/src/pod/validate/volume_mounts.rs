@@ -1,7 +1,7 @@
 //! Validation of volume mounts (`ValidateVolumeMounts`).
 
 use super::{items, text, validate_descending_path, validate_one_of, volume::Volumes};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, enums};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -62,8 +62,7 @@ pub(super) fn validate_volume_mounts(c: &Value, path: &FieldPath, volumes: &Volu
             );
         }
         if m.get("mountPropagation").is_some() {
-            let values = ["Bidirectional", "HostToContainer", "None"];
-            validate_one_of(m, "mountPropagation", &values, list_path, errors);
+            validate_one_of(m, "mountPropagation", enums::MOUNT_PROPAGATIONS, list_path, errors);
             if m["mountPropagation"] == "Bidirectional" && c["securityContext"]["privileged"] != json!(true) {
                 let text = "Bidirectional mount propagation is available only to privileged containers";
                 errors.forbidden(&list_path.child("mountPropagation"), text);

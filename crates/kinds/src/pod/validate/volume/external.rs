@@ -1,20 +1,19 @@
 //! Validation of `image`, `csi` and `ephemeral` volumes.
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     pod::validate::{items, text, validate_dns_subdomain, validate_one_of},
 };
 use serde_json::{Map, Value, json};
 
 const MAX_DRIVER_NAME_LENGTH: usize = 63;
-const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Validates an image volume (`validateImageVolumeSource`).
 pub(super) fn validate_image(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     if text(source, "reference").is_empty() {
         errors.required(&path.child("reference"), "");
     }
-    validate_one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
+    validate_one_of(source, "pullPolicy", enums::PULL_POLICIES, path, errors);
 }
 
 /// Validates a CSI ephemeral inline volume (`validateCSIVolumeSource`).
@@ -47,8 +46,8 @@ pub(super) fn validate_ephemeral(source: &Value, path: &FieldPath, errors: &mut 
     if items(spec, "accessModes").next().is_none() {
         errors.required(&modes, "at least 1 access mode is required");
     }
-    for mode in items(spec, "accessModes").filter(|m| !m.as_str().is_some_and(|m| ACCESS_MODES.contains(&m))) {
-        errors.not_supported(&modes, mode, &ACCESS_MODES);
+    for mode in items(spec, "accessModes").filter(|m| !m.as_str().is_some_and(|m| enums::ACCESS_MODES.contains(&m))) {
+        errors.not_supported(&modes, mode, enums::ACCESS_MODES);
     }
     let exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
     if exclusive && items(spec, "accessModes").any(|m| m != "ReadWriteOncePod") {
@@ -64,7 +63,7 @@ pub(super) fn validate_ephemeral(source: &Value, path: &FieldPath, errors: &mut 
             }
         }
     }
-    if spec.get("volumeMode").is_some_and(|m| !matches!(m.as_str(), Some("Block" | "Filesystem"))) {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    if spec.get("volumeMode").is_some_and(|mode| !enums::VOLUME_MODES.iter().any(|known| mode == known)) {
+        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
     }
 }
