@@ -6,7 +6,7 @@ use crate::{
     containers, destroy,
     events::Events,
     handlers::Handlers,
-    host, keeper_events,
+    host, keeper_events, oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
     sandboxes::{REMOVED, blocking},
     state::{Container, Inner, Sandbox, pods_dir},
@@ -159,12 +159,13 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
     if let Err(error) = inner.options.network.detach(id).await {
         tracing::warn!(sandbox = id, %error, "failed to release the network of an incomplete sandbox");
     }
-    let (engine, path) = (inner.clone(), dir.to_owned());
+    let (engine, path, oci_state) = (inner.clone(), dir.to_owned(), oci_runtime::state_dir(id));
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {
             containers::remove_container_files(&engine, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
+        crate::sandboxes::remove_dir(&oci_state)?;
         crate::sandboxes::remove_dir(&path)
     });
     if let Err(error) = removed.await {

@@ -2,7 +2,9 @@
 
 use crate::{
     adopt::{kill_containers, kill_keeper},
+    oci_runtime,
     pod_files::{read_bounded, unmount},
+    sandboxes::remove_dir,
     state::pods_dir,
 };
 use images::ImageStore;
@@ -37,6 +39,9 @@ pub async fn destroy(data_dir: &Path) -> io::Result<()> {
     kill_containers(data_dir).await?;
     for path in mounts_below(&dir)? {
         unmount(&path)?;
+    }
+    for entry in fs::read_dir(&dir)? {
+        remove_dir(&oci_runtime::state_dir(&entry?.file_name().to_string_lossy()))?;
     }
     release_images(data_dir)?;
     fs::remove_dir_all(data_dir.join(DIR))
