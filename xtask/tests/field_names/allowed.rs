@@ -38,12 +38,13 @@ const UPSTREAM_PATHS: [(&str, &str); 23] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 34] = [
+const OTHER_DOCUMENTS: [(&str, &str); 35] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/controllers/src/legacy_token_cleaner.rs", "data of a ConfigMap"),
     ("crates/encryption/src/", "EncryptionConfiguration"),
     ("crates/expr/src/functions.rs", "libraries of CEL"),
+    ("crates/images/src/manifest.rs", "OCI manifests and configurations"),
     ("crates/kinds/src/apply_types.rs", "names of scalar types"),
     ("crates/kubelet/src/cache_sizes.rs", "names of caches"),
     ("crates/kubelet/src/cgroup/usage.rs", "statistics of the kernel"),
