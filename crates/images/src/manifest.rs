@@ -2,7 +2,11 @@
 
 use crate::{Digest, Error, store::ImageStore};
 use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use serde_json::Value;
 
 /// Maximum size of a manifest, an index or a configuration in bytes, as of registries (distribution specification).
 pub(crate) const MAX_DOCUMENT: u64 = 4 << 20;
@@ -57,11 +61,23 @@ pub(crate) fn parse(data: &[u8]) -> Result<Document, String> {
             .map(|index| Document::Index(Box::new(index)))
             .map_err(|error| error.to_string()),
         (None, _) => {
-            let manifest: ImageManifest = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+            let manifest: ImageManifest = from_slice(data, "/layers").map_err(|error| error.to_string())?;
             check(&manifest)?;
             Ok(Document::Manifest(Box::new(manifest)))
         }
     }
+}
+
+/// Parses a document in which an empty list may be null, as Go writes it: BuildKit does for images without layers.
+fn from_slice<T: DeserializeOwned>(data: &[u8], list: &str) -> serde_json::Result<T> {
+    serde_json::from_slice(data).or_else(|error| {
+        let mut document: Value = serde_json::from_slice(data)?;
+        match document.pointer_mut(list) {
+            Some(list) if list.is_null() => *list = Value::Array(Vec::new()),
+            _ => return Err(error),
+        }
+        serde_json::from_value(document)
+    })
 }
 
 /// Checks the limits of a manifest.
@@ -105,7 +121,7 @@ impl ImageStore {
     /// [`Error::MissingBlob`] if the image is not in the store.
     pub fn config(&self, id: &Digest) -> Result<ImageConfiguration, Error> {
         let data = self.read_document(id, MAX_DOCUMENT)?;
-        serde_json::from_slice(&data).map_err(|error| invalid_image(id, error.to_string()))
+        from_slice(&data, "/rootfs/diff_ids").map_err(|error| invalid_image(id, error.to_string()))
     }
 
     /// Reads the configuration of an image as it was distributed.

@@ -46,6 +46,7 @@ const OTHER_DOCUMENTS: [(&str, &str); 35] = [
     ("crates/distribution/src/authorizer.rs", "parameters of WWW-Authenticate"),
     ("crates/encryption/src/", "EncryptionConfiguration"),
     ("crates/expr/src/functions.rs", "libraries of CEL"),
+    ("crates/images/src/manifest.rs", "OCI manifests and configurations"),
     ("crates/kinds/src/apply_types.rs", "names of scalar types"),
     ("crates/kubelet/src/cache_sizes.rs", "names of caches"),
     ("crates/kubelet/src/cgroup/usage.rs", "statistics of the kernel"),

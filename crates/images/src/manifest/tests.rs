@@ -93,6 +93,21 @@ fn nested_indexes_are_limited() {
 }
 
 #[test]
+fn image_without_layers_may_have_null_lists() {
+    let (_dir, store) = store();
+    let lease = store.lease().unwrap();
+    let mut document: Value = serde_json::from_slice(&config(&[], &json!(null))).unwrap();
+    document["rootfs"]["diff_ids"] = Value::Null;
+    let config = lease.put(document.to_string().as_bytes()).unwrap();
+    let manifest = json!({"schemaVersion": 2, "config": descriptor(&config), "layers": null});
+    let digest = lease.put(manifest.to_string().as_bytes()).unwrap();
+    assert_eq!(store.find_manifest(&digest).unwrap().id, config);
+    document["rootfs"]["diff_ids"] = json!("x");
+    let config = lease.put(document.to_string().as_bytes()).unwrap();
+    store.config(&config).unwrap_err();
+}
+
+#[test]
 fn layers_of_manifest_and_configuration_must_agree() {
     let (_dir, store) = store();
     let lease = store.lease().unwrap();
