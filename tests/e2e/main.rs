@@ -29,6 +29,7 @@ mod deployments;
 mod disruption_budgets;
 mod encryption;
 mod endpoint_slices;
+mod engine;
 mod env_files;
 mod ephemeral_containers;
 mod example_states;

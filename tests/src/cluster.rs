@@ -146,7 +146,7 @@ impl Cluster {
     #[must_use]
     pub fn podium(&self, args: &[&str]) -> Command {
         let mut command = Command::new(podium_binary());
-        command.args(args).env("PODIUM_DATA_DIR", self.data_dir());
+        command.args(args).envs(self.builder.env.iter().cloned()).env("PODIUM_DATA_DIR", self.data_dir());
         command
     }
 

@@ -4,7 +4,10 @@ use crate::{sandboxes::failed, state::Inner};
 use distribution::{BlobStore, Progress, PullOptions};
 use images::{ImageStore, Lease};
 use runtime::{Image, RegistryAuth, RuntimeError, StopSignal};
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
+
+/// Maximum time to wait for processes that add images.
+const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs blocking work on the store.
 async fn with_store<T: Send + 'static>(
@@ -53,10 +56,20 @@ pub(crate) async fn list(inner: &Inner) -> Result<Vec<Image>, RuntimeError> {
     Ok(images.into_iter().map(describe_image).collect())
 }
 
+/// Removes the names of an image, and the content that nothing else uses: the kubelet's image garbage collection expects
+/// free space.
 pub(crate) async fn remove(inner: &Inner, reference: &str) -> Result<(), RuntimeError> {
     let removed = reference.to_owned();
-    match with_store(&inner.options.images, move |store| store.remove(&removed)).await? {
-        Ok(_) | Err(images::Error::NotFound(_)) => Ok(()),
+    let remove = move |store: &ImageStore| {
+        store.remove(&removed)?;
+        match store.collect(COLLECT_TIMEOUT) {
+            // Another process adds an image: the next removal collects.
+            Err(images::Error::Busy) => Ok(()),
+            collected => collected.map(drop),
+        }
+    };
+    match with_store(&inner.options.images, remove).await? {
+        Ok(()) | Err(images::Error::NotFound(_)) => Ok(()),
         Err(error) => Err(failed(format!("remove image {reference:?}"))(error)),
     }
 }
