@@ -22,7 +22,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 31] = [
     ("expr", &["api"]),
     ("files", &[]),
     ("flowcontrol", &["errors", "kinds", "request", "response", "store"]),
-    ("images", &["files"]),
+    ("images", &["distribution", "files"]),
     ("informer", &["api"]),
     ("keeper", &["files"]),
     ("kinds", &["admission", "api", "apply", "errors", "schema", "wire"]),

@@ -164,7 +164,7 @@ impl Descriptor {
 /// # Errors
 /// [`PullErrorKind::NoPlatform`] if there is none, with containerd's message.
 pub(crate) fn select(index: &[Descriptor], digest: &Digest, platform: &Platform) -> Result<Blob, PullError> {
-    let ranked = index.iter().filter_map(|entry| Some((platform.rank(entry.platform.as_ref()?)?, entry)));
+    let ranked = index.iter().filter_map(|entry| Some((entry.platform.as_ref()?.rank(platform)?, entry)));
     // Of equal matches the first one counts.
     let best = ranked.min_by_key(|(rank, _)| *rank).map(|(_, entry)| entry);
     let found = best.or_else(|| index.iter().find(|entry| entry.platform.is_none()));
@@ -186,7 +186,7 @@ pub(crate) fn check_platform(config: &[u8], manifest: &Digest, platform: &Platfo
         candidate.architecture.clone_from(&platform.architecture);
         candidate.variant.clone_from(&platform.variant);
     }
-    if platform.rank(&candidate).is_some() { Ok(()) } else { Err(no_platform(manifest)) }
+    if candidate.rank(platform).is_some() { Ok(()) } else { Err(no_platform(manifest)) }
 }
 
 fn no_platform(digest: &Digest) -> PullError {

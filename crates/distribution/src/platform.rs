@@ -1,6 +1,7 @@
 //! Platforms of images (`github.com/containerd/platforms`).
 
 use serde::Deserialize;
+use std::fmt;
 
 /// Platform to pull images for: Linux on an architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,13 @@ pub(crate) struct PlatformSpec {
     pub(crate) variant: String,
 }
 
+impl PlatformSpec {
+    /// Returns how well it matches a platform ([`Platform::rank`]).
+    pub(crate) fn rank(&self, own: &Platform) -> Option<usize> {
+        own.rank(&self.os, &self.architecture, &self.variant)
+    }
+}
+
 impl Default for Platform {
     /// Returns the platform of this process.
     fn default() -> Self {
@@ -38,13 +46,22 @@ impl Default for Platform {
     }
 }
 
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "linux/{}", self.architecture)?;
+        if self.variant.is_empty() { Ok(()) } else { write!(f, "/{}", self.variant) }
+    }
+}
+
 impl Platform {
-    /// Returns how well a manifest's platform matches: 0 is the best, `None` is no match.
-    pub(crate) fn rank(&self, candidate: &PlatformSpec) -> Option<usize> {
-        if candidate.os != "linux" {
+    /// Returns how well the platform of an image matches: 0 is the best, `None` means that its programs do not run here.
+    /// Variants that not every machine of the architecture has, such as `amd64/v3`, do not match.
+    #[must_use]
+    pub fn rank(&self, os: &str, architecture: &str, variant: &str) -> Option<usize> {
+        if os != "linux" {
             return None;
         }
-        let candidate = normalize(&candidate.architecture, &candidate.variant);
+        let candidate = normalize(architecture, variant);
         self.compatible().iter().position(|own| *own == candidate)
     }
 
@@ -100,12 +117,7 @@ mod tests {
     #[track_caller]
     fn check(own: (&str, &str), candidate: (&str, &str), rank: Option<usize>) {
         let own = Platform { architecture: own.0.to_owned(), variant: own.1.to_owned() };
-        let candidate = PlatformSpec {
-            os: "linux".to_owned(),
-            architecture: candidate.0.to_owned(),
-            variant: candidate.1.to_owned(),
-        };
-        assert_eq!(own.rank(&candidate), rank, "{own:?} {candidate:?}");
+        assert_eq!(own.rank("linux", candidate.0, candidate.1), rank, "{own} {candidate:?}");
     }
 
     #[test]
@@ -113,12 +125,15 @@ mod tests {
         check(("amd64", ""), ("amd64", ""), Some(0));
         check(("amd64", ""), ("x86_64", "v1"), Some(0));
         check(("amd64", ""), ("amd64", "v2"), None);
+        check(("amd64", ""), ("amd64", "v3"), None);
         check(("amd64", "v3"), ("amd64", "v2"), Some(1));
         check(("amd64", ""), ("386", ""), Some(1));
         check(("amd64", ""), ("arm64", ""), None);
         check(("arm64", "v8"), ("arm64", ""), Some(0));
         check(("arm64", "v8"), ("arm64", "v8"), Some(0));
         check(("arm64", ""), ("arm", "v7"), Some(2));
+        check(("arm64", ""), ("amd64", ""), None);
+        check(("arm", "v7"), ("arm", "v7"), Some(0));
         check(("arm", "v7"), ("arm", ""), Some(0));
         check(("arm", "v7"), ("arm", "v6"), Some(1));
         check(("arm", "v6"), ("arm", "v7"), None);
@@ -129,8 +144,15 @@ mod tests {
     #[test]
     fn other_systems_do_not_match() {
         let own = Platform { architecture: "amd64".to_owned(), variant: String::new() };
-        let windows =
-            PlatformSpec { os: "windows".to_owned(), architecture: "amd64".to_owned(), variant: String::new() };
-        assert_eq!(own.rank(&windows), None);
+        assert_eq!(own.rank("windows", "amd64", ""), None);
+        assert_eq!(own.rank("unknown", "unknown", ""), None);
+    }
+
+    #[test]
+    fn platform_is_written_as_containerd_does() {
+        let own = Platform { architecture: "arm64".to_owned(), variant: "v8".to_owned() };
+        assert_eq!(own.to_string(), "linux/arm64/v8");
+        assert_eq!(Platform { variant: String::new(), ..own }.to_string(), "linux/arm64");
+        assert_eq!(Platform::default().rank("linux", &Platform::default().architecture, ""), Some(0));
     }
 }

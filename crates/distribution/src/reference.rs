@@ -206,6 +206,10 @@ mod tests {
             ("127.0.0.1:9/nothing:1", "127.0.0.1:9/nothing:1", "127.0.0.1:9/nothing"),
             ("localhost/a", "localhost/a:latest", "localhost/a"),
             ("HOST/a", "HOST/a:latest", "HOST/a"),
+            ("index.docker.io/busybox", "docker.io/library/busybox:latest", "docker.io/library/busybox"),
+            ("localhost:5000/a:b", "localhost:5000/a:b", "localhost:5000/a"),
+            ("[::1]:5000/a", "[::1]:5000/a:latest", "[::1]:5000/a"),
+            ("quay.io/a__b/c--d.e:V1.0_x", "quay.io/a__b/c--d.e:V1.0_x", "quay.io/a__b/c--d.e"),
             ("[::1]:5000/a_b__c---d.e", "[::1]:5000/a_b__c---d.e:latest", "[::1]:5000/a_b__c---d.e"),
         ] {
             let reference = Reference::parse(name).unwrap();
@@ -226,6 +230,7 @@ mod tests {
             ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase".to_owned()),
             ("a/Bc:1", "invalid reference format: repository name (a/Bc) must be lowercase".to_owned()),
             (digits, format!("invalid repository name ({digits}), cannot specify 64-byte hexadecimal strings")),
+            (&"a".repeat(250), "repository name must not be more than 255 characters".to_owned()),
             (&format!("a/{}", "b".repeat(300)), "repository name must not be more than 255 characters".to_owned()),
             (&format!("a@sha512:{digits}{digits}"), "unsupported digest algorithm".to_owned()),
             ("a@md5:0123456789abcdef0123456789abcdef", "unsupported digest algorithm".to_owned()),
@@ -236,6 +241,12 @@ mod tests {
         for name in [
             "",
             " ",
+            ":",
+            "a@",
+            "a:x/y:",
+            "x.y:z/a",
+            "a/b/",
+            "a_.b",
             "a b",
             "a:",
             "a/",

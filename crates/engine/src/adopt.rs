@@ -219,7 +219,8 @@ fn release_unknown_images(inner: &Inner) {
 pub(crate) async fn kill_containers(data_dir: &Path) -> io::Result<()> {
     for (_, dir) in subdirectories(&pods_dir(data_dir)).unwrap_or_default() {
         for (_, container) in subdirectories(&Sandbox::containers_dir(&dir)).unwrap_or_default() {
-            let record: Option<ContainerRecord> = records::load(&Container::record_path(&container)).unwrap_or_default();
+            let record: Option<ContainerRecord> =
+                records::load(&Container::record_path(&container)).unwrap_or_default();
             if let Some(cgroup) = record.and_then(|record| Cgroup::find(&record.cgroup)) {
                 cgroup.kill_all().await?;
             }

@@ -25,7 +25,8 @@ impl Cgroup {
     /// Finds the cgroup by its path in a hierarchy. On v1 that of `pids`, because every runtime uses it for processes.
     pub(crate) fn find(path: &str) -> Option<Self> {
         let below = path.trim_start_matches('/');
-        let candidates = ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
+        let candidates =
+            ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
         candidates.into_iter().find(|dir| dir.join("cgroup.procs").exists()).map(Self)
     }
 

@@ -5,7 +5,7 @@ use crate::{
     oci_runtime,
     pod_files::unmount,
     prepare,
-    records::{SandboxState},
+    records::SandboxState,
     sandboxes::{blocking, failed, new_id, remove_dir},
     state::{Container, Inner, Sandbox},
     stop,
@@ -122,8 +122,7 @@ async fn record_start_error(
 ) -> Result<(), RuntimeError> {
     delete_process(inner, sandbox, container).await?;
     let (code, reason) = START_ERROR;
-    let exit =
-        Exit { code, reason: reason.to_owned(), message: message.to_owned(), finished_at: Timestamp::now() };
+    let exit = Exit { code, reason: reason.to_owned(), message: message.to_owned(), finished_at: Timestamp::now() };
     end(inner, container, exit).await
 }
 

@@ -62,8 +62,7 @@ fn apparmor() -> Option<AppArmor> {
         return None;
     }
     let text = read("/sys/kernel/security/apparmor/profiles");
-    let loaded: BTreeSet<String> =
-        text.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0.to_owned())).collect();
+    let loaded: BTreeSet<String> = text.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0.to_owned())).collect();
     let default = DEFAULT_APPARMOR_PROFILES.iter().find(|name| loaded.contains(**name));
     Some(AppArmor { default_profile: default.map(|name| (*name).to_owned()).unwrap_or_default(), loaded })
 }
@@ -82,7 +81,8 @@ fn has_swap_limit(cgroup_v2: bool) -> bool {
     if cgroup_v2 {
         // The root cgroup has no limits; `memory.swap.max` of the own one shows the kernel's configuration.
         let own = read("/proc/self/cgroup");
-        let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_start_matches('/').to_owned();
+        let path =
+            own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_start_matches('/').to_owned();
         return Path::new(CGROUP).join(path).join("memory.swap.max").exists();
     }
     Path::new(CGROUP).join("memory/memory.memsw.limit_in_bytes").exists()
@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn kernel_version_is_parsed() {
-        for (text, expected) in [("6.1.0-18-amd64\n", (6, 1)), ("5.15.167.4-microsoft", (5, 15)), ("7", (7, 0)), ("", (0, 0))] {
+        for (text, expected) in
+            [("6.1.0-18-amd64\n", (6, 1)), ("5.15.167.4-microsoft", (5, 15)), ("7", (7, 0)), ("", (0, 0))]
+        {
             assert_eq!(parse_kernel_version(text), expected, "{text}");
         }
     }
@@ -168,7 +170,10 @@ mod tests {
     #[test]
     fn null_device_is_found_with_its_numbers() {
         let null = devices_at(Path::new("/dev/null"));
-        assert_eq!(null.iter().map(|node| (node.kind, node.major, node.minor)).collect::<Vec<_>>(), [(DeviceKind::Char, 1, 3)]);
+        assert_eq!(
+            null.iter().map(|node| (node.kind, node.major, node.minor)).collect::<Vec<_>>(),
+            [(DeviceKind::Char, 1, 3)]
+        );
         assert!(devices().iter().any(|node| node.path == Path::new("/dev/null")));
         assert!(devices_at(Path::new("/nowhere")).is_empty());
     }

@@ -2,9 +2,9 @@
 
 use crate::{sandboxes::failed, state::Inner};
 use distribution::{BlobStore, Progress, PullOptions};
-use images::{ImageStore, Lease};
+use images::ImageStore;
 use runtime::{Image, RegistryAuth, RuntimeError, StopSignal};
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Maximum time to wait for processes that add images.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -98,61 +98,16 @@ pub async fn pull_image(
     progress: Progress<'_>,
 ) -> Result<String, RuntimeError> {
     let lease = with_store(store, ImageStore::lease).await?.map_err(failed("pull image"))?;
-    let blobs: Arc<dyn BlobStore> = Arc::new(Blobs(lease.clone()));
+    let blobs: Arc<dyn BlobStore> = Arc::new(lease.clone());
     let pulled = distribution::pull(reference, options, &blobs, progress).await;
     let pulled = pulled.map_err(|error| RuntimeError::Failed(error.to_string()))?;
     let id = pulled.image_id;
     let unpack = move |_: &ImageStore| {
-        let invalid = |error: io::Error| images::Error::InvalidArgument(error.to_string());
-        let target = digest(&pulled.manifest_digest).map_err(invalid)?;
-        let manifest = digest(&pulled.image_manifest_digest).map_err(invalid)?;
-        lease.unpack(&manifest)?;
-        let digest_name = format!("{}@{target}", pulled.name.repository());
-        for name in [pulled.name.to_string(), digest_name] {
-            lease.tag(&name, &target, &manifest)?;
-        }
-        Ok(())
+        lease.unpack(&pulled.image_manifest_digest)?;
+        lease.tag_pulled(&pulled.name.to_string(), &pulled.manifest_digest, &pulled.image_manifest_digest)
     };
     let unpacked = with_store(store, unpack).await?;
-    unpacked.map_err(|error| RuntimeError::Failed(format!("failed to pull and unpack image {reference:?}: {error}")))?;
+    unpacked
+        .map_err(|error| RuntimeError::Failed(format!("failed to pull and unpack image {reference:?}: {error}")))?;
     Ok(id.to_string())
-}
-
-/// The store's blobs, for the puller.
-struct Blobs(Lease);
-
-/// A blob in the making.
-struct Blob(Box<dyn images::BlobWriter>);
-
-fn digest(digest: &distribution::Digest) -> io::Result<images::Digest> {
-    images::Digest::from_hex(&digest.hex()).map_err(io::Error::other)
-}
-
-impl BlobStore for Blobs {
-    fn contains(&self, wanted: &distribution::Digest) -> io::Result<bool> {
-        images::BlobStore::contains(&self.0, &digest(wanted)?)
-    }
-
-    fn open(&self, wanted: &distribution::Digest) -> io::Result<Option<Box<dyn distribution::BlobWriter>>> {
-        let blob = images::BlobStore::open(&self.0, &digest(wanted)?)?;
-        Ok(blob.map(|blob| Box::new(Blob(blob)) as Box<dyn distribution::BlobWriter>))
-    }
-}
-
-impl distribution::BlobWriter for Blob {
-    fn offset(&self) -> u64 {
-        self.0.offset()
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write(bytes)
-    }
-
-    fn truncate(&mut self) -> io::Result<()> {
-        self.0.truncate()
-    }
-
-    fn commit(self: Box<Self>) -> io::Result<()> {
-        self.0.commit()
-    }
 }

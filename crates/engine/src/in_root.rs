@@ -98,7 +98,9 @@ mod tests {
         fs::create_dir_all(root.join("etc")).unwrap();
         fs::write(root.join("etc/inside"), "inside").unwrap();
         fs::write(base.join("outside"), "outside").unwrap();
-        for (link, target) in [("etc/a", "/etc/inside"), ("etc/b", "../../outside"), ("etc/c", "/proc/self/root/outside")] {
+        for (link, target) in
+            [("etc/a", "/etc/inside"), ("etc/b", "../../outside"), ("etc/c", "/proc/self/root/outside")]
+        {
             symlink(target, root.join(link)).unwrap();
         }
         assert_eq!(read(&root, "/etc/a", 100).unwrap(), b"inside");

@@ -13,7 +13,8 @@ use std::{
 pub(crate) fn source(path: &Path, table: &[MountPoint]) -> io::Result<MountSource> {
     let path = path.canonicalize()?;
     let mut source = MountSource::new(&path);
-    let on = table.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(|mount| mount.path.components().count());
+    let on =
+        table.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(|mount| mount.path.components().count());
     if let Some(mount) = on {
         source.mount_point.clone_from(&mount.path);
         source.propagation = mount.propagation;

@@ -8,12 +8,14 @@ use crate::{
     state::{Container, Inner},
 };
 use bundle::{
-    ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec,
-    SupplementalGroupsPolicy, UserDatabase,
+    ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, SupplementalGroupsPolicy,
+    UserDatabase,
 };
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
-use runtime::{ContainerConfig, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile};
+use runtime::{
+    ContainerConfig, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile,
+};
 use serde_json::value::RawValue;
 use std::{
     collections::BTreeMap,
@@ -246,7 +248,9 @@ fn image_volume(inner: &Inner, request: &Request, index: usize, image: &ImageMou
     files::create_private_dir_all(&target).map_err(failed("create the directory of an image volume"))?;
     store.mount_read_only(&layers, &target).map_err(failed(format!("mount image {:?}", image.image)))?;
     let found = in_root::resolve(&target, Path::new(&image.sub_path));
-    found.map_err(|error| RuntimeError::Failed(format!("failed to find subPath {:?} of image {:?}: {error}", image.sub_path, image.image)))
+    found.map_err(|error| {
+        RuntimeError::Failed(format!("failed to find subPath {:?} of image {:?}: {error}", image.sub_path, image.image))
+    })
 }
 
 /// Returns the directories of the image's volumes. They are part of the writable layer, which goes with the container, too,
@@ -283,4 +287,3 @@ pub(crate) fn update_resources(
     files::replace_private(&container.dir.join(CONFIG), &bundle::encode(&spec).map_err(io::Error::other)?)?;
     Ok(serde_json::value::to_raw_value(&update)?)
 }
-

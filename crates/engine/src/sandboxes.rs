@@ -60,7 +60,9 @@ impl Drop for Reservation<'_> {
 /// When a step fails; what the earlier steps created is removed.
 pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
     if config.namespaces.users.is_some() {
-        return Err(RuntimeError::Unimplemented("user namespaces (hostUsers: false) are not supported by the engine yet".to_owned()));
+        return Err(RuntimeError::Unimplemented(
+            "user namespaces (hostUsers: false) are not supported by the engine yet".to_owned(),
+        ));
     }
     oci_runtime::handler(&inner, &config.runtime_handler)?;
     let reservation = Reservation::new(&inner, &config)?;
@@ -215,6 +217,8 @@ pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
 pub(crate) const REMOVED: &str = ".removed-";
 
 /// Runs blocking work.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

@@ -56,20 +56,14 @@ impl Pipes {
 ///
 /// # Errors
 /// When the container does not run, or the command cannot be started.
-pub(crate) async fn exec(
-    inner: &Inner,
-    id: &str,
-    command: &[String],
-    io: SessionIo,
-) -> Result<Session, RuntimeError> {
+pub(crate) async fn exec(inner: &Inner, id: &str, command: &[String], io: SessionIo) -> Result<Session, RuntimeError> {
     let (sandbox, container) = exec::running(inner, id)?;
     let keeper = sandbox.keeper()?;
     let exec::Prepared { exec_id, process } = exec::prepare(&container, command, io.tty).await?;
     let mut pipes = Pipes::new(SessionIo { stdin: io.stdin && !io.tty, stdout: io.stdout && !io.tty, ..io })
         .map_err(failed("exec"))?;
     let [stdin, stdout, stderr] = std::mem::take(&mut pipes.process);
-    let streams =
-        if io.tty { ExecStreams::Terminal } else { ExecStreams::Descriptors { stdin, stdout, stderr } };
+    let streams = if io.tty { ExecStreams::Terminal } else { ExecStreams::Descriptors { stdin, stdout, stderr } };
     let (started, exit) = tokio::sync::oneshot::channel();
     // The exit is awaited by a task, before the process starts.
     let (waiting, container_id, waiting_id) = (sandbox.clone(), id.to_owned(), exec_id.clone());

@@ -34,14 +34,14 @@ impl ImageStore {
     pub fn open_blob(&self, digest: &Digest) -> Result<File, Error> {
         let file =
             none_if_missing(File::open(self.blob_path(digest))).context(|| format!("failed to open blob {digest}"))?;
-        file.ok_or_else(|| Error::MissingBlob(digest.clone()))
+        file.ok_or(Error::MissingBlob(*digest))
     }
 
     /// Returns the size of a blob in bytes.
     pub(crate) fn blob_size(&self, digest: &Digest) -> Result<u64, Error> {
         let metadata = none_if_missing(fs::symlink_metadata(self.blob_path(digest)));
         let metadata = metadata.context(|| format!("failed to read blob {digest}"))?;
-        metadata.map(|m| m.len()).ok_or_else(|| Error::MissingBlob(digest.clone()))
+        metadata.map(|m| m.len()).ok_or(Error::MissingBlob(*digest))
     }
 
     /// Reads a manifest or a configuration, and verifies it again: a damaged one would be taken for another image.
@@ -50,12 +50,12 @@ impl ImageStore {
         file.take(max + 1).read_to_end(&mut data).context(|| format!("failed to read blob {digest}"))?;
         let problem = if data.len() as u64 > max {
             format!("it has more than {max} bytes")
-        } else if Digest::sha256(&data) != *digest {
+        } else if Digest::of(&data) != *digest {
             "the stored file is damaged".to_owned()
         } else {
             return Ok(data);
         };
-        Err(Error::InvalidImage { digest: digest.clone(), problem })
+        Err(Error::InvalidImage { digest: *digest, problem })
     }
 }
 
@@ -65,7 +65,7 @@ impl Lease {
     /// # Errors
     /// If it cannot be written.
     pub fn put(&self, data: &[u8]) -> Result<Digest, Error> {
-        let digest = Digest::sha256(data);
+        let digest = Digest::of(data);
         let path = self.store.blob_path(&digest);
         if !path.exists() {
             self.store.replace(&path, data).context(|| format!("failed to write blob {digest}"))?;
@@ -145,7 +145,7 @@ impl PartialBlob {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some(Self { lease: lease.clone(), digest: digest.clone(), path, file, hasher, offset }))
+        Ok(Some(Self { lease: lease.clone(), digest: *digest, path, file, hasher, offset }))
     }
 }
 

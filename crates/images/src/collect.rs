@@ -6,7 +6,7 @@ use crate::{
     error::Context,
     layers::remove_tree,
     lock::Lock,
-    manifest::{chain_ids, diff_ids, invalid_image},
+    manifest::{chain_ids, diff_ids, digest_of, invalid_image},
     store::{ImageStore, entries, none_if_missing},
     uses::read_use,
 };
@@ -68,10 +68,10 @@ impl ImageStore {
         let mut live = Live::default();
         for (_, path) in entries(&self.dir("names"))? {
             let Some(named) = self.read_name(&path)? else { continue };
-            live.blobs.extend([named.target, named.manifest.clone(), named.id.clone()]);
+            live.blobs.extend([named.target, named.manifest, named.id]);
             let content = self.manifest(&named.manifest)?;
             for descriptor in content.descriptors() {
-                live.blobs.insert(Digest::try_from(descriptor.digest())?);
+                live.blobs.insert(digest_of(descriptor)?);
             }
             let diff_ids = diff_ids(&content.config).map_err(|problem| invalid_image(&named.id, problem))?;
             live.layers.extend(chain_ids(&diff_ids));

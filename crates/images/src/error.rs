@@ -1,6 +1,6 @@
 //! Errors of the image store.
 
-use crate::{Digest, InvalidDigest, InvalidReference};
+use crate::{Digest, DigestError, ReferenceError};
 use std::io;
 
 /// Error of the image store.
@@ -22,10 +22,15 @@ pub enum Error {
     MissingBlob(Digest),
     /// A reference is malformed.
     #[error(transparent)]
-    Reference(#[from] InvalidReference),
+    Reference(#[from] ReferenceError),
     /// A digest is malformed, or has another algorithm than SHA-256.
-    #[error(transparent)]
-    Digest(#[from] InvalidDigest),
+    #[error("digest {digest:?}: {source}")]
+    Digest {
+        /// The text.
+        digest: String,
+        /// The problem.
+        source: DigestError,
+    },
     /// A manifest, an index or a configuration is malformed or exceeds a limit.
     #[error("invalid image {digest}: {problem}")]
     InvalidImage {

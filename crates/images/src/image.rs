@@ -33,7 +33,7 @@ impl ImageStore {
         let _lock = self.lock_shared()?;
         let mut by_id: BTreeMap<Digest, Vec<NamedImage>> = BTreeMap::new();
         for named in self.names()? {
-            by_id.entry(named.id.clone()).or_default().push(named);
+            by_id.entry(named.id).or_default().push(named);
         }
         let images = by_id.into_values().filter_map(|names| match self.describe(&names) {
             Ok(image) => image,

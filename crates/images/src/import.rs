@@ -6,13 +6,14 @@
 mod archive;
 
 use crate::{
-    Digest, Error, Lease, Reference,
+    Digest, Error, Lease,
     decompress::Compression,
     error::Context,
-    manifest::{Document, ImageContent, MAX_DOCUMENT, MAX_LAYERS, parse},
+    manifest::{Document, ImageContent, MAX_DOCUMENT, MAX_LAYERS, digest_of, parse},
     store::ImageStore,
 };
 use archive::{Archive, Blob};
+use distribution::Reference;
 use oci_spec::image::{Descriptor, ImageManifestBuilder, MediaType};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -116,7 +117,7 @@ fn oci_images(lease: &Lease, archive: &Archive) -> Result<Vec<Found>, ImportErro
     let mut images = Vec::new();
     for entry in index.manifests() {
         let name = oci_name(entry)?;
-        let target = Digest::try_from(entry.digest()).map_err(Error::from)?;
+        let target = digest_of(entry)?;
         match lease.store.find_manifest(&target) {
             Ok(content) => images.push(Found { names: name.into_iter().collect(), target, content }),
             // Attestations and images of other platforms are entries without a name.

@@ -4,7 +4,7 @@ use crate::{
     Digest, Error, Lease,
     error::{Context, invalid},
     lock::Lock,
-    manifest::{ImageContent, chain_ids, diff_ids, invalid_image},
+    manifest::{ImageContent, chain_ids, diff_ids, digest_of, invalid_image},
     store::{ImageStore, sync_dir},
     unpack::{Limits, Tree, is_opaque, unpack},
 };
@@ -55,7 +55,7 @@ impl Lease {
         let diff_ids = diff_ids(&content.config).map_err(|problem| invalid_image(&content.id, problem))?;
         let chain = chain_ids(&diff_ids);
         for (at, (layer, diff_id)) in content.manifest.layers().iter().zip(&diff_ids).enumerate() {
-            let blob = Digest::try_from(layer.digest())?;
+            let blob = digest_of(layer)?;
             self.unpack_layer(&blob, diff_id, &chain[..=at])?;
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Lease {
         let parents = parents.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let limits = Limits::of(unfinished).context(failed)?;
         let archive = self.store.open_blob(blob)?;
-        let unpack_error = |source| Error::Unpack { diff_id: diff_id.clone(), source };
+        let unpack_error = |source| Error::Unpack { diff_id: *diff_id, source };
         let found = unpack(archive, open(&root)?, parents, &limits).map_err(unpack_error)?;
         if found != *diff_id {
             return Err(unpack_error(invalid(format!("the digest of the uncompressed layer is {found}"))));

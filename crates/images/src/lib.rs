@@ -1,14 +1,12 @@
 //! Content-addressed image store of a machine, shared by all clusters and users: blobs, names, unpacked layers, and which
-//! container uses what. Network code is elsewhere: a puller writes through [`BlobStore`].
+//! container uses what. `distribution` pulls images, and writes through [`BlobStore`].
 //!
 //! All calls block. Archives and manifests come from anywhere: sizes, counts and paths are limited.
 #![forbid(unsafe_code)]
 
-mod blob_store;
 mod blobs;
 mod collect;
 mod decompress;
-mod digest;
 mod disk_usage;
 mod error;
 mod image;
@@ -19,23 +17,20 @@ mod manifest;
 mod names;
 mod overlay;
 mod platform;
-mod reference;
 mod save;
 mod store;
 mod tar_reader;
 mod unpack;
 mod uses;
 
-pub use blob_store::{BlobStore, BlobWriter};
 pub use collect::Collected;
-pub use digest::{Digest, InvalidDigest};
 pub use disk_usage::{DiskUsage, disk_usage};
+pub use distribution::{BlobStore, BlobWriter, Digest, DigestError, ReferenceError};
 pub use error::Error;
 pub use image::Image;
 pub use import::ImportError;
 pub use names::NamedImage;
 pub use overlay::mount_overlay;
-pub use reference::{InvalidReference, Reference, Selector};
 pub use store::{ImageStore, Lease};
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Manifests, indexes and configurations: OCI and Docker schema 2.
 
-use crate::{Digest, Error, store::ImageStore};
+use crate::{
+    Digest, DigestError, Error,
+    platform::{rank, suits},
+    store::ImageStore,
+};
 use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest};
 use serde::{
     Deserialize,
@@ -98,7 +102,8 @@ pub(crate) fn diff_ids(config: &ImageConfiguration) -> Result<Vec<Digest>, Strin
     if diff_ids.len() > MAX_LAYERS {
         return Err(format!("it has {} layers, but overlayfs mounts at most {MAX_LAYERS}", diff_ids.len()));
     }
-    diff_ids.iter().map(|digest| digest.parse().map_err(|error: crate::InvalidDigest| error.to_string())).collect()
+    let parse = |digest: &String| digest.parse().map_err(|error: DigestError| format!("diff ID {digest:?}: {error}"));
+    diff_ids.iter().map(parse).collect()
 }
 
 /// Returns the chain IDs of layers (OCI image specification, config.md, "Layer ChainID"): each identifies a layer together with
@@ -106,9 +111,7 @@ pub(crate) fn diff_ids(config: &ImageConfiguration) -> Result<Vec<Digest>, Strin
 pub(crate) fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     let mut chain: Vec<Digest> = Vec::with_capacity(diff_ids.len());
     for diff_id in diff_ids {
-        let id = chain
-            .last()
-            .map_or_else(|| diff_id.clone(), |below| Digest::sha256(format!("{below} {diff_id}").as_bytes()));
+        let id = chain.last().map_or(*diff_id, |below| Digest::of(format!("{below} {diff_id}").as_bytes()));
         chain.push(id);
     }
     chain
@@ -139,7 +142,7 @@ impl ImageStore {
     pub(crate) fn find_manifest(&self, digest: &Digest) -> Result<ImageContent, Error> {
         let mut documents = MAX_DOCUMENTS;
         self.find_below(digest, 0, &mut documents)?
-            .ok_or_else(|| Error::NoPlatform { digest: digest.clone(), platform: self.platform().to_string() })
+            .ok_or_else(|| Error::NoPlatform { digest: *digest, platform: self.platform().to_string() })
     }
 
     fn find_below(&self, digest: &Digest, depth: usize, documents: &mut usize) -> Result<Option<ImageContent>, Error> {
@@ -149,7 +152,7 @@ impl ImageStore {
         match self.document(digest)? {
             Document::Manifest(manifest) => {
                 let content = self.content(digest, *manifest)?;
-                Ok(self.platform().suits(&content.config).then_some(content))
+                Ok(suits(self.platform(), &content.config).then_some(content))
             }
             Document::Index(_) if depth == MAX_INDEX_DEPTH => {
                 Err(invalid_image(digest, format!("indexes are nested deeper than {MAX_INDEX_DEPTH}")))
@@ -172,14 +175,14 @@ impl ImageStore {
 
     /// Returns the entries of an index that may be for this machine, the best ones first.
     fn candidates(&self, index: &ImageIndex) -> Vec<Digest> {
-        let mut ranked: Vec<(u8, Digest)> = Vec::new();
+        let mut ranked: Vec<(usize, Digest)> = Vec::new();
         for entry in index.manifests() {
-            let rank = match entry.platform() {
+            let found = match entry.platform() {
                 // The configuration will say it.
-                None => Some(u8::MAX),
-                Some(p) => self.platform().rank(p.os(), p.architecture(), p.variant().as_deref()),
+                None => Some(usize::MAX),
+                Some(p) => rank(self.platform(), p.os(), p.architecture(), p.variant().as_deref()),
             };
-            ranked.extend(rank.zip(Digest::try_from(entry.digest()).ok()));
+            ranked.extend(found.zip(digest_of(entry).ok()));
         }
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, digest)| digest).collect()
@@ -193,14 +196,14 @@ impl ImageStore {
 
     /// Reads the configuration of a manifest, and checks that both have the same number of layers.
     pub(crate) fn content(&self, digest: &Digest, manifest: ImageManifest) -> Result<ImageContent, Error> {
-        let id = Digest::try_from(manifest.config().digest())?;
+        let id = digest_of(manifest.config())?;
         let config = self.config(&id)?;
         let diff_ids = diff_ids(&config).map_err(|problem| invalid_image(&id, problem))?;
         if diff_ids.len() != manifest.layers().len() {
             let (stored, named) = (manifest.layers().len(), diff_ids.len());
             return Err(invalid_image(digest, format!("it has {stored} layers, and its configuration {named}")));
         }
-        Ok(ImageContent { manifest_digest: digest.clone(), manifest, id, config })
+        Ok(ImageContent { manifest_digest: *digest, manifest, id, config })
     }
 
     /// Reads a manifest that is known to be for this machine.
@@ -214,7 +217,7 @@ impl ImageStore {
     /// Checks that the configuration and all layers are in the store.
     pub(crate) fn check_complete(&self, content: &ImageContent) -> Result<(), Error> {
         for descriptor in content.descriptors() {
-            let digest = Digest::try_from(descriptor.digest())?;
+            let digest = digest_of(descriptor)?;
             let size = self.blob_size(&digest)?;
             if size != descriptor.size() {
                 let problem = format!("blob {digest} has {size} bytes instead of {}", descriptor.size());
@@ -234,7 +237,16 @@ impl ImageContent {
 
 /// Returns an error about a document.
 pub(crate) fn invalid_image(digest: &Digest, problem: String) -> Error {
-    Error::InvalidImage { digest: digest.clone(), problem }
+    Error::InvalidImage { digest: *digest, problem }
+}
+
+/// Returns the digest that a descriptor names.
+///
+/// # Errors
+/// [`Error::Digest`] if it has another algorithm than SHA-256.
+pub(crate) fn digest_of(descriptor: &Descriptor) -> Result<Digest, Error> {
+    let text = descriptor.digest().as_ref();
+    text.parse().map_err(|source| Error::Digest { digest: text.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Names of images: each is a small file. An image exists while it has a name.
 
 use crate::{
-    Digest, Error, Lease, Reference, Selector,
+    Digest, Error, Lease,
     error::Context,
     manifest::invalid_image,
+    platform::suits,
     store::{ImageStore, entries, none_if_missing, sync_dir},
 };
+use distribution::Reference;
 use serde::{Deserialize, Serialize};
 use std::{fs, path::PathBuf};
 
@@ -42,21 +44,21 @@ impl Lease {
     /// If the reference is malformed or has another digest than the target, or if a blob of the image is missing.
     pub fn tag(&self, reference: &str, target: &Digest, manifest: &Digest) -> Result<NamedImage, Error> {
         let reference = Reference::parse(reference)?;
-        if let Selector::Digest(digest) = &reference.selector
+        if let Some(digest) = reference.digest()
             && digest != target
         {
             return Err(Error::InvalidArgument(format!("{reference} is not the name of {target}")));
         }
         let content = self.store.manifest(manifest)?;
-        if !self.store.platform().suits(&content.config) {
+        if !suits(self.store.platform(), &content.config) {
             let platform = self.store.platform().to_string();
-            return Err(Error::NoPlatform { digest: manifest.clone(), platform });
+            return Err(Error::NoPlatform { digest: *manifest, platform });
         }
         self.store.check_complete(&content)?;
         let named = NamedImage {
             name: reference.to_string(),
-            target: target.clone(),
-            manifest: manifest.clone(),
+            target: *target,
+            manifest: *manifest,
             id: content.id,
             pinned: false,
         };
@@ -69,9 +71,8 @@ impl Lease {
     /// # Errors
     /// As of [`Lease::tag`].
     pub fn tag_pulled(&self, reference: &str, target: &Digest, manifest: &Digest) -> Result<NamedImage, Error> {
-        let repository = Reference::parse(reference)?.repository;
-        let by_digest = Reference { repository, selector: Selector::Digest(target.clone()) };
-        self.tag(&by_digest.to_string(), target, manifest)?;
+        let repository = Reference::parse(reference)?.repository();
+        self.tag(&format!("{repository}@{target}"), target, manifest)?;
         self.tag(reference, target, manifest)
     }
 }
@@ -154,7 +155,7 @@ impl ImageStore {
 
     /// References contain slashes, and may be longer than a file name.
     fn name_path(&self, name: &str) -> PathBuf {
-        self.dir("names").join(format!("{}.json", Digest::sha256(name.as_bytes()).hex()))
+        self.dir("names").join(format!("{}.json", Digest::of(name.as_bytes()).hex()))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Digest, Error,
     error::Context,
     import::{CONTAINERD_NAME, DockerImage, REF_NAME},
-    manifest::ImageContent,
+    manifest::{ImageContent, digest_of},
     store::ImageStore,
 };
 use oci_spec::image::MediaType;
@@ -62,9 +62,9 @@ impl ImageStore {
             let name = Some(named.name.as_str()).filter(|_| !is_id);
             entries.push(index_entry(&content, name, self.blob_size(&content.manifest_digest)?));
             docker.push(docker_entry(&content, name)?);
-            blobs.insert(content.manifest_digest.clone());
+            blobs.insert(content.manifest_digest);
             for descriptor in content.descriptors() {
-                blobs.insert(Digest::try_from(descriptor.digest())?);
+                blobs.insert(digest_of(descriptor)?);
             }
         }
         let failed = || "failed to write the archive".to_owned();
@@ -90,7 +90,7 @@ fn blob_path(digest: &Digest) -> String {
 fn index_entry(content: &ImageContent, name: Option<&str>, size: u64) -> IndexEntry {
     IndexEntry {
         media_type: content.manifest.media_type().clone().unwrap_or(MediaType::ImageManifest),
-        digest: content.manifest_digest.clone(),
+        digest: content.manifest_digest,
         size,
         platform: IndexPlatform {
             architecture: content.config.architecture().to_string(),
@@ -102,7 +102,7 @@ fn index_entry(content: &ImageContent, name: Option<&str>, size: u64) -> IndexEn
 }
 
 fn docker_entry(content: &ImageContent, name: Option<&str>) -> Result<DockerImage, Error> {
-    let layers = content.manifest.layers().iter().map(|layer| Ok(blob_path(&Digest::try_from(layer.digest())?)));
+    let layers = content.manifest.layers().iter().map(|layer| Ok(blob_path(&digest_of(layer)?)));
     Ok(DockerImage {
         config: blob_path(&content.id),
         // Docker accepts names with tags only.

@@ -14,7 +14,8 @@
 //!
 //! Everything is written in `ingest`, synchronized and renamed. So a process can be killed at any moment.
 
-use crate::{BlobWriter, Digest, Error, error::Context, lock::Lock, platform::Platform};
+use crate::{BlobWriter, Digest, Error, error::Context, lock::Lock};
+use distribution::Platform;
 use std::{
     fs::{self, File},
     hash::{BuildHasher, Hasher, RandomState},
@@ -57,7 +58,7 @@ impl ImageStore {
         }
         let root: PathBuf = root.canonicalize().context(failed)?;
         sync_dir(&root).context(failed)?;
-        Ok(Self { root: root.into(), platform: Platform::host() })
+        Ok(Self { root: root.into(), platform: Platform::default() })
     }
 
     /// Returns the root directory.

@@ -95,10 +95,10 @@ fn header(kind: EntryType, path: &[u8], link: &[u8], mode: u32, size: u64) -> He
 
 /// Returns a configuration for this machine with these layers.
 pub(crate) fn config(layers: &[Vec<u8>], settings: &Value) -> Vec<u8> {
-    let platform = crate::platform::Platform::host().to_string();
-    let diff_ids: Vec<String> = layers.iter().map(|layer| Digest::sha256(layer).to_string()).collect();
+    let platform = distribution::Platform::default();
+    let diff_ids: Vec<String> = layers.iter().map(|layer| Digest::of(layer).to_string()).collect();
     let config = json!({
-        "architecture": platform.split('/').nth(1), "os": "linux", "config": settings,
+        "architecture": platform.architecture, "os": "linux", "config": settings,
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     });
     config.to_string().into_bytes()
@@ -149,7 +149,7 @@ pub(crate) fn names_in(dir: &Path) -> Vec<String> {
 pub(crate) fn check_store(store: &ImageStore) {
     for name in names_in(&store.root().join("blobs/sha256")) {
         let data = fs::read(store.root().join("blobs/sha256").join(&name)).unwrap();
-        assert_eq!(Digest::sha256(&data).hex(), name);
+        assert_eq!(Digest::of(&data).hex(), name);
     }
     for image in store.list().unwrap() {
         assert!(!image.tags.is_empty());

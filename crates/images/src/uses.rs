@@ -50,7 +50,7 @@ impl ImageStore {
         let lower_dirs = self.lower_dirs(&layers)?;
         let path = self.use_path(owner, user)?;
         let failed = || format!("failed to record the use of {image} by {user}");
-        let in_use = Use { owner: owner.to_path_buf(), image: image.clone(), layers };
+        let in_use = Use { owner: owner.to_path_buf(), image: *image, layers };
         let data = serde_json::to_vec(&in_use).map_err(io::Error::from).context(failed)?;
         let dir = path.parent().unwrap_or(&path);
         if !dir.exists() {
@@ -98,7 +98,7 @@ impl ImageStore {
 
     fn owner_dir(&self, owner: &Path) -> Result<PathBuf, Error> {
         match owner.to_str() {
-            Some(path) if owner.is_absolute() => Ok(self.dir("uses").join(Digest::sha256(path.as_bytes()).hex())),
+            Some(path) if owner.is_absolute() => Ok(self.dir("uses").join(Digest::of(path.as_bytes()).hex())),
             _ => Err(Error::InvalidArgument(format!("{} is not an absolute path in UTF-8", owner.display()))),
         }
     }

@@ -151,7 +151,7 @@ fn store_blob(lease: &Lease, path: &str, entry: &Entry, data: &mut impl Read) ->
     if let Some(digest) = &expected
         && lease.store.blob_size(digest).is_ok_and(|size| size == entry.size)
     {
-        return Ok(Blob { digest: digest.clone(), size: entry.size });
+        return Ok(Blob { digest: *digest, size: entry.size });
     }
     let (digest, size) = lease.put_stream(data).map_err(|error| match error {
         PutError::Read(error) => ReadError::Archive(error),

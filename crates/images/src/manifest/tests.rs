@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    platform::Platform,
+    platform::linux,
     tests::{config, store, two_layers},
 };
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn descriptor(digest: &Digest) -> Value {
 
 #[test]
 fn documents_that_are_ambiguous_or_too_large_are_refused() {
-    let digest = Digest::sha256(b"");
+    let digest = Digest::of(b"");
     let layers = |n: usize| vec![descriptor(&digest); n];
     let manifest = |n: usize| json!({"schemaVersion": 2, "config": descriptor(&digest), "layers": layers(n)});
     let parsed = |document: &Value| parse(document.to_string().as_bytes());
@@ -32,10 +32,10 @@ fn documents_that_are_ambiguous_or_too_large_are_refused() {
 
 #[test]
 fn chain_ids_are_those_of_the_specification() {
-    let [a, b, c] = ["a", "b", "c"].map(|text| Digest::sha256(text.as_bytes()));
-    let ab = Digest::sha256(format!("{a} {b}").as_bytes());
-    let abc = Digest::sha256(format!("{ab} {c}").as_bytes());
-    assert_eq!(chain_ids(&[a.clone(), b, c]), [a, ab, abc]);
+    let [a, b, c] = ["a", "b", "c"].map(|text| Digest::of(text.as_bytes()));
+    let ab = Digest::of(format!("{a} {b}").as_bytes());
+    let abc = Digest::of(format!("{ab} {c}").as_bytes());
+    assert_eq!(chain_ids(&[a, b, c]), [a, ab, abc]);
     assert!(chain_ids(&[]).is_empty());
 }
 
@@ -61,16 +61,16 @@ fn manifest_for_the_platform_is_found() {
         entry["platform"] = json!({"os": "linux", "architecture": architecture});
         entry
     };
-    let missing = Digest::sha256(b"missing");
+    let missing = Digest::of(b"missing");
     let entries = [on(&missing, "ppc64le"), on(&arm, "arm64"), on(&s390x, "s390x"), on(&missing, "riscv64")];
     let nested = index(&lease, &[descriptor(&index(&lease, &entries))]);
     for (architecture, expected) in [("arm64", Some(&arm)), ("s390x", Some(&s390x)), ("riscv64", None), ("386", None)] {
-        let store = store.with_platform(Platform::linux(architecture));
+        let store = store.with_platform(linux(architecture));
         let found = store.find_manifest(&nested);
         assert_eq!(found.as_ref().ok().map(|content| &content.manifest_digest), expected, "{architecture}");
         assert!(expected.is_some() || matches!(found, Err(Error::NoPlatform { .. })));
     }
-    let foreign = store.with_platform(Platform::linux("arm64")).find_manifest(&s390x).unwrap_err();
+    let foreign = store.with_platform(linux("arm64")).find_manifest(&s390x).unwrap_err();
     assert_eq!(foreign.to_string(), format!("{s390x}: no match for platform linux/arm64 in manifest"));
 }
 
@@ -119,5 +119,5 @@ fn layers_of_manifest_and_configuration_must_agree() {
     let sha512 = json!({"schemaVersion": 2, "config": {"mediaType": "x", "size": 1, "digest": format!("sha512:{}", "a".repeat(128))},
         "layers": []});
     let digest = lease.put(sha512.to_string().as_bytes()).unwrap();
-    assert!(matches!(store.find_manifest(&digest), Err(Error::Digest(_))));
+    assert!(matches!(store.find_manifest(&digest), Err(Error::Digest { .. })));
 }

@@ -5,7 +5,7 @@ use crate::{BlobStore, Digest, ImageStore, Lease};
 use std::{fs, io::ErrorKind, thread};
 
 fn digest_of(store: &ImageStore, data: &[u8]) -> (Lease, Digest) {
-    (store.lease().unwrap(), Digest::sha256(data))
+    (store.lease().unwrap(), Digest::of(data))
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn use_keeps_the_layers_of_a_removed_image() {
     let lower = store.acquire(&owner, "c1", &id).unwrap();
     assert_eq!(lower.len(), 2);
     assert_eq!(store.acquire(&owner, "c1", &id).unwrap(), lower);
-    assert_eq!(store.uses(&owner).unwrap(), [("c1".to_owned(), id.clone())]);
+    assert_eq!(store.uses(&owner).unwrap(), [("c1".to_owned(), id)]);
     store.remove("a").unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.layers, collected.uses), (0, 0));
@@ -84,7 +84,7 @@ fn collection_waits_for_leases_and_then_gives_up() {
     let lease = store.lease().unwrap();
     let digest = lease.put(b"data").unwrap();
     assert!(matches!(store.collect(Duration::from_millis(30)), Err(Error::Busy)));
-    let writer = lease.open(&Digest::sha256(b"other")).unwrap().unwrap();
+    let writer = lease.open(&Digest::of(b"other")).unwrap().unwrap();
     drop(lease);
     // A partial blob has the lease, too.
     assert!(matches!(store.collect(Duration::ZERO), Err(Error::Busy)));

@@ -21,7 +21,7 @@ fn zstd(data: &[u8]) -> Vec<u8> {
 /// Makes an OCI image layout with one image. Its layers are stored as `packed`.
 fn oci_archive(layers: &[Vec<u8>], packed: &[Vec<u8>], annotations: &Value) -> Vec<u8> {
     let config = config(layers, &json!({}));
-    let descriptor = |media_type: &str, data: &[u8]| json!({"mediaType": media_type, "digest": Digest::sha256(data).to_string(), "size": data.len()});
+    let descriptor = |media_type: &str, data: &[u8]| json!({"mediaType": media_type, "digest": Digest::of(data).to_string(), "size": data.len()});
     let layer_type = "application/vnd.oci.image.layer.v1.tar+gzip";
     let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
         "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
@@ -33,7 +33,7 @@ fn oci_archive(layers: &[Vec<u8>], packed: &[Vec<u8>], annotations: &Value) -> V
     let mut attestation = descriptor(MANIFEST, b"attestation");
     attestation["platform"] = json!({"os": "unknown", "architecture": "unknown"});
     let index = json!({"schemaVersion": 2, "manifests": [entry, attestation]}).to_string();
-    let path = |data: &[u8]| format!("blobs/sha256/{}", Digest::sha256(data).hex());
+    let path = |data: &[u8]| format!("blobs/sha256/{}", Digest::of(data).hex());
     let blobs: Vec<&Vec<u8>> = packed.iter().chain([&config, &manifest]).collect();
     let paths: Vec<String> = blobs.iter().map(|data| path(data)).collect();
     let mut files: Vec<(&str, &[u8])> = vec![("oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#)];

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
 fn put(lease: &Lease, data: &[u8]) -> Digest {
-    let mut blob = lease.open(&Digest::sha256(data)).unwrap().unwrap();
+    let mut blob = lease.open(&Digest::of(data)).unwrap().unwrap();
     blob.write(data).unwrap();
     blob.commit().unwrap();
-    Digest::sha256(data)
+    Digest::of(data)
 }
 
 /// Stores an image as a puller does. Returns the digest of its manifest.
@@ -50,7 +50,7 @@ fn pulled_image_is_listed_with_tags_and_digests() {
     assert!(image.size > size && image.size < size + 2000, "{}", image.size);
 
     let id = image.id.to_string();
-    for reference in ["busybox:1", &by_digest, &format!("busybox:2@{target}"), &id, image.id.hex()] {
+    for reference in ["busybox:1", &by_digest, &format!("busybox:2@{target}"), &id, &image.id.hex()] {
         assert_eq!(store.resolve(reference).unwrap().id, image.id, "{reference}");
         assert_eq!(store.image(reference).unwrap(), *image);
     }
@@ -67,7 +67,7 @@ fn image_without_a_blob_gets_no_name() {
     let (_dir, store) = store();
     let lease = store.lease().unwrap();
     let manifest = pull(&lease, &two_layers(), &json!({}));
-    let layer = Digest::sha256(&two_layers()[1]);
+    let layer = Digest::of(&two_layers()[1]);
     std::fs::remove_file(store.root().join("blobs/sha256").join(layer.hex())).unwrap();
     let error = lease.tag("a", &manifest, &manifest).unwrap_err();
     assert_eq!(error.to_string(), format!("content digest {layer}: not found"));
