@@ -74,7 +74,7 @@ async fn input_of_several_attachments_reaches_the_container() {
         return;
     }
     let mut pod = Pod::start().await;
-    let mut spec = ContainerSpec::shell("cat");
+    let mut spec = ContainerSpec::shell("read x; echo $x; sleep 0.5; cat");
     spec.options.stdin = true;
     let (id, _) = pod.create("a", &spec).await;
     let output = attach_stdout(&pod, &id).await;

@@ -206,10 +206,10 @@ pub(crate) fn entries(text: &str) -> Vec<(String, String)> {
 }
 
 /// Waits until a condition is true.
-pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn eventually(expected: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
+        assert!(Instant::now() < deadline, "not in time: {expected}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
