@@ -17,7 +17,9 @@ fn start() -> (Cluster, TempDir) {
 /// Returns the keepers of a cluster.
 fn keepers(cluster: &Cluster) -> Vec<Process> {
     let dir = cluster.data_dir().display().to_string();
-    Process::all().filter(|process| process.command().starts_with("podium-keeper") && process.command().contains(&dir)).collect()
+    Process::all()
+        .filter(|process| process.command().starts_with("podium-keeper") && process.command().contains(&dir))
+        .collect()
 }
 
 fn mounts_below(dir: &Path) -> usize {
@@ -29,18 +31,15 @@ fn mounts_below(dir: &Path) -> usize {
 fn engine_runs_pods_without_containerd() {
     let (cluster, _images) = start();
     let kubectl = cluster.kubectl_in("default");
-    kubectl.apply(&PodBuilder::new("fails").restart_policy("Never").script("echo out; echo err >&2; exit 3").to_string());
+    kubectl
+        .apply(&PodBuilder::new("fails").restart_policy("Never").script("echo out; echo err >&2; exit 3").to_string());
     kubectl.wait_value("pod/fails", "/status/phase", &json!("Failed"));
     let state = kubectl.value("pod/fails", "/status/containerStatuses/0/state/terminated");
     assert_eq!((&state["exitCode"], &state["reason"]), (&json!(3), &json!("Error")));
     assert_eq!(kubectl.run("logs fails").ok(), "out\nerr\n");
 
     kubectl.apply(&PodBuilder::new("missing").restart_policy("Never").command(&["/no-such-program"]).to_string());
-    kubectl.wait_value(
-        "pod/missing",
-        "/status/containerStatuses/0/state/terminated/reason",
-        &json!("StartError"),
-    );
+    kubectl.wait_value("pod/missing", "/status/containerStatuses/0/state/terminated/reason", &json!("StartError"));
 
     let server = "trap 'exit 0' TERM; echo served > /index.html; httpd -p 8080 -h / & while :; do sleep 0.1; done";
     kubectl.apply(&PodBuilder::new("serves").grace_period(5).script(server).to_string());
@@ -72,7 +71,11 @@ fn engine_containers_survive_crash() {
     let ends = "until [ -e /markers/ends ]; do sleep 0.05; done; echo last words; exit 42";
     let dir = marker.parent().unwrap().to_owned();
     let volume = json!({"hostPath": {"path": dir, "type": "Directory"}});
-    let ends = PodBuilder::new("ends").restart_policy("Never").volume("markers", &volume).mount("markers", "/markers").script(ends);
+    let ends = PodBuilder::new("ends")
+        .restart_policy("Never")
+        .volume("markers", &volume)
+        .mount("markers", "/markers")
+        .script(ends);
     kubectl.apply(&ends.to_string());
     kubectl.wait_ready("lives");
     kubectl.wait_ready("ends");

@@ -1,10 +1,16 @@
 //! A cluster in one process. Its components communicate only through the API.
 
 use crate::{
+    api_address::ApiAddress,
+    certificates,
+    cli::NodeArgs,
+    cluster_services::Services,
     container_runtime::{self, NodeRuntime},
-    api_address::ApiAddress, certificates, cli::NodeArgs, cluster_services::Services,
-    control_plane_runtime::ControlPlaneRuntime, data_dir::DataDir, encryption_config, kubelet_config,
-    kubelet_dialer::KubeletDialer, listen_options, local_volumes, store_quota,
+    control_plane_runtime::ControlPlaneRuntime,
+    data_dir::DataDir,
+    encryption_config, kubelet_config,
+    kubelet_dialer::KubeletDialer,
+    listen_options, local_volumes, store_quota,
 };
 use anyhow::{Context, Result};
 use audit::AuditLog;

@@ -3,10 +3,7 @@
 use engine::{PodNetwork, PodNetworkError};
 use futures::{FutureExt, future::BoxFuture};
 use network::{Network, PodAttachment, PortMapping, Protocol};
-use std::{
-    net::IpAddr,
-    path::Path,
-};
+use std::{net::IpAddr, path::Path};
 
 /// Pod network over netlink and nftables.
 pub(crate) struct NetlinkPodNetwork(pub(crate) Network);
@@ -23,7 +20,9 @@ fn convert(mapping: &runtime::PortMapping) -> Result<PortMapping, PodNetworkErro
     };
     let host_ip = match mapping.host_ip.as_str() {
         "" => None,
-        ip => Some(ip.parse().map_err(|error| PodNetworkError(Box::<dyn std::error::Error + Send + Sync>::from(format!("hostIP {ip:?}: {error}"))))?),
+        ip => Some(ip.parse().map_err(|error| {
+            PodNetworkError(Box::<dyn std::error::Error + Send + Sync>::from(format!("hostIP {ip:?}: {error}")))
+        })?),
     };
     Ok(PortMapping { protocol, host_ip, host_port: mapping.host_port, container_port: mapping.container_port })
 }

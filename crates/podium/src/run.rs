@@ -9,12 +9,12 @@ mod teardown;
 mod timeline;
 
 use crate::{
-    image::ImageTarget,
     api_address::ApiAddress,
     cli::RunArgs,
     cluster::{ApiServerOptions, Cluster},
     data_dir::DataDir,
     format_error, image,
+    image::ImageTarget,
     up::{StopSignals, destroy, stop_signals},
 };
 use anyhow::{Context, Result, anyhow};

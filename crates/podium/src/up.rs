@@ -4,7 +4,7 @@ use crate::{
     api_address::ApiAddress,
     cli::{AuditArgs, DataDirArgs, UpArgs},
     cluster::{ApiServerOptions, Cluster},
-    data_dir::{RecordedRuntime, DataDir, Lock},
+    data_dir::{DataDir, Lock, RecordedRuntime},
     format_error, kubeconfig,
     print::print_line,
 };

@@ -63,7 +63,8 @@ pub(super) async fn pull(root: &Path, images: &[String]) -> Result<()> {
             bar.set_length(layers.values().map(|(_, size)| size).sum());
             bar.set_position(layers.values().map(|(received, _)| received).sum());
         };
-        let options = PullOptions { certs_dirs: crate::container_runtime::registry_hosts_dirs(), ..PullOptions::default() };
+        let options =
+            PullOptions { certs_dirs: crate::container_runtime::registry_hosts_dirs(), ..PullOptions::default() };
         let pulled = engine::pull_image(&store, image, &options, &show).await;
         bar.finish_and_clear();
         print_line!("{}", pulled?);
@@ -95,7 +96,8 @@ pub(super) async fn save(root: &Path, images: Vec<String>, output: &Path) -> Res
         if output == Path::new("-") {
             return Ok(store.save(&names, &mut io::stdout().lock())?);
         }
-        let mut file = files::create_private(&output).with_context(|| format!("failed to create {}", output.display()))?;
+        let mut file =
+            files::create_private(&output).with_context(|| format!("failed to create {}", output.display()))?;
         store.save(&names, &mut file)?;
         Ok(file.flush()?)
     })
