@@ -1,14 +1,11 @@
-//! Generates `crates/server/src/documents/openapi/enums.txt`: the enum fields of Kubernetes objects and their values.
+//! Generates `crates/wire/src/enums.txt`: the enum fields of Kubernetes objects and their values.
 //!
-//! The source is a checkout of `kubernetes/api`: types marked with `+enum`, their constants, and struct fields of these
-//! types.
+//! The sources are Go packages: types marked with `+enum`, their constants, and struct fields of these types.
 
-use crate::protobuf_table::{PACKAGES, sources};
-use anyhow::Context;
+use crate::generate::{PACKAGES, sources};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write as _,
-    fs,
     path::Path,
 };
 
@@ -33,16 +30,17 @@ struct Field {
     type_name: String,
 }
 
-pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
+/// Generates the table from the directory `staging/src/k8s.io`.
+pub(crate) fn table(staging: &Path) -> anyhow::Result<String> {
     let mut all = BTreeMap::new();
-    for name in PACKAGES {
-        all.insert(name.to_owned(), package(&sources(&api.join(name))?));
+    for each in PACKAGES.iter().filter(|each| !each.is_json_only()) {
+        all.insert(each.name.to_owned(), package(&sources(&each.path(staging))?));
     }
     let enums: Vec<_> = all.values().map(|package| enums(&all, package)).collect();
     all.values_mut().zip(enums).for_each(|(package, enums)| package.enums = enums);
     let mut out = String::from(
-        "# Enum fields of Kubernetes objects; crates/server/src/documents/openapi/enums.rs reads it.\n\
-         # Generated from kubernetes/api v0.35 (`+enum`) with `cargo xtask generate`. Do not edit.\n\
+        "# Enum fields of Kubernetes objects; crates/wire/src/enums.rs reads it.\n\
+         # Generated from Kubernetes v1.35 (`+enum`) with `cargo xtask generate`. Do not edit.\n\
          # [package], then one line for each field: object, field, values.\n",
     );
     for (name, package) in &all {
@@ -54,7 +52,7 @@ pub(crate) fn run(api: &Path, to: &Path) -> anyhow::Result<()> {
             }
         }
     }
-    fs::write(to, out).with_context(|| format!("writing {}", to.display()))
+    Ok(out)
 }
 
 /// Returns the enum fields of a struct in order, including those of inlined structs.

@@ -10,6 +10,9 @@ mod conformance;
 mod demo;
 mod enum_table;
 mod fuzz;
+mod generate;
+mod go_types;
+mod json_types;
 mod openapi_lines;
 mod openapi_tables;
 mod protobuf_table;
@@ -18,7 +21,7 @@ mod setup;
 mod step;
 
 use clap::{Parser, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(about = "Development tasks of Podium")]
@@ -68,12 +71,10 @@ enum Task {
     },
     /// Regenerate the tables of type facts from sources of one Kubernetes release.
     Generate {
-        /// A checkout of kubernetes/api.
+        /// `staging/src/k8s.io` of kubernetes/kubernetes, or a directory with checkouts of the repositories that are published
+        /// from it: api, apimachinery, apiextensions-apiserver, kube-aggregator and metrics.
         #[arg(long)]
-        api: PathBuf,
-        /// A checkout of kubernetes/apimachinery.
-        #[arg(long)]
-        apimachinery: PathBuf,
+        staging: PathBuf,
         /// `api/openapi-spec/swagger.json` of kubernetes/kubernetes. Default: keep the OpenAPI tables.
         #[arg(long)]
         document: Option<PathBuf>,
@@ -89,14 +90,6 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),
         Task::Bench { names } => bench::run(&names),
-        Task::Generate { api, apimachinery, document } => generate(&api, &apimachinery, document.as_deref()),
+        Task::Generate { staging, document } => generate::run(&staging, document.as_deref()),
     }
-}
-
-/// Writes the tables of type facts, each in the crate that reads it.
-fn generate(api: &Path, apimachinery: &Path, document: Option<&Path>) -> anyhow::Result<()> {
-    protobuf_table::run(api, apimachinery, Path::new("crates/wire/src/protobuf/messages.txt"))?;
-    let openapi = Path::new("crates/server/src/documents/openapi");
-    enum_table::run(api, &openapi.join("enums.txt"))?;
-    document.map_or(Ok(()), |document| openapi_tables::run(document, openapi))
 }

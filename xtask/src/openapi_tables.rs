@@ -3,7 +3,7 @@
 //!
 //! The document is `api/openapi-spec/swagger.json` of `kubernetes/kubernetes`.
 
-use crate::openapi_lines::lines;
+use crate::{generate::write, openapi_lines::lines};
 use anyhow::Context;
 use serde_json::Value;
 use std::{
@@ -31,10 +31,6 @@ pub(crate) fn run(document: &Path, to: &Path) -> anyhow::Result<()> {
     let document: Value = serde_json::from_str(&text)?;
     write(&to.join("parameters.txt"), &parameters(&document)?)?;
     write(&to.join("tests/published.txt"), &format!("{PUBLISHED}{}\n", lines(&document).join("\n")))
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 fn parameters(document: &Value) -> anyhow::Result<String> {

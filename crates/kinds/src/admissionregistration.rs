@@ -9,7 +9,7 @@ pub(super) use mutating::{
 };
 
 use super::{
-    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting,
+    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
@@ -36,7 +36,7 @@ pub(super) static MUTATING_WEBHOOKS: GenericKind = GenericKind {
     validate: |object, errors| {
         validate_webhooks(object, errors);
         for webhook in FieldCursor::object(object).at("webhooks").items() {
-            webhook.at("reinvocationPolicy").supported(&["IfNeeded", "Never"], errors);
+            webhook.at("reinvocationPolicy").supported(enums::REINVOCATION_POLICIES, errors);
         }
     },
     ..GenericKind::new(&KindInfo {
@@ -184,12 +184,12 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
             name.duplicate(errors);
         }
         rules::validate_rules(&webhook.at("rules"), errors);
-        webhook.at("failurePolicy").supported(&["Fail", "Ignore"], errors);
-        webhook.at("matchPolicy").supported(&["Equivalent", "Exact"], errors);
+        webhook.at("failurePolicy").supported(enums::FAILURE_POLICIES, errors);
+        webhook.at("matchPolicy").supported(enums::MATCH_POLICIES, errors);
         if side_effects.is_null() {
             side_effects.required("must specify one of None, NoneOnDryRun", errors);
         } else {
-            side_effects.supported(&["None", "NoneOnDryRun"], errors);
+            side_effects.supported(enums::SIDE_EFFECTS, errors);
         }
         if !(1..=30).contains(&timeout.integer().unwrap_or(0)) {
             timeout.invalid("the timeout value must be between 1 and 30 seconds", errors);
@@ -205,7 +205,7 @@ fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
 
 /// Validates the failure policy and the match constraints of a policy.
 fn validate_match_constraints(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
-    spec.at("failurePolicy").supported(&["Fail", "Ignore"], errors);
+    spec.at("failurePolicy").supported(enums::FAILURE_POLICIES, errors);
     let constraints = spec.at("matchConstraints");
     if constraints.is_null() {
         return constraints.required("", errors);
@@ -254,7 +254,7 @@ fn validate_binding(object: &Value, errors: &mut FieldErrors) {
     }
     let mut seen = BTreeSet::new();
     for action in actions.items() {
-        action.supported(&["Audit", "Deny", "Warn"], errors);
+        action.supported(enums::VALIDATION_ACTIONS, errors);
         if !seen.insert(action.text()) {
             action.duplicate(errors);
         }

@@ -4,12 +4,9 @@ use crate::{ALL, KindInfo, WriteTarget};
 use apply::{Field, Filter, List, ListType, Map, Scalar, Schema, Type, TypeId, TypeRef};
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::LazyLock};
-use wire::{
-    protobuf::{
-        merge_strategies,
-        message_table::{Cardinality, Field as MessageField, Message, TABLE, ValueType},
-    },
-    typed::EMBEDDED_WITH_TYPE_META,
+use wire::protobuf::{
+    merge_strategies,
+    message_table::{Cardinality, Field as MessageField, Message, TABLE, ValueType},
 };
 
 /// Returns the type of a built-in kind.
@@ -82,8 +79,7 @@ impl Builder {
         // Messages can be recursive.
         let id = self.schema.declare();
         self.messages.insert(&message.name, id);
-        let nested = EMBEDDED_WITH_TYPE_META.contains(&message.name.as_str());
-        let fields = if nested { self.with_type(message) } else { self.fields(message) };
+        let fields = if message.has_type_meta { self.with_type(message) } else { self.fields(message) };
         self.schema.define(id, Type::Map(Map { fields, element: None, atomic: message.atomic }));
         id
     }

@@ -4,7 +4,7 @@ pub(super) mod signer_name;
 mod status;
 
 use super::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, Subresource, WriteContext, WriteTarget,
+    AGE, Cell, FieldErrors, KindInfo, NAME, Subresource, WriteContext, WriteTarget, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
@@ -114,33 +114,6 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
     }
 }
 
-/// Supported usages of certificates (`KeyUsage`).
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
 fn conditions_of_type(object: &Value, kind: &str) -> Vec<Value> {
     items(&object["status"], "conditions").filter(|c| c["type"] == kind).cloned().collect()
 }
@@ -207,7 +180,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     }
     let mut seen = BTreeSet::new();
     for usage in usages.items() {
-        usage.supported(&USAGES, errors);
+        usage.supported(enums::CERTIFICATE_USAGES, errors);
         if !seen.insert(usage.text()) {
             usage.duplicate(errors);
         }

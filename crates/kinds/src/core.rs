@@ -19,7 +19,7 @@ pub(super) use resource_quota::RESOURCE_QUOTA;
 pub(super) use unstored::{BINDING, COMPONENT_STATUS};
 
 use super::{
-    FieldErrors,
+    FieldErrors, enums,
     field_cursor::FieldCursor,
     field_validation::{text, validate_nonnegative_quantity},
     pod::is_native_resource,
@@ -45,9 +45,7 @@ fn validate_access_modes(modes: &FieldCursor<'_, '_>, detail: &str, errors: &mut
     }
     for mode in modes.items() {
         // Upstream's path lacks the index.
-        modes
-            .with_value(mode.value())
-            .supported(&["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"], errors);
+        modes.with_value(mode.value()).supported(enums::ACCESS_MODES, errors);
     }
     if modes.count() > 1 && modes.items().any(|mode| mode.text() == "ReadWriteOncePod") {
         modes.forbidden("may not use ReadWriteOncePod with other access modes", errors);

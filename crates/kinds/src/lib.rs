@@ -22,6 +22,7 @@ pub mod custom;
 mod defaulting;
 mod dynamic_resources;
 mod endpoint_slice;
+mod enums;
 mod event;
 mod field_cursor;
 mod field_validation;

@@ -3,6 +3,7 @@
 use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
     core::validate_resource_quantity,
+    enums,
     field_cursor::FieldCursor,
     field_validation::{parse_cidr, validate_cidr},
     name_cell,
@@ -69,7 +70,7 @@ impl Kind for Node {
             let (key, effect) = (taint.at("key"), taint.at("effect"));
             key.validate_text(api::names::qualified_name, errors);
             taint.at("value").validate_text(api::names::label_value, errors);
-            effect.one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
+            effect.one_of(enums::TAINT_EFFECTS, errors);
             if !seen.insert((effect.text(), key.text())) {
                 taint.duplicate(errors);
             }

@@ -1,7 +1,7 @@
 //! PodDisruptionBudget (`policy/v1`).
 
 use super::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, conditions,
+    AGE, Cell, FieldErrors, KindInfo, NAME, conditions, enums,
     field_cursor::FieldCursor,
     field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
@@ -53,7 +53,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     selector::validate(&spec.at("selector"), errors);
     let policy = spec.at("unhealthyPodEvictionPolicy");
     if policy.is_set() {
-        policy.supported(&["AlwaysAllow", "IfHealthyBudget"], errors);
+        policy.supported(enums::UNHEALTHY_POD_EVICTION_POLICIES, errors);
     }
 }
 

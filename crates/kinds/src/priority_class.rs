@@ -1,7 +1,8 @@
 //! PriorityClass (`scheduling.k8s.io/v1`), and its admission of Pods (admission plugin `Priority`).
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean, defaulting, generic_kind::GenericKind, integer, text,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean, defaulting, enums, generic_kind::GenericKind, integer,
+    text,
 };
 use serde_json::{Value, json};
 
@@ -81,9 +82,9 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
         let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}");
         errors.forbidden(&FieldPath::new("value"), &detail);
     }
-    if !matches!(object["preemptionPolicy"].as_str(), Some("Never" | DEFAULT_PREEMPTION_POLICY)) {
+    if !enums::CLASS_PREEMPTION_POLICIES.iter().any(|known| object["preemptionPolicy"] == *known) {
         let at = FieldPath::new("preemptionPolicy");
-        errors.not_supported(&at, &object["preemptionPolicy"], &["Never", DEFAULT_PREEMPTION_POLICY]);
+        errors.not_supported(&at, &object["preemptionPolicy"], enums::CLASS_PREEMPTION_POLICIES);
     }
 }
 

@@ -6,7 +6,7 @@ mod iscsi;
 #[cfg(test)]
 mod tests;
 
-use super::{FieldErrors, field_cursor::FieldCursor};
+use super::{FieldErrors, enums, field_cursor::FieldCursor};
 use api::volume_source::{PERSISTENT_VOLUME_SOURCES, POD_SOURCES};
 use serde_json::{Value, json};
 
@@ -151,8 +151,7 @@ fn validate_no_backsteps(directory: &FieldCursor<'_, '_>, errors: &mut FieldErro
 }
 
 fn validate_host_path_type(kind: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
-    let types = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-    kind.supported(&types, errors);
+    kind.supported(enums::HOST_PATH_TYPES, errors);
 }
 
 /// Validates a reference to a Secret, which has a namespace for PersistentVolumes.
@@ -249,12 +248,12 @@ fn validate_options(options: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
 fn validate_azure_disk(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (caching, kind, uri) = (source.at("cachingMode"), source.at("kind"), source.at("diskURI"));
     if caching.is_set() {
-        caching.supported(&["None", "ReadOnly", "ReadWrite"], errors);
+        caching.supported(enums::AZURE_DISK_CACHING_MODES, errors);
     }
     if kind.is_null() {
         return;
     }
-    kind.supported(&["Dedicated", "Managed", "Shared"], errors);
+    kind.supported(enums::AZURE_DISK_KINDS, errors);
     let (prefix, form) = if kind.text() == "Managed" {
         let form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
         ("/subscriptions/", form)

@@ -196,10 +196,10 @@ pub(crate) struct NodeArgs {
     /// Directory of the credential provider plugin binaries.
     #[arg(long, value_name = "DIR", requires = "image_credential_provider_config")]
     pub(crate) image_credential_provider_bin_dir: Option<PathBuf>,
-    /// Admission plugins to enable in addition to the default ones: AlwaysPullImages.
+    /// Admission plugins to enable in addition to the default ones. The error of an unknown name lists all.
     #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_enabled)]
     pub(crate) enable_admission_plugins: Vec<AdmissionPlugin>,
-    /// Default admission plugins to disable: DenyServiceExternalIPs.
+    /// Default admission plugins to disable. The error of one that is always on lists those that can be disabled.
     #[arg(long, value_name = "PLUGIN", value_delimiter = ',', value_parser = AdmissionPlugin::parse_disabled)]
     pub(crate) disable_admission_plugins: Vec<AdmissionPlugin>,
     /// Storage quota of API objects in bytes, as of etcd; 0 for a quarter of the memory, at most 2 GiB.

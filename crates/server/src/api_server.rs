@@ -270,14 +270,8 @@ impl ApiServer {
     }
 
     /// Creates missing IPAddresses, and deletes those without a Service.
-    async fn reconcile_addresses(&self) {
+    pub(crate) async fn reconcile_addresses(&self) {
         ip_addresses::reconcile(&self.ip_addresses, &self.registry.store, &self.loopback()).await;
-    }
-
-    /// Creates the default ServiceCIDR, and the IPAddresses of existing Services.
-    pub async fn bootstrap_addresses(&self) {
-        ip_addresses::ensure_default_range(&self.registry.store, &self.loopback()).await;
-        self.reconcile_addresses().await;
     }
 
     async fn dispatch(&self, resource: RequestScope, call: &mut Call) -> HandlerResult {

@@ -1,5 +1,6 @@
 //! Objects that the server creates and maintains, and tasks that run beside the requests (upstream's `PostStartHook`).
 
+mod addresses;
 pub(crate) mod apf_controller;
 pub(crate) mod bootstrap;
 pub(crate) mod event_ttl;

@@ -12,11 +12,8 @@ pub use convert::{ConversionError, ConverterError, convert};
 use scalar::InvalidValue;
 use serde_json::{Map, Value};
 
-/// Embedded messages that have `apiVersion` and `kind`.
-pub const EMBEDDED_WITH_TYPE_META: [&str; 1] = ["core/v1.PersistentVolumeClaim"];
-
 /// Lists for which defaulting distinguishes empty from absent (upstream's `copyHPAScalingRules`). Validation rejects empty
-/// ones, so none is stored.
+/// ones, so none is stored. Handwritten: only code of upstream says it, no tag or marker of the field.
 const EMPTY_LIST_IS_SET: [(&str, &str); 1] = [("autoscaling/v2.HPAScalingRules", "policies")];
 
 /// A field cannot be decoded, with the message of Go's decoder.
@@ -104,7 +101,7 @@ impl Decoder {
 
     /// Decodes the value of a key; returns whether it is kept.
     fn key_value(&mut self, message: &Message, key: &str, value: &mut Value) -> Result<bool, DecodeFieldError> {
-        let has_type_meta = self.path.is_empty() || EMBEDDED_WITH_TYPE_META.contains(&message.name.as_str());
+        let has_type_meta = self.path.is_empty() || message.has_type_meta;
         if has_type_meta && matches!(key, "apiVersion" | "kind") {
             return Ok(true);
         }

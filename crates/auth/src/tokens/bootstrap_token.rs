@@ -2,7 +2,7 @@
 //! (`plugin/pkg/auth/authenticator/token/bootstrap`).
 
 use super::{AuthenticateToken, AuthenticatedToken, ISSUER, TokenError, are_for_api_server};
-use crate::get_object;
+use crate::stored_object;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use request::UserInfo;
@@ -42,7 +42,7 @@ fn authenticate(store: &Store, token: &str, now: Timestamp) -> Option<UserInfo> 
     if !is_part(id, 6) || !is_part(secret_part, 16) {
         return None;
     }
-    let secret = get_object(store, "secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
+    let secret = stored_object::get(store, "secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
     if secret["type"] != TYPE || !secret["metadata"]["deletionTimestamp"].is_null() {
         return None;
     }

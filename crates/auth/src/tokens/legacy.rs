@@ -1,7 +1,7 @@
 //! Legacy service account tokens, which are stored in Secrets and do not expire (`pkg/serviceaccount/legacy.go`).
 
 use super::{ISSUER, SigningKey, TokenError, are_for_api_server};
-use crate::{authorization::go_quoted_list, get_object};
+use crate::{authorization::go_quoted_list, stored_object};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -64,14 +64,14 @@ fn validate_claims(
     if text("sub").is_empty() || text("sub") != user::service_account_user_name(namespace, name) {
         return Err(TokenError::InvalidSubject);
     }
-    let secret = get_object(store, "secrets", namespace, text(SECRET_NAME)).ok_or(TokenError::Invalidated)?;
+    let secret = stored_object::get(store, "secrets", namespace, text(SECRET_NAME)).ok_or(TokenError::Invalidated)?;
     if !secret["metadata"]["deletionTimestamp"].is_null() {
         return Err(TokenError::Invalidated);
     }
     if secret["data"]["token"].as_str() != Some(&STANDARD.encode(token)) {
         return Err(TokenError::Mismatch);
     }
-    let account = get_object(store, "serviceaccounts", namespace, name).ok_or(TokenError::Invalidated)?;
+    let account = stored_object::get(store, "serviceaccounts", namespace, name).ok_or(TokenError::Invalidated)?;
     if !account["metadata"]["deletionTimestamp"].is_null() || account["metadata"]["uid"] != *uid {
         return Err(TokenError::Invalidated);
     }

@@ -5,7 +5,7 @@ use super::{
     AuthenticateToken, AuthenticatedToken, ISSUER, SigningKey, TokenError,
     legacy::{self, LEGACY_ISSUER, LegacyTokenUses},
 };
-use crate::{authorization::go_quoted_list, get_object};
+use crate::{authorization::go_quoted_list, stored_object};
 use jiff::Timestamp;
 use request::{UserInfo, user};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn validate_claims(store: &Store, claims: &Value, second: i64) -> Option<UserInf
     let private_claims = &claims["kubernetes.io"];
     let namespace = private_claims["namespace"].as_str()?;
     let require_object = |plural: &'static str, namespace: &str, claim: &Value| {
-        let object = get_object(store, plural, namespace, claim["name"].as_str()?)?;
+        let object = stored_object::get(store, plural, namespace, claim["name"].as_str()?)?;
         let deleted: Option<Timestamp> = object["metadata"]["deletionTimestamp"].as_str().and_then(|t| t.parse().ok());
         let is_deleted = deleted.is_some_and(|at| at.as_second().saturating_add(LEEWAY_SECONDS) < second);
         (object["metadata"]["uid"] == claim["uid"] && !is_deleted).then_some(())

@@ -5,7 +5,7 @@ use super::{
     validate_match_constraints,
 };
 use crate::{
-    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting,
+    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     generic_kind::{Conversion, GenericKind},
     integer, text,
@@ -93,7 +93,7 @@ fn validate_policy(object: &Value, errors: &mut FieldErrors) {
     let spec = object.at("spec");
     validate_match_constraints(&spec, errors);
     policy::check_mutating(spec.value(), &spec.path(), errors);
-    spec.at("reinvocationPolicy").one_of(&["IfNeeded", "Never"], errors);
+    spec.at("reinvocationPolicy").one_of(enums::REINVOCATION_POLICIES, errors);
 }
 
 /// Validates a binding of a mutating policy (`validateMutatingAdmissionPolicyBindingSpec`).

@@ -1,11 +1,11 @@
 //! Validation of rules and match constraints (`pkg/apis/admissionregistration/validation`).
 
-use crate::{FieldErrors, field_cursor::FieldCursor, selector, validate_path_segment_name};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, selector, validate_path_segment_name};
 use std::collections::BTreeSet;
 
 /// Validates the match constraints of a policy or binding (`validateMatchResources`).
 pub(super) fn validate_match_resources(constraints: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
-    constraints.at("matchPolicy").one_of(&["Equivalent", "Exact"], errors);
+    constraints.at("matchPolicy").one_of(enums::MATCH_POLICIES, errors);
     selector::validate(&constraints.at("namespaceSelector"), errors);
     selector::validate(&constraints.at("objectSelector"), errors);
     for rules in [constraints.at("resourceRules"), constraints.at("excludeResourceRules")] {
@@ -43,10 +43,10 @@ fn validate_rule(rule: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
         version.required("", errors);
     }
     for operation in operations.items() {
-        operation.supported(&["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], errors);
+        operation.supported(enums::OPERATIONS, errors);
     }
     validate_resources(&rule.at("resources"), errors);
-    rule.at("scope").supported(&["*", "Cluster", "Namespaced"], errors);
+    rule.at("scope").supported(enums::SCOPES, errors);
 }
 
 /// Validates resources such as `pods`, `pods/status`, `pods/*`, `*/status`, `*` and `*/*` (`validateResources`).

@@ -6,7 +6,7 @@ use super::{
     validate_immutable_selector,
 };
 use crate::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
@@ -115,6 +115,6 @@ fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldEr
                 _ => {}
             }
         }
-        _ => kind.supported(&["RollingUpdate", "OnDelete"], errors),
+        _ => kind.supported(enums::DAEMON_SET_STRATEGIES, errors),
     }
 }

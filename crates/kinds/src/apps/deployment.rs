@@ -6,7 +6,7 @@ use super::{
     validate_immutable_selector, validate_selector_and_template,
 };
 use crate::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
@@ -115,6 +115,6 @@ fn validate_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
                 unavailable.invalid("must not be greater than 100%", errors);
             }
         }
-        _ => kind.supported(&["Recreate", "RollingUpdate"], errors),
+        _ => kind.supported(enums::DEPLOYMENT_STRATEGIES, errors),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{GROUP, job};
 use crate::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, age, boolean, defaulting, field_cursor::FieldCursor,
+    AGE, Cell, FieldErrors, KindInfo, NAME, age, boolean, defaulting, enums, field_cursor::FieldCursor,
     field_validation::text as text_of, generic_kind::GenericKind, integer, pod_template_spec, selector, text,
 };
 use api::cron::Schedule;
@@ -101,7 +101,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     if zone.is_set() {
         validate_time_zone(&zone, errors);
     }
-    spec.at("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
+    spec.at("concurrencyPolicy").one_of(enums::CONCURRENCY_POLICIES, errors);
     let template = spec.at("jobTemplate");
     let job = template.at("spec");
     let manual = job.at("manualSelector");

@@ -6,7 +6,7 @@ mod status;
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, KindInfo, NAME, WriteContext, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, WriteContext, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{items, validate_domain_prefixed_path},
     generic_kind::GenericKind,
@@ -266,7 +266,7 @@ pub(super) fn validate_job_spec_without_selector(spec: &FieldCursor<'_, '_>, err
             }
         }
         "Indexed" => validate_indexed(spec, errors),
-        _ => mode.not_supported(&["NonIndexed", "Indexed"], errors),
+        _ => mode.not_supported(enums::COMPLETION_MODES, errors),
     }
     policies::validate_policies(spec, errors);
     pod_template_spec::validate(&template, errors);

@@ -1,7 +1,7 @@
 //! Endpoints.
 
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text as text_of, validate_ip, validate_non_special_ip},
     generic_kind::GenericKind,
@@ -98,7 +98,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
                 _ => name.validate_text(api::names::dns1123_label, errors),
             }
             port.at("port").validate_port(errors);
-            port.at("protocol").one_of(&["SCTP", "TCP", "UDP"], errors);
+            port.at("protocol").one_of(enums::PROTOCOLS, errors);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     storage_class, validate_access_modes, validate_positive_quantity,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text as text_of, validate_csi_driver_name},
     generic_kind::GenericKind,
@@ -104,14 +104,14 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let (metadata, spec) = (object.at("metadata"), object.at("spec"));
     validate_access_modes(&spec.at("accessModes"), "", errors);
     validate_capacity(&spec.at("capacity"), errors);
-    spec.at("persistentVolumeReclaimPolicy").supported(&["Delete", "Recycle", "Retain"], errors);
+    spec.at("persistentVolumeReclaimPolicy").supported(enums::RECLAIM_POLICIES, errors);
     validate_node_affinity(&spec.at("nodeAffinity"), errors);
     validate_source(&spec, metadata.at("name").text(), errors);
     let class = spec.at("storageClassName");
     if !class.text().is_empty() {
         class.validate_text(api::names::dns1123_subdomain, errors);
     }
-    spec.at("volumeMode").supported(&["Block", "Filesystem"], errors);
+    spec.at("volumeMode").supported(enums::VOLUME_MODES, errors);
     validate_attributes_class(&spec, errors);
 }
 

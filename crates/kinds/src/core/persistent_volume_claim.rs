@@ -5,7 +5,7 @@ use super::{
     persistent_volume::attributes_class_cell, storage_class, validate_access_modes, validate_positive_quantity,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, field_cursor::FieldCursor,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums, field_cursor::FieldCursor,
     field_validation::text as text_of, generic_kind::GenericKind, pod::warn_claim, selector, text,
 };
 use api::quantity::Amount;
@@ -133,7 +133,7 @@ pub(crate) fn validate_claim_spec(spec: &FieldCursor<'_, '_>, errors: &mut Field
     if old.is_set() && new.is_set() && !["apiGroup", "kind", "name"].into_iter().all(same) {
         errors.invalid(&spec.path(), &json!("spec.dataSource"), "must match dataSourceRef");
     }
-    spec.at("volumeMode").supported(&["Block", "Filesystem"], errors);
+    spec.at("volumeMode").supported(enums::VOLUME_MODES, errors);
 }
 
 /// Validates an update (`ValidatePersistentVolumeClaimUpdate`).
@@ -168,15 +168,6 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Values of `allocatedResourceStatuses`.
-const RESIZE_STATUSES: [&str; 5] = [
-    "ControllerResizeInProgress",
-    "ControllerResizeInfeasible",
-    "NodeResizeInProgress",
-    "NodeResizeInfeasible",
-    "NodeResizePending",
-];
-
 /// Validates an update of the status (`ValidatePersistentVolumeClaimStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
@@ -189,7 +180,7 @@ fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
         }
     }
     for (_, resizing) in status.at("allocatedResourceStatuses").entries() {
-        resizing.supported(&RESIZE_STATUSES, errors);
+        resizing.supported(enums::RESIZE_STATUSES, errors);
     }
 }
 

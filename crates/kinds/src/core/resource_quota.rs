@@ -1,7 +1,9 @@
 //! ResourceQuota. `admission/resource_quota.rs` enforces it.
 
 use super::{INTEGER_RESOURCES, validate_resource_quantity};
-use crate::{AGE, Cell, FieldErrors, KindInfo, NAME, field_cursor::FieldCursor, generic_kind::GenericKind, text};
+use crate::{
+    AGE, Cell, FieldErrors, KindInfo, NAME, enums, field_cursor::FieldCursor, generic_kind::GenericKind, text,
+};
 use serde_json::{Value, json};
 
 pub(crate) static RESOURCE_QUOTA: GenericKind = GenericKind {
@@ -102,7 +104,7 @@ fn validate_resource_name(name: &str, entry: &FieldCursor<'_, '_>, errors: &mut 
 fn validate_scopes(spec: &FieldCursor<'_, '_>, named: &[&str], errors: &mut FieldErrors) {
     let scopes = spec.at("scopes");
     for scope in named {
-        if !SCOPES.contains(scope) {
+        if !enums::QUOTA_SCOPES.contains(scope) {
             scopes.invalid("unsupported scope", errors);
         }
         validate_scope_resources(spec, scope, &scopes, errors);
@@ -131,22 +133,12 @@ fn validate_scope_conflicts(named: &[&str], shown: &FieldCursor<'_, '_>, errors:
     }
 }
 
-const SCOPES: [&str; 7] = [
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-];
-
 /// Whether a scope applies to a resource (`IsResourceQuotaScopeValidForResource`).
 fn is_scope_valid_for_resource(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
         "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
-        _ if SCOPES.contains(&scope) => {
+        _ if enums::QUOTA_SCOPES.contains(&scope) => {
             let compute_resources = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
             resource == "pods" || compute_resources.contains(&resource)
         }
@@ -162,13 +154,13 @@ fn validate_scope_selector(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors)
         let requirement = requirements.with_value(requirement.value());
         let (scope, operator, values) =
             (requirement.at("scopeName"), requirement.at("operator"), requirement.at("values"));
-        if !SCOPES.contains(&scope.text()) {
+        if !enums::QUOTA_SCOPES.contains(&scope.text()) {
             scope.invalid("unsupported scope", errors);
         }
         // Upstream shows the selector.
         validate_scope_resources(spec, scope.text(), &requirements.with_value(selector.value()), errors);
         if !matches!(scope.text(), "PriorityClass" | "VolumeAttributesClass")
-            && SCOPES.contains(&scope.text())
+            && enums::QUOTA_SCOPES.contains(&scope.text())
             && operator.text() != "Exists"
         {
             let detail = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";

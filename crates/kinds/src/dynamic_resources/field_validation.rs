@@ -1,6 +1,6 @@
 //! Validation that classes, claims and slices share.
 
-use crate::{FieldErrors, field_cursor::FieldCursor, field_validation::validate_csi_driver_name};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, field_validation::validate_csi_driver_name};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ const MAX_SELECTORS: usize = 32;
 const MAX_CONFIGS: usize = 32;
 /// Maximum number of counters in a set.
 const MAX_COUNTERS: usize = 32;
-const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Validates the length of a list and each item (`validateSlice`).
 pub(super) fn validate_list(
@@ -140,10 +139,10 @@ pub(super) fn validate_toleration(toleration: &FieldCursor<'_, '_>, errors: &mut
         "Exists" if value.text().is_empty() => {}
         "Exists" => value.invalid("must be empty for operator `Exists`", errors),
         "Equal" => value.validate_text(api::names::label_value, errors),
-        _ => operator.one_of(&["Equal", "Exists"], errors),
+        _ => operator.one_of(enums::DEVICE_TOLERATION_OPERATORS, errors),
     }
     if !effect.text().is_empty() {
-        effect.supported(&EFFECTS, errors);
+        effect.supported(enums::DEVICE_TAINT_EFFECTS, errors);
     }
 }
 
@@ -151,7 +150,7 @@ pub(super) fn validate_toleration(toleration: &FieldCursor<'_, '_>, errors: &mut
 pub(super) fn validate_taint(taint: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     taint.at("key").validate_text(api::names::qualified_name, errors);
     taint.at("value").validate_text(api::names::label_value, errors);
-    taint.at("effect").one_of(&EFFECTS, errors);
+    taint.at("effect").one_of(enums::DEVICE_TAINT_EFFECTS, errors);
 }
 
 pub(super) fn validate_unset_or_true(field: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {

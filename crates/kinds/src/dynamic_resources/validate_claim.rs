@@ -4,7 +4,7 @@ use super::field_validation::{
     validate_configs, validate_fully_qualified_name, validate_list, validate_selectors, validate_set,
     validate_toleration,
 };
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 const MAX_REQUESTS: usize = 32;
@@ -82,7 +82,7 @@ fn validate_exact_request(request: &FieldCursor<'_, '_>, errors: &mut FieldError
         "ExactCount" if number <= 0 => {
             errors.invalid(&count.path(), &json!(number), "must be greater than zero");
         }
-        _ => mode.supported(&["All", "ExactCount"], errors),
+        _ => mode.supported(enums::ALLOCATION_MODES, errors),
     }
     validate_list(&request.at("tolerations"), MAX_TOLERATIONS, errors, validate_toleration);
 }

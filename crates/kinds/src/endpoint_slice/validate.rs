@@ -1,6 +1,6 @@
 //! Validation of EndpointSlices (`ValidateEndpointSlice`).
 
-use crate::{FieldErrors, field_cursor::FieldCursor, field_validation::validate_non_special_ip};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, field_validation::validate_non_special_ip};
 use api::names;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const MAX_HINTS: usize = 8;
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
     let slice = FieldCursor::object(object);
     let (kind, endpoints, ports) = (slice.at("addressType"), slice.at("endpoints"), slice.at("ports"));
-    kind.one_of(&["FQDN", "IPv4", "IPv6"], errors);
+    kind.one_of(enums::ADDRESS_TYPES, errors);
     if endpoints.count() > MAX_ENDPOINTS {
         endpoints.too_many(MAX_ENDPOINTS, errors);
     } else {
@@ -104,7 +104,7 @@ fn validate_port<'v>(port: &FieldCursor<'v, '_>, names: &mut BTreeSet<&'v str>, 
     if !names.insert(name.text()) {
         name.duplicate(errors);
     }
-    port.at("protocol").supported(&["SCTP", "TCP", "UDP"], errors);
+    port.at("protocol").supported(enums::PROTOCOLS, errors);
     if application_protocol.is_set() {
         application_protocol.validate_text(api::names::qualified_name, errors);
     }

@@ -2,7 +2,7 @@
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
     field_validation::{items, parse_cidr, text as text_of, validate_cidr},
     generic_kind::GenericKind,
@@ -34,14 +34,14 @@ fn set_network_policy_defaults(object: &mut Value) {
     }
     if items(&object["spec"], "policyTypes").next().is_none() {
         let egress = items(&object["spec"], "egress").next().is_some();
-        object["spec"]["policyTypes"] = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        object["spec"]["policyTypes"] = if egress { json!(enums::POLICY_TYPES) } else { json!(["Ingress"]) };
     }
 }
 
 /// Validates a NetworkPolicy (`ValidateNetworkPolicySpec`).
 fn validate_network_policy(object: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
-    let (spec, types) = (object.at("spec"), ["Ingress", "Egress"]);
+    let spec = object.at("spec");
     selector::validate(&spec.at("podSelector"), errors);
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.at(list).items() {
@@ -53,12 +53,12 @@ fn validate_network_policy(object: &Value, errors: &mut FieldErrors) {
     if policy_types.count() > 2 {
         return policy_types.invalid("may not specify more than two policyTypes", errors);
     }
-    policy_types.items().for_each(|policy_type| policy_type.supported(&types, errors));
+    policy_types.items().for_each(|policy_type| policy_type.supported(enums::POLICY_TYPES, errors));
 }
 
 fn validate_port(policy_port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (port, last) = (policy_port.at("port"), policy_port.at("endPort"));
-    policy_port.at("protocol").supported(&["SCTP", "TCP", "UDP"], errors);
+    policy_port.at("protocol").supported(enums::PROTOCOLS, errors);
     let invalid_end_port = |detail: &str, errors: &mut FieldErrors| {
         if !last.is_null() {
             last.invalid(detail, errors);

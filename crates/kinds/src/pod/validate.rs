@@ -31,7 +31,7 @@ pub(super) use status::validate_status;
 pub(super) use update::validate_update;
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text, validate_descending_path, validate_ip},
     object_meta,
@@ -74,8 +74,8 @@ pub(crate) fn validate_pod_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldEr
     container::validate_containers(spec, &volumes, errors);
     resources::validate_pod_resources(spec, errors);
     validate_overhead(&spec.at("overhead"), errors);
-    spec.at("restartPolicy").one_of(&["Always", "OnFailure", "Never"], errors);
-    spec.at("dnsPolicy").one_of(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], errors);
+    spec.at("restartPolicy").one_of(enums::RESTART_POLICIES, errors);
+    spec.at("dnsPolicy").one_of(enums::DNS_POLICIES, errors);
     object_meta::labels(&spec.at("nodeSelector"), errors);
     security_context::validate_pod_security(spec, errors);
     dns::validate_dns_config(spec, errors);
@@ -103,7 +103,7 @@ pub(crate) fn validate_pod_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldEr
     }
     let (preemption, os) = (spec.at("preemptionPolicy"), spec.at("os"));
     if preemption.is_set() {
-        preemption.one_of(&["PreemptLowerPriority", "Never"], errors);
+        preemption.one_of(enums::PREEMPTION_POLICIES, errors);
     }
     if os.is_set() {
         os.at("name").one_of(&["linux", "windows"], errors);

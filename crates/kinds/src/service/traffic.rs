@@ -2,7 +2,7 @@
 
 use super::{is_externally_accessible, needs_cluster_ip, needs_health_check};
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{is_ipv6, validate_cidr, validate_ip, validate_non_special_ip},
 };
@@ -85,9 +85,8 @@ pub(super) fn validate_load_balancer_fields(object: &Value, spec: &FieldCursor<'
 /// (`validateServiceExternalTrafficPolicy`).
 pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (external, internal) = (spec.at("externalTrafficPolicy"), spec.at("internalTrafficPolicy"));
-    let policies = ["Cluster", "Local"];
     if is_externally_accessible(spec.value()) {
-        external.one_of(&policies, errors);
+        external.one_of(enums::TRAFFIC_POLICIES, errors);
     } else if external.is_set() {
         external.invalid("may only be set for externally-accessible services", errors);
     }
@@ -101,7 +100,7 @@ pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut
         }
     }
     if needs_cluster_ip(spec.value()) || internal.is_set() {
-        internal.one_of(&policies, errors);
+        internal.one_of(enums::TRAFFIC_POLICIES, errors);
     }
     let distribution = spec.at("trafficDistribution");
     if distribution.is_set() {
@@ -146,11 +145,11 @@ pub fn is_headless_without_selector(spec: &Value) -> bool {
 
 fn validate_ip_families(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let is_selectorless = is_headless_without_selector(spec.value());
-    let known = ["IPv4", "IPv6"];
+    let known = enums::IP_FAMILIES;
     let mut seen = HashSet::new();
     for family in spec.at("ipFamilies").items() {
         if !known.contains(&family.text()) {
-            family.not_supported(&known, errors);
+            family.not_supported(known, errors);
         } else if !seen.insert(family.text()) {
             family.duplicate(errors);
         } else if family.text() == "IPv6" && !is_selectorless {
@@ -161,7 +160,7 @@ fn validate_ip_families(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     if policy.text() == "RequireDualStack" && !is_selectorless {
         policy.invalid("this cluster is not configured for dual-stack services", errors);
     } else if policy.is_set() {
-        policy.supported(&["PreferDualStack", "RequireDualStack", "SingleStack"], errors);
+        policy.supported(enums::IP_FAMILY_POLICIES, errors);
     }
 }
 

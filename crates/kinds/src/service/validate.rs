@@ -1,11 +1,9 @@
 //! Validation of Services (`ValidateService`).
 
 use super::traffic;
-use crate::{FieldErrors, field_cursor::FieldCursor, object_meta};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, object_meta};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-
-const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 pub(super) fn validate_service(object: &Value, errors: &mut FieldErrors) {
     let root = FieldCursor::object(object);
@@ -30,13 +28,13 @@ pub(super) fn validate_service(object: &Value, errors: &mut FieldErrors) {
         }
     }
     object_meta::labels(&spec.at("selector"), errors);
-    affinity.supported(&["ClientIP", "None"], errors);
+    affinity.supported(enums::SESSION_AFFINITIES, errors);
     traffic::validate_session_affinity(&spec, errors);
     if kind != "ExternalName" {
         traffic::validate_cluster_ips(&spec, errors);
     }
     traffic::validate_external_ips(&spec, errors);
-    service_type.supported(&TYPES, errors);
+    service_type.supported(enums::SERVICE_TYPES, errors);
     traffic::validate_load_balancer_fields(object, &spec, errors);
     traffic::validate_traffic_policies(&spec, errors);
 }
@@ -72,7 +70,7 @@ fn validate_ports(ports: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
             }
         }
         port.validate_port(errors);
-        protocol.supported(&["SCTP", "TCP", "UDP"], errors);
+        protocol.supported(enums::PROTOCOLS, errors);
         let target = service_port.at("targetPort");
         if target.value().is_string() {
             target.validate_text(api::names::port_name, errors);

@@ -1,7 +1,7 @@
 //! Validation of StorageClasses and VolumeAttributesClasses (`pkg/apis/storage/validation`).
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     node_labels,
@@ -18,8 +18,8 @@ pub(super) fn validate_storage_class(object: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
     validate_provisioner(&object.at("provisioner"), errors);
     validate_parameters(&object.at("parameters"), errors);
-    object.at("reclaimPolicy").supported(&["Delete", "Retain"], errors);
-    object.at("volumeBindingMode").supported(&["Immediate", "WaitForFirstConsumer"], errors);
+    object.at("reclaimPolicy").supported(enums::CLASS_RECLAIM_POLICIES, errors);
+    object.at("volumeBindingMode").supported(enums::VOLUME_BINDING_MODES, errors);
     validate_allowed_topologies(&object.at("allowedTopologies"), errors);
 }
 

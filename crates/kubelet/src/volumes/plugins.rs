@@ -1,13 +1,12 @@
 //! Table of the types of volumes.
 
-mod config_map;
 mod downward_api;
 pub(super) mod empty_dir;
 mod host_path;
 mod image;
 mod local;
+mod object_keys;
 mod projected;
-mod secret;
 #[cfg(test)]
 mod tests;
 
@@ -19,15 +18,15 @@ use super::{
 use k8s_openapi::api::core::v1::Volume;
 
 /// The types of volumes, except claims: those have a PersistentVolume of one of these types.
-static PLUGINS: [&dyn VolumePlugin; 8] = [
-    &config_map::ConfigMapPlugin,
+static PLUGINS: &[&dyn VolumePlugin] = &[
+    &object_keys::CONFIG_MAP,
     &downward_api::DownwardApiPlugin,
     &empty_dir::EmptyDirPlugin,
     &host_path::HostPathPlugin,
     &image::ImagePlugin,
     &local::LocalPlugin,
     &projected::ProjectedPlugin,
-    &secret::SecretPlugin,
+    &object_keys::SECRET,
 ];
 
 /// Returns the plugin of a volume (`FindPluginBySpec`).
@@ -35,7 +34,7 @@ static PLUGINS: [&dyn VolumePlugin; 8] = [
 /// # Errors
 /// Fails if no plugin supports the volume.
 pub(super) fn find_by_spec(spec: VolumeSpec<'_>) -> Result<&'static dyn VolumePlugin, SetUpError> {
-    let plugin = PLUGINS.into_iter().find(|plugin| plugin.can_support(spec));
+    let plugin = PLUGINS.iter().copied().find(|plugin| plugin.can_support(spec));
     plugin.ok_or_else(|| SetUpError::UnsupportedType(spec.source_name()))
 }
 

@@ -2,9 +2,10 @@
 //! `AuthorizedForAdminStatus` of upstream's `pkg/registry/resource`).
 
 use crate::objects::request_scope::RequestScope;
+use auth::stored_object;
 use kinds::{FieldErrors, FieldPath, KindInfo, WriteTarget};
 use serde_json::Value;
-use store::{Key, Store};
+use store::Store;
 
 /// Label of namespaces that allow admin access.
 const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
@@ -18,8 +19,7 @@ pub(super) fn validate(
     errors: &mut FieldErrors,
 ) {
     let Some(path) = admin_access_path(resource.kind.info(), resource.target(), object, old) else { return };
-    let stored = store.get(&Key::new("namespaces", "", resource.namespace.as_str()));
-    let namespace: Value = stored.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+    let namespace = stored_object::get(store, "namespaces", "", &resource.namespace).unwrap_or_default();
     if namespace["metadata"]["labels"][ADMIN_ACCESS_LABEL] != "true" {
         let message = format!(
             "admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"

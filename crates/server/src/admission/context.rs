@@ -13,12 +13,12 @@ use ::admission::{
     webhook::is_exempt,
 };
 use apply::TypeRef;
+use auth::stored_object;
 use errors::ApiError;
 use kinds::KindRef;
 use request::{Decision, ResourceAttributes, user};
 use serde_json::{Value, json};
 use std::{fmt, sync::Arc};
-use store::Key;
 use wire::typed;
 
 /// A request for which webhooks and policies are called.
@@ -113,9 +113,8 @@ impl<'a> AdmissionContext<'a> {
     /// Returns the Namespace of the request.
     pub(super) fn namespace(&self) -> Result<Value, ApiError> {
         let name = self.attributes.namespace.as_str();
-        let stored = self.control.store.get(&Key::new("namespaces", "", name));
-        let stored = stored.ok_or_else(|| ApiError::namespace_not_found(name))?;
-        serde_json::from_slice(&stored.data).map_err(ApiError::internal)
+        let namespace = stored_object::try_get(&self.control.store, "namespaces", "", name);
+        namespace.map_err(ApiError::internal)?.ok_or_else(|| ApiError::namespace_not_found(name))
     }
 
     /// Converts an object of the request to an equivalent resource (`VersionedObject`).

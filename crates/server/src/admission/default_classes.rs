@@ -1,6 +1,7 @@
 //! The `DefaultStorageClass` and `DefaultIngressClass` admission plugins.
 
 use super::plugin::{AdmittedWrite, Plugin};
+use auth::stored_object;
 use errors::ApiError;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -75,8 +76,7 @@ impl ClassKind {
 
     /// Returns the name of the newest default class; of equally new ones, the first by name.
     fn default_class(&self, store: &Store) -> Option<String> {
-        let all = store.list(&Scope::resource(self.resource), None, None).objects;
-        let classes = all.iter().filter_map(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
+        let classes = stored_object::list::<Value>(store, &Scope::resource(self.resource));
         let defaults = classes.filter(|class| class["metadata"]["annotations"][self.default_annotation] == "true");
         let text = |class: &Value, field: &str| class["metadata"][field].as_str().unwrap_or("").to_owned();
         let first = defaults.min_by_key(|class| (Reverse(text(class, "creationTimestamp")), text(class, "name")))?;

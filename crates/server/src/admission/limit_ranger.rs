@@ -5,6 +5,7 @@ use ::admission::{
     Aggregate,
     limit_range::{self, LimitError},
 };
+use auth::stored_object;
 use errors::ApiError;
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kinds::KindInfo;
@@ -42,8 +43,7 @@ impl Plugin for LimitRanger {
 
 /// Returns the LimitRanges of a namespace.
 fn limit_ranges(store: &Store, namespace: &str) -> Vec<LimitRange> {
-    let all = store.list(&Scope::resource("limitranges").in_namespace(namespace), None, None).objects;
-    all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok()).collect()
+    stored_object::list(store, &Scope::resource("limitranges").in_namespace(namespace)).collect()
 }
 
 /// Sets the default requests and limits of a new Pod.

@@ -6,7 +6,10 @@ mod token_restriction;
 pub(crate) use token_restriction::restrict_token;
 
 use crate::objects::{object, request_scope::RequestScope};
-use auth::authorization::node::{LEASES, node_identity};
+use auth::{
+    authorization::node::{LEASES, node_identity},
+    stored_object,
+};
 use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{KindInfo, certificates, pod::mirror_pod};
@@ -177,7 +180,7 @@ impl NodeWrite<'_> {
         if owner["blockOwnerDeletion"] == true {
             return self.forbid(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
         }
-        let uid = read_object(self.store, "nodes", "", node)["metadata"]["uid"].clone();
+        let uid = stored_object::get(self.store, "nodes", "", node).unwrap_or_default()["metadata"]["uid"].clone();
         if owner["uid"] != uid {
             let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
             return self.forbid(format!(
@@ -301,12 +304,6 @@ fn is_forbidden(label: &str) -> bool {
         KUBELET_LABELS.contains(&label) || is_in_domain("kubelet.kubernetes.io") || is_in_domain("node.kubernetes.io");
     is_in_domain("node-restriction.kubernetes.io")
         || ((is_in_domain("kubernetes.io") || is_in_domain("k8s.io")) && !is_allowed)
-}
-
-/// Returns a stored object, or null.
-pub(super) fn read_object(store: &Store, resource: &'static str, namespace: &str, name: &str) -> Value {
-    let found = store.get(&Key::new(resource, namespace, name));
-    found.and_then(|object| serde_json::from_slice(&object.data).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

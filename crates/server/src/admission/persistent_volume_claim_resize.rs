@@ -2,10 +2,11 @@
 
 use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use auth::stored_object;
 use errors::ApiError;
 use kinds::storage_class;
 use serde_json::Value;
-use store::{Key, Store};
+use store::Store;
 
 /// Denies the expansion of claims that cannot be expanded.
 pub(super) struct PersistentVolumeClaimResize;
@@ -45,8 +46,7 @@ pub(super) fn validate(store: &Store, claim: &Value, old: Option<&Value>) -> Res
     if old["status"]["phase"] != "Bound" {
         return Err(ResizeError::NotBound);
     }
-    let class = store.get(&Key::new("storageclasses", "", storage_class(claim).as_str()));
-    let class: Value = class.and_then(|class| serde_json::from_slice(&class.data).ok()).unwrap_or_default();
+    let class = stored_object::get(store, "storageclasses", "", &storage_class(claim)).unwrap_or_default();
     if class["allowVolumeExpansion"] == true {
         return Ok(());
     }

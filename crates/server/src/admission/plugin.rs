@@ -54,7 +54,7 @@ pub(super) enum DefaultState {
 
 /// The built-in plugins in upstream's order (`AllOrderedPlugins`). Mutating plugins run first, then validation, then
 /// validating plugins. Policies, webhooks and quotas run after them ([`super::dynamic`], [`super::resource_quota`]).
-pub(super) static PLUGINS: [&dyn Plugin; 13] = [
+pub(super) static PLUGINS: &[&dyn Plugin] = &[
     &LimitRanger,
     &ServiceAccount,
     &TaintNodesByCondition,

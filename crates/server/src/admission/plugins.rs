@@ -139,7 +139,7 @@ impl AdmissionPlugins {
 
     /// Returns the built-in plugins that run, in their order.
     pub(super) fn enabled(&self) -> impl Iterator<Item = &'static dyn Plugin> {
-        PLUGINS.into_iter().filter(|plugin| {
+        PLUGINS.iter().copied().filter(|plugin| {
             plugin.default_state() == DefaultState::AlwaysOn || self.enabled.iter().any(|on| on.0 == plugin.name())
         })
     }

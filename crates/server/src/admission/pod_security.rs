@@ -4,12 +4,13 @@ use super::plugin::{AdmittedWrite, Plugin, forbidden};
 use crate::objects::request_scope::RequestScope;
 use ::admission::pod_security::{self as standards, InvalidLabel, Level, LevelVersion, Policy};
 use audit::AuditContext;
+use auth::stored_object;
 use errors::ApiError;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use store::{Key, Scope, Store};
+use store::{Scope, Store};
 
 /// Maximum number of existing Pods that are evaluated after a change of a namespace (`defaultNamespaceMaxPodsToCheck`).
 const MAX_PODS_TO_CHECK: usize = 3000;
@@ -169,7 +170,7 @@ fn evaluate_pods_in_namespace(store: &Store, namespace: &str, enforce: LevelVers
     let pods = store.list(&Scope::resource("pods").in_namespace(namespace), None, None).objects;
     let (mut warnings, mut found) = (Vec::new(), BTreeMap::<String, Vec<String>>::new());
     for stored in pods.iter().take(MAX_PODS_TO_CHECK) {
-        let pod: Value = serde_json::from_slice(&stored.data).unwrap_or_default();
+        let pod: Value = stored_object::parse(stored).unwrap_or_default();
         let violations = match Subject::decode(&pod) {
             Ok(subject) => standards::format_reasons(&standards::violations(enforce, &subject.meta, &subject.spec)),
             Err(_) => UNREADABLE.to_owned(),
@@ -207,8 +208,7 @@ fn pod_warning(pods: &[String], violations: &str) -> String {
 
 /// Returns the policy of a namespace, and its invalid labels.
 fn policy(store: &Store, namespace: &str) -> Result<(Policy, Vec<InvalidLabel>), NamespaceLookupError> {
-    let stored = store.get(&Key::new("namespaces", "", namespace));
-    let object = stored.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
+    let object = stored_object::get(store, "namespaces", "", namespace);
     let object = object.filter(|object| object["metadata"].is_object());
     let object = object.ok_or_else(|| NamespaceLookupError(namespace.to_owned()))?;
     Ok(Policy::from_labels(&labels(&object)))

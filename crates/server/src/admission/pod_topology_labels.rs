@@ -4,9 +4,9 @@
 use super::plugin::{AdmittedWrite, Plugin};
 use crate::admission::admission_control::AdmissionControl;
 use api::feature_gates::Gate;
+use auth::stored_object;
 use errors::ApiError;
 use serde_json::{Map, Value};
-use store::Key;
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
@@ -45,8 +45,7 @@ fn node_topology_labels(control: &AdmissionControl, name: &str) -> Map<String, V
     if name.is_empty() || !control.gates.enabled(Gate::PodTopologyLabelsAdmission) {
         return Map::new();
     }
-    let stored = control.store.get(&Key::new("nodes", "", name));
-    let node: Value = stored.and_then(|node| serde_json::from_slice(&node.data).ok()).unwrap_or_default();
+    let node = stored_object::get(&control.store, "nodes", "", name).unwrap_or_default();
     let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
     labels.filter(|(key, _)| LABELS.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
 }

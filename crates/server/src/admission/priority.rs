@@ -1,10 +1,11 @@
 //! The `Priority` admission plugin: sets the priority of new Pods, and allows only one global default PriorityClass.
 
 use super::plugin::{AdmittedWrite, Plugin};
+use auth::stored_object;
 use errors::ApiError;
 use kinds::priority_class::{self, PodPriorityError, STORAGE};
 use serde_json::{Value, json};
-use store::{Key, Scope, Store};
+use store::{Scope, Store};
 
 /// Sets the priority of new Pods, and denies a second default class.
 pub(super) struct Priority;
@@ -54,13 +55,11 @@ fn is_default(class: &Value) -> bool {
 }
 
 fn find_priority_class(store: &Store, name: &str) -> Option<Value> {
-    let stored = store.get(&Key::new(STORAGE, "", name))?;
-    serde_json::from_slice(&stored.data).ok()
+    stored_object::get(store, STORAGE, "", name)
 }
 
 /// Returns the global default class; of several, which only races can create, the one with the lowest value.
 fn default_priority_class(store: &Store) -> Option<Value> {
-    let all = store.list(&Scope::resource(STORAGE), None, None).objects;
-    let classes = all.iter().filter_map(|stored| serde_json::from_slice::<Value>(&stored.data).ok());
+    let classes = stored_object::list(store, &Scope::resource(STORAGE));
     classes.filter(is_default).min_by_key(|class| class["value"].as_i64())
 }

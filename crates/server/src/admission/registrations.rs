@@ -6,6 +6,7 @@ use ::admission::{
     policy::{Binding, MutatingPolicy, Policy},
     webhook::Webhook,
 };
+use auth::stored_object;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
@@ -51,9 +52,8 @@ impl Registrations {
 
     /// Parses the objects of [`RESOURCES`].
     fn parse(lists: &[List; 6]) -> Self {
-        let lists = lists.each_ref().map(|list| {
-            list.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok()).collect::<Vec<Value>>()
-        });
+        let lists =
+            lists.each_ref().map(|list| list.objects.iter().filter_map(stored_object::parse).collect::<Vec<Value>>());
         let [mutating, validating, policies, bindings, mutating_policies, mutating_bindings] = &lists;
         let webhooks = |configurations: &[Value]| {
             configurations.iter().flat_map(Webhook::parse_all).map(RegisteredWebhook::new).collect()

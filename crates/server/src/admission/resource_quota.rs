@@ -6,6 +6,7 @@ use crate::{
     objects::{object, request_scope::RequestScope},
 };
 use ::admission::quota::{self, Kind, Object};
+use auth::stored_object;
 use errors::ApiError;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::Value;
@@ -73,7 +74,5 @@ fn kind(resource: &RequestScope) -> Kind<'_> {
 
 fn quotas(store: &Store, resource: &RequestScope) -> Vec<ResourceQuota> {
     let scope = Scope::resource("resourcequotas").in_namespace(resource.namespace.as_str());
-    let all = store.list(&scope, None, None).objects;
-    let all = all.iter().filter_map(|stored| serde_json::from_slice(&stored.data).ok());
-    all.filter(|quota| quota::counts(quota, kind(resource))).collect()
+    stored_object::list(store, &scope).filter(|quota| quota::counts(quota, kind(resource))).collect()
 }

@@ -2,10 +2,11 @@
 
 use super::plugin::{AdmittedWrite, Plugin};
 use api::quantity::Amount;
+use auth::stored_object;
 use errors::ApiError;
 use kinds::RUNTIME_CLASSES;
 use serde_json::{Value, json};
-use store::{Key, Store};
+use store::Store;
 
 /// Applies the RuntimeClass of a new Pod.
 pub(super) struct RuntimeClass;
@@ -39,9 +40,7 @@ pub(super) enum RuntimeClassError {
 /// Applies the RuntimeClass of a new Pod.
 pub(super) fn admit(store: &Store, pod: &mut Value) -> Result<(), RuntimeClassError> {
     let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or("");
-    let stored = store.get(&Key::new(RUNTIME_CLASSES, "", name));
-    let class = stored.map(|object| serde_json::from_slice::<Value>(&object.data).unwrap_or_default());
-    apply(pod, class.as_ref())
+    apply(pod, stored_object::get(store, RUNTIME_CLASSES, "", name).as_ref())
 }
 
 /// Sets the overhead of a Pod, and merges node selector and tolerations of its class. `class` is that of its

@@ -4,11 +4,11 @@
 use super::plugin::{AdmittedWrite, Plugin};
 use crate::{admission::admission_control::AdmissionControl, objects::generated_name};
 use api::static_pod;
+use auth::stored_object;
 use errors::ApiError;
 use k8s_openapi::api::core::v1::PodSpec;
 use kinds::{ENFORCE_MOUNTABLE_SECRETS, pod::mirror_pod};
 use serde_json::{Value, json};
-use store::Key;
 
 /// Path at which clients look for their token (`DefaultAPITokenMountPath`).
 const TOKEN_MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -93,10 +93,11 @@ pub(super) fn admit(control: &AdmissionControl, namespace: &str, pod: &mut Value
 fn service_account(control: &AdmissionControl, namespace: &str, name: &str) -> Result<Value, ServiceAccountError> {
     let failed =
         |source| ServiceAccountError::Lookup { namespace: namespace.to_owned(), name: name.to_owned(), source };
-    match control.store.get(&Key::new("serviceaccounts", namespace, name)) {
-        Some(stored) => serde_json::from_slice(&stored.data).map_err(|error| failed(LookupError::Decode(error))),
-        None if name == "default" => Ok(Value::Null),
-        None => Err(failed(LookupError::NotFound(name.to_owned()))),
+    match stored_object::try_get(&control.store, "serviceaccounts", namespace, name) {
+        Ok(Some(account)) => Ok(account),
+        Err(error) => Err(failed(LookupError::Decode(error))),
+        Ok(None) if name == "default" => Ok(Value::Null),
+        Ok(None) => Err(failed(LookupError::NotFound(name.to_owned()))),
     }
 }
 

@@ -207,6 +207,13 @@ fn index(documents: &[Arc<CompressedDocument>], aggregated_urls: Vec<(String, St
     json!({"paths": all.collect::<Map<String, Value>>()})
 }
 
+/// Returns the name in the message table of a schema such as `io.k8s.api.core.v1.Pod`: `core/v1.Pod`.
+fn message_name(schema: &str) -> Option<String> {
+    let mut parts = schema.rsplit('.');
+    let (message, version, package) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(format!("{package}/{version}.{message}"))
+}
+
 /// Returns the published schemas of all kinds, for tests of other modules.
 #[cfg(test)]
 pub(crate) fn schemas_of_all_kinds() -> Map<String, Value> {

@@ -4,6 +4,7 @@ use crate::{
     ApiServer,
     ip_allocator::service_ranges::{API_IP, DNS_IP},
 };
+use auth::stored_object;
 use http::Method;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -44,8 +45,7 @@ impl ApiServer {
         let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels},
             "spec": {"clusterIP": DNS_IP, "ports": [port("dns", "UDP", 53), port("dns-tcp", "TCP", 53)]}});
         self.loopback().ensure_created(&format!("/api/v1/namespaces/{namespace}/services"), &body).await;
-        let current = self.registry.store.get(&Key::new("services", namespace, name));
-        let current: Value = current.and_then(|stored| serde_json::from_slice(&stored.data).ok()).unwrap_or_default();
+        let current = stored_object::get(&self.registry.store, "services", namespace, name).unwrap_or_default();
         if current["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty()) {
             return;
         }

@@ -1,10 +1,11 @@
 //! Resolution of Services to a ready endpoint (`ResolveEndpoint` of `k8s.io/apiserver/pkg/util/proxy`): the API server does
 //! not depend on the Service proxy for cluster IPs.
 
+use auth::stored_object;
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
-use store::{Key, Scope, Store};
+use store::{Scope, Store};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -52,8 +53,7 @@ pub(crate) fn resolve(
 
 /// Returns a stored Service.
 pub(crate) fn service(store: &Store, namespace: &str, name: &str) -> Option<Value> {
-    let stored = store.get(&Key::new("services", namespace, name))?;
-    serde_json::from_slice(&stored.data).ok()
+    stored_object::get(store, "services", namespace, name)
 }
 
 /// Returns the name of the Service port with this number, empty for an unnamed port.
@@ -66,14 +66,12 @@ pub(crate) fn port_name(service: &Value, port: i64) -> Result<String, ResolveEnd
 
 /// Returns the EndpointSlices of a Service, or without any its Endpoints, converted to slices.
 pub(crate) fn slices(store: &Store, namespace: &str, service: &str) -> Vec<Value> {
-    let listing = store.list(&Scope::resource("endpointslices").in_namespace(namespace), None, None);
-    let parsed = listing.objects.iter().filter_map(|o| serde_json::from_slice::<Value>(&o.data).ok());
-    let all: Vec<Value> = parsed.filter(|s| s["metadata"]["labels"][SERVICE_NAME] == service).collect();
+    let all = stored_object::list(store, &Scope::resource("endpointslices").in_namespace(namespace));
+    let all: Vec<Value> = all.filter(|s: &Value| s["metadata"]["labels"][SERVICE_NAME] == service).collect();
     if !all.is_empty() {
         return all;
     }
-    let endpoints = store.get(&Key::new("endpoints", namespace, service));
-    let endpoints: Value = endpoints.and_then(|o| serde_json::from_slice(&o.data).ok()).unwrap_or_default();
+    let endpoints = stored_object::get(store, "endpoints", namespace, service).unwrap_or_default();
     let subsets = endpoints["subsets"].as_array().into_iter().flatten();
     let to_endpoint = |a: &Value| json!({"addresses": [a["ip"]], "targetRef": a["targetRef"]});
     let endpoints = |s: &Value| s["addresses"].as_array().into_iter().flatten().map(to_endpoint).collect::<Vec<_>>();
@@ -102,7 +100,7 @@ pub(crate) fn random_endpoint(slices: &[Value], port: &str, predicate: impl Fn(&
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{MemoryEngine, Options, Precondition, Write};
+    use store::{Key, MemoryEngine, Options, Precondition, Write};
 
     #[track_caller]
     fn check(slices: Value, port: &str, expected: &[&str]) {

@@ -15,6 +15,7 @@ use crate::{
     registry::kubelet_client::KubeletClient,
 };
 use audit::Peer;
+use auth::stored_object;
 use errors::ApiError;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use kinds::KindInfo;
@@ -28,7 +29,6 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
-use store::Key;
 
 /// The port of a kubelet whose Node does not report one (upstream's `--kubelet-port`).
 const KUBELET_PORT: u64 = 10250;
@@ -178,9 +178,8 @@ fn target(kubelets: &KubeletClient, resource: &RequestScope) -> Result<Target, A
 }
 
 fn read_object(kubelets: &KubeletClient, info: &KindInfo, namespace: &str, name: &str) -> Result<Value, ApiError> {
-    let stored = kubelets.store.get(&Key::new(info.storage, namespace, name));
-    let stored = stored.ok_or_else(|| ApiError::not_found(info, name))?;
-    serde_json::from_slice(&stored.data).map_err(ApiError::internal)
+    let object = stored_object::try_get(&kubelets.store, info.storage, namespace, name);
+    object.map_err(ApiError::internal)?.ok_or_else(|| ApiError::not_found(info, name))
 }
 
 fn pod_target(
@@ -215,8 +214,7 @@ fn service_target(
     let is_pod = |endpoint: &Value| {
         let target = &endpoint["targetRef"];
         let name = target["name"].as_str().filter(|_| target["kind"] == "Pod").unwrap_or_default();
-        let pod = kubelets.store.get(&Key::new("pods", namespace, name));
-        let pod: Value = pod.and_then(|o| serde_json::from_slice(&o.data).ok()).unwrap_or_default();
+        let pod = stored_object::get(&kubelets.store, "pods", namespace, name).unwrap_or_default();
         let mut ips = pod["status"]["podIPs"].as_array().into_iter().flatten();
         pod["status"]["podIP"] == endpoint["addresses"][0] || ips.any(|ip| ip["ip"] == endpoint["addresses"][0])
     };

@@ -7,14 +7,17 @@ use crate::{
     objects::{call::Call, decode, object_identity, request_scope::RequestScope, write::dry_run},
     rest::generic_registry::GenericRegistry,
 };
-use auth::tokens::{ISSUER, TokenLifetime};
+use auth::{
+    stored_object,
+    tokens::{ISSUER, TokenLifetime},
+};
 use errors::{ApiError, GroupKind, GroupResource};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest};
 use kinds::{FieldErrors, FieldPath};
 use response::HandlerResult;
 use serde_json::{Value, json};
-use store::{Key, Store};
+use store::Store;
 
 const KIND: [&str; 3] = ["authentication.k8s.io", "v1", "TokenRequest"];
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
@@ -42,7 +45,7 @@ pub(crate) async fn create(
         resource,
         &serde_json::to_value(&request.spec).unwrap_or_default(),
     )?;
-    let account = get_object(&registry.store, "serviceaccounts", &resource.namespace, name);
+    let account = stored_object::get(&registry.store, "serviceaccounts", &resource.namespace, name);
     let account = account.ok_or_else(|| ApiError::not_found(info, name))?;
     check_uid(&body, &account, name)?;
     let seconds = request.spec.expiration_seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
@@ -166,12 +169,6 @@ fn validate_expiration(seconds: i64) -> Result<(), ApiError> {
     Err(ApiError::invalid(GroupKind::new("authentication.k8s.io", "TokenRequest"), "", &errors))
 }
 
-/// Returns a stored object.
-fn get_object(store: &Store, plural: &'static str, namespace: &str, name: &str) -> Option<Value> {
-    let found = store.get(&Key::new(plural, namespace, name))?;
-    serde_json::from_slice(&found.data).ok()
-}
-
 /// Returns the claim and the resource of a kind to which tokens can be bound, and whether it is namespaced.
 fn bindable_kind(group: &str, kind: &str) -> Option<(&'static str, &'static str, bool)> {
     match (group, kind) {
@@ -210,7 +207,7 @@ fn bound_object(
         return Err(ApiError::bad_request("Name parameter required."));
     }
     let (name, namespace) = (word(&object_reference.name), if namespaced { resource.namespace.as_str() } else { "" });
-    let object = get_object(store, plural, namespace, &name)
+    let object = stored_object::get(store, plural, namespace, &name)
         .ok_or_else(|| ApiError::new(404, "NotFound", format!("{plural} {name:?} not found")))?;
     if claim == "pod" && object["spec"]["serviceAccountName"] != account {
         return Err(ApiError::bad_request(format!(
@@ -236,5 +233,8 @@ fn object_reference(object: &Value) -> Value {
 /// Returns the reference of the node of a Pod.
 fn node_reference(store: &Store, pod: &Value) -> Option<Value> {
     let name = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty())?;
-    Some(get_object(store, "nodes", "", name).map_or_else(|| json!({"name": name}), |node| object_reference(&node)))
+    Some(
+        stored_object::get(store, "nodes", "", name)
+            .map_or_else(|| json!({"name": name}), |node| object_reference(&node)),
+    )
 }

@@ -3,11 +3,11 @@
 //! (`pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go`).
 
 use crate::objects::{kind_registry::ServedKinds, request_scope::RequestScope};
-use auth::authorization::Authorizer;
+use auth::{authorization::Authorizer, stored_object};
 use kinds::{FieldErrors, FieldPath};
 use request::{Attributes, Decision, ResourceAttributes, UserInfo};
 use serde_json::Value;
-use store::{Key, Store};
+use store::Store;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -79,9 +79,8 @@ impl ParamAuthorizer<'_> {
 
     fn check_param_ref(&self, plural: &str, spec: &Value) -> Result<(), ParamAccessError> {
         let policies = plural.replace("policybindings", "policies");
-        let policy = Key::new(policies.as_str(), "", spec["policyName"].as_str().unwrap_or(""));
-        let policy = self.store.get(&policy);
-        let policy = policy.and_then(|stored| serde_json::from_slice::<Value>(&stored.data).ok()).unwrap_or_default();
+        let name = spec["policyName"].as_str().unwrap_or("");
+        let policy = stored_object::get(self.store, policies, "", name).unwrap_or_default();
         let text = |field: &str| spec["paramRef"][field].as_str().unwrap_or("");
         // Upstream distinguishes the verbs for mutating policies only.
         let verb = if text("name").is_empty() && plural.starts_with("mutating") { "list" } else { "get" };

@@ -365,3 +365,13 @@ async fn system_priority_classes_cannot_be_deleted() {
     api.check(delete(path), 403, json!({"message": reason})).await;
     api.check(get(path), 200, json!({})).await;
 }
+
+#[tokio::test]
+async fn always_pull_images_applies_only_if_enabled() {
+    let (default, enabled) = (TestApi::new().await, TestApi::new().await.with_plugin("AlwaysPullImages"));
+    for (api, expected) in [(default, "IfNotPresent"), (enabled, "Always")] {
+        let mut pod = pod("p");
+        pod["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
+        api.check(post(PODS, &pod), 201, json!({"spec": {"containers": [{"imagePullPolicy": expected}]}})).await;
+    }
+}

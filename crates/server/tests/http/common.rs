@@ -162,6 +162,13 @@ impl TestApi {
         Self { server, engine }
     }
 
+    /// Enables an admission plugin.
+    pub(crate) fn with_plugin(self, name: &str) -> Self {
+        let plugin = AdmissionPlugin::parse_enabled(name).unwrap();
+        let plugins = AdmissionPlugins::new(&[plugin], &[]).unwrap();
+        Self { server: self.server.with_admission(plugins), ..self }
+    }
+
     /// Disables an admission plugin.
     pub(crate) fn without_plugin(self, name: &str) -> Self {
         let plugin = AdmissionPlugin::parse_disabled(name).unwrap();

@@ -72,6 +72,8 @@ pub struct Field {
     pub value_type: ValueType,
     /// Whether JSON contains the zero value: no `omitempty` in Go.
     pub always_encoded: bool,
+    /// Whether the published schema requires it.
+    pub required: bool,
     /// Markers of apply and strategic merge patches, and the declared default.
     markers: &'static str,
 }
@@ -83,6 +85,10 @@ pub struct Message {
     pub name: String,
     /// Whether it is atomic for server-side apply.
     pub atomic: bool,
+    /// Whether its JSON has `apiVersion` and `kind`, also within another object (`metav1.TypeMeta`).
+    pub has_type_meta: bool,
+    /// The field that says which other field of a union is set (`+unionDiscriminator`).
+    pub union_discriminator: Option<&'static str>,
     /// Sorted by number.
     pub fields: Vec<Field>,
 }
@@ -126,20 +132,11 @@ pub struct Table {
     kinds: HashMap<(&'static str, &'static str), usize>,
 }
 
-/// Suffix of the name of an atomic message.
-const ATOMIC_SUFFIX: &str = "~atomic";
-
 /// Prefix of the packages of messages that are only encoded as JSON.
 const JSON_ONLY_PREFIX: &str = "json/";
 
-/// The files except `messages.txt` are handwritten: apiextensions has irregular types, and some documents are only served as JSON.
-const MESSAGES: &str = concat!(
-    include_str!("messages.txt"),
-    include_str!("apiextensions.txt"),
-    include_str!("apiregistration.txt"),
-    include_str!("metrics.txt"),
-    include_str!("json_only.txt"),
-);
+/// The generated table.
+const MESSAGES: &str = include_str!("messages.txt");
 
 /// The table of all messages, parsed on first use.
 pub static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(MESSAGES).unwrap_or_default());
@@ -178,18 +175,19 @@ impl Table {
         let is_strings = |fields: &str| fields == "[]string";
         let mut types = HashMap::new();
         let mut table = Self::default();
-        for (index, (package, api_version, name, fields)) in lines.iter().enumerate() {
+        for (index, (package, api_version, head, fields)) in lines.iter().enumerate() {
             let value_type = if is_strings(fields) { ValueType::Strings } else { ValueType::Message(index) };
-            let name = name.strip_suffix(ATOMIC_SUFFIX).unwrap_or(name);
+            let name = Head::parse(head).name;
             types.insert((*package, name), value_type);
             table.kinds.insert((api_version, name), index);
             if *package == "meta/v1" {
                 table.kinds.insert(("", name), index);
             }
         }
-        for (package, _, name, fields) in &lines {
-            let bare = name.strip_suffix(ATOMIC_SUFFIX).unwrap_or(name);
-            let mut message = Message { name: format!("{package}.{bare}"), atomic: bare != *name, fields: Vec::new() };
+        for (package, _, head, fields) in &lines {
+            let Head { name, atomic, union_discriminator, has_type_meta } = Head::parse(head);
+            let name = format!("{package}.{name}");
+            let mut message = Message { name, atomic, has_type_meta, union_discriminator, fields: Vec::new() };
             if !is_strings(fields) {
                 for (index, token) in (0..).zip(fields.split(' ').filter(|t| !t.is_empty())) {
                     message.fields.push(parse_field(token, index, package, &types)?);
@@ -202,6 +200,24 @@ impl Table {
     }
 }
 
+/// First word of a message's line.
+struct Head {
+    name: &'static str,
+    atomic: bool,
+    union_discriminator: Option<&'static str>,
+    has_type_meta: bool,
+}
+
+impl Head {
+    /// Parses `Name~atomic%discriminator@`; all but the name are optional.
+    fn parse(text: &'static str) -> Self {
+        let (text, has_type_meta) = text.strip_suffix('@').map_or((text, false), |text| (text, true));
+        let (text, union_discriminator) = text.split_once('%').map_or((text, None), |(text, name)| (text, Some(name)));
+        let (name, atomic) = text.strip_suffix("~atomic").map_or((text, false), |name| (name, true));
+        Self { name, atomic, union_discriminator, has_type_meta }
+    }
+}
+
 fn parse_field(
     token: &'static str,
     go_index: u16,
@@ -211,8 +227,8 @@ fn parse_field(
     let (left, kind) = token.split_once('=')?;
     let (name, number) = left.split_once(':')?;
     let (kind, markers) = kind.split_at(kind.find(['~', '&', '^']).unwrap_or(kind.len()));
-    let always_encoded = kind.ends_with('!');
-    let kind = kind.strip_suffix('!').unwrap_or(kind);
+    let (kind, presence) = kind.split_at(kind.find(['!', '+']).unwrap_or(kind.len()));
+    let (always_encoded, required) = (presence.starts_with('!'), matches!(presence, "!" | "+"));
     let prefixes = [("*", Cardinality::Pointer), ("[]", Cardinality::List), ("{}", Cardinality::Map)];
     let prefixed = prefixes.iter().find_map(|(p, cardinality)| kind.strip_prefix(p).map(|k| (*cardinality, k)));
     let (cardinality, kind) =
@@ -240,5 +256,5 @@ fn parse_field(
         },
     };
     let number = number.parse().ok()?;
-    Some(Field { name, number, go_index, cardinality, value_type, always_encoded, markers })
+    Some(Field { name, number, go_index, cardinality, value_type, always_encoded, required, markers })
 }

@@ -147,6 +147,22 @@ proptest! {
 }
 
 #[test]
+fn markers_of_messages_and_fields_are_parsed() {
+    let message = |name: &str| TABLE.message(name).unwrap();
+    let subject = message("flowcontrol/v1.Subject");
+    assert_eq!((subject.union_discriminator, subject.has_type_meta, subject.atomic), (Some("kind"), false, false));
+    assert!(message("core/v1.ObjectReference").atomic && message("core/v1.PersistentVolumeClaim").has_type_meta);
+    let required = |message_name: &str, name: &str| {
+        let field = message(message_name).field_named(name).unwrap();
+        (field.always_encoded, field.required)
+    };
+    assert_eq!(required("core/v1.Container", "name"), (true, true));
+    assert_eq!(required("core/v1.Container", "image"), (false, false));
+    assert_eq!(required("core/v1.ContainerRestartRule", "action"), (false, true));
+    assert_eq!(required("meta/v1.LabelSelectorRequirement", "values"), (false, false));
+}
+
+#[test]
 fn declared_defaults_are_separate_from_merge_markers() {
     let field = |message: &str, name: &str| TABLE.message(message).unwrap().field_named(name).unwrap();
     assert_eq!(field("core/v1.ContainerPort", "protocol").declared_default(), Some(json!("TCP")));

@@ -96,3 +96,20 @@ fn arbitrary_values_do_not_panic() {
         }
     }
 }
+
+#[test]
+fn lists_that_can_be_empty_are_omitempty_lists() {
+    for (message, name) in EMPTY_LIST_IS_SET {
+        let field = TABLE.message(message).and_then(|message| message.field_named(name));
+        assert!(field.is_some_and(|f| f.cardinality == Cardinality::List && !f.always_encoded), "{message}.{name}");
+    }
+}
+
+#[test]
+fn embedded_objects_keep_their_type() {
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}});
+    let set = json!({"spec": {"volumeClaimTemplates": [claim], "template": {"apiVersion": "v1"}}});
+    let (clean, unknown) = decode("apps/v1", "StatefulSet", &set).unwrap();
+    assert_eq!(clean["spec"]["volumeClaimTemplates"][0]["kind"], "PersistentVolumeClaim");
+    assert_eq!(unknown, ["unknown field \"spec.template.apiVersion\""]);
+}

@@ -4,17 +4,17 @@
 //! There is no stored graph: a request looks its edges up among the Pods of one namespace. Objects that do not contain
 //! the name are not decoded.
 
+use crate::stored_object;
 use api::pod_references;
 use kinds::pod::mirror_pod;
 use serde_json::Value;
-use store::{Key, Scope, Store};
+use store::{Scope, Store};
 
 /// Whether there is a path from an object to the node (`hasPathFrom`).
 pub(crate) fn has_path_from(store: &Store, node: &str, resource: &str, namespace: &str, name: &str) -> bool {
     match resource {
         "pods" | "volumeattachments" | "resourceslices" => {
-            let stored = store.get(&Key::new(plural(resource), namespace, name));
-            let object = stored.and_then(|o| serde_json::from_slice::<Value>(&o.data).ok()).unwrap_or_default();
+            let object = stored_object::get(store, plural(resource), namespace, name).unwrap_or_default();
             object["spec"]["nodeName"] == node
         }
         "persistentvolumes" => objects(store, "persistentvolumeclaims", None, [name, ""]).any(|claim| {
@@ -52,7 +52,7 @@ fn objects<'a>(
     let matching = all
         .into_iter()
         .filter(move |o| std::str::from_utf8(&o.data).is_ok_and(|text| words.iter().all(|word| text.contains(word))));
-    matching.filter_map(|o| serde_json::from_slice(&o.data).ok())
+    matching.filter_map(|o| stored_object::parse(&o))
 }
 
 /// Whether a PersistentVolume of one of the node's Pods references a Secret.

@@ -1,7 +1,7 @@
 //! Validation of a Job's Pod failure policy, success policy and Pod replacement policy.
 
 use super::indexes;
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use std::collections::BTreeSet;
 
 /// Maximum number of rules of a policy, and of Pod conditions of a rule.
@@ -25,7 +25,7 @@ pub(super) fn validate_policies(spec: &FieldCursor<'_, '_>, errors: &mut FieldEr
             success.invalid("requires indexed completion mode", errors);
         }
     }
-    let allowed: &[&str] = if failure.is_null() { &["Failed", "TerminatingOrFailed"] } else { &["Failed"] };
+    let allowed: &[&str] = if failure.is_null() { enums::POD_REPLACEMENT_POLICIES } else { &["Failed"] };
     if replacement.is_set() {
         replacement.supported(allowed, errors);
     }
@@ -45,7 +45,7 @@ fn validate_pod_failure_policy(spec: &FieldCursor<'_, '_>, errors: &mut FieldErr
         if action.text() == "FailIndex" && spec.at("backoffLimitPerIndex").is_null() {
             action.invalid("requires the backoffLimitPerIndex to be set", errors);
         }
-        validate_required_enum(&action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        validate_required_enum(&action, enums::POD_FAILURE_POLICY_ACTIONS, errors);
         if codes.is_set() {
             validate_exit_codes(&codes, &containers, errors);
         }
@@ -65,7 +65,7 @@ fn validate_pod_failure_policy(spec: &FieldCursor<'_, '_>, errors: &mut FieldErr
 
 fn validate_exit_codes(rule: &FieldCursor<'_, '_>, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
     let (operator, container, values) = (rule.at("operator"), rule.at("containerName"), rule.at("values"));
-    validate_required_enum(&operator, &["In", "NotIn"], errors);
+    validate_required_enum(&operator, enums::EXIT_CODES_OPERATORS, errors);
     if container.is_set() && !containers.contains(container.text()) {
         container.invalid("must be one of the container or initContainer names in the pod template", errors);
     }

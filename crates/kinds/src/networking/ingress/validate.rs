@@ -1,7 +1,7 @@
 //! Validation of Ingresses (`ValidateIngressCreate`).
 
 use super::ingress_class;
-use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
+use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 /// Deprecated annotation of the class.
@@ -95,7 +95,7 @@ fn validate_http_path(http_path: &FieldCursor<'_, '_>, errors: &mut FieldErrors)
                 wrong("must be an absolute path");
             }
         }
-        _ => kind.supported(&["Exact", "ImplementationSpecific", "Prefix"], errors),
+        _ => kind.supported(enums::PATH_TYPES, errors),
     }
     validate_backend(&http_path.at("backend"), errors);
 }

@@ -1,7 +1,7 @@
 //! Validation of AppArmor profiles in fields and in deprecated annotations (KEP-24).
 
 use super::{items, text};
-use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
+use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,6 @@ const ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/
 const LOCALHOST_PREFIX: &str = "localhost/";
 const RUNTIME_DEFAULT: &str = "runtime/default";
 const UNCONFINED: &str = "unconfined";
-const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 /// Maximum length of a localhost profile's name: `PATH_MAX` without the final NUL.
 const MAX_PROFILE_NAME_LENGTH: usize = 4095;
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -37,7 +36,7 @@ pub(super) fn validate_profile(context: &FieldCursor<'_, '_>, errors: &mut Field
             name.invalid("can only be set when AppArmor type is Localhost", errors);
         }
         "" => profile_type.required("type is required when appArmorProfile is set", errors),
-        _ => profile_type.supported(&TYPES, errors),
+        _ => profile_type.supported(enums::APPARMOR_PROFILE_TYPES, errors),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     ephemeral, probe, resource_claims, resources, restart_policy, security_context, stop_signal, volume,
     volume::Volumes, volume_devices, volume_mounts,
 };
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -94,13 +94,13 @@ pub(super) fn validate_container_common(
     } else if image.text().trim() != image.text() {
         image.invalid("must not have leading or trailing whitespace", errors);
     }
-    container.at("terminationMessagePolicy").one_of(&["File", "FallbackToLogsOnError"], errors);
+    container.at("terminationMessagePolicy").one_of(enums::TERMINATION_MESSAGE_POLICIES, errors);
     validate_ports(&container.at("ports"), spec.at("hostNetwork").is_true(), errors);
     container.at("env").items().for_each(|variable| validate_env_var(&variable, volumes, errors));
     validate_env_from(&container.at("envFrom"), errors);
     volume_mounts::validate_volume_mounts(container, volumes, errors);
     volume_devices::validate_volume_devices(container, volumes, errors);
-    container.at("imagePullPolicy").one_of(&["Always", "IfNotPresent", "Never"], errors);
+    container.at("imagePullPolicy").one_of(enums::PULL_POLICIES, errors);
     let resources = container.at("resources");
     resources::validate_requirements(&resources, errors);
     resource_claims::validate_container_claims(&resources.at("claims"), claims, errors);
@@ -126,7 +126,7 @@ fn validate_ports(ports: &FieldCursor<'_, '_>, host_network: bool, errors: &mut 
         if host_port.integer().unwrap_or(0) != 0 {
             host_port.validate_port(errors);
         }
-        port.at("protocol").one_of(&["SCTP", "TCP", "UDP"], errors);
+        port.at("protocol").one_of(enums::PROTOCOLS, errors);
         // A template may omit the host port: it is defaulted when a Pod is created from the template.
         if host_network && host_port.is_set() && host_port.value() != number.value() {
             host_port.invalid("must match `containerPort` when `hostNetwork` is true", errors);

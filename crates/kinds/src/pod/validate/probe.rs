@@ -1,6 +1,6 @@
 //! Validation of probes and lifecycle handlers.
 
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::json;
 
 /// Handlers of probes and lifecycle hooks, in the order of upstream's validation.
@@ -80,7 +80,7 @@ fn validate_http_get(action: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
         action.at("path").required("", errors);
     }
     validate_port_or_name(&action.at("port"), errors);
-    action.at("scheme").one_of(&["HTTP", "HTTPS"], errors);
+    action.at("scheme").one_of(enums::URI_SCHEMES, errors);
     let headers = action.at("httpHeaders");
     for header in headers.items() {
         let name = header.at("name").text();

@@ -1,7 +1,7 @@
 //! Validation of container restart policies and rules (KEP-5307, KEP-5532).
 
 use super::items;
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use api::feature_gates::{FeatureGates, Gate};
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 pub(super) fn validate_restart_policy(container: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (policy, rules) = (container.at("restartPolicy"), container.at("restartPolicyRules"));
     if policy.is_set() {
-        policy.supported(&["Always", "Never", "OnFailure"], errors);
+        policy.supported(enums::CONTAINER_RESTART_POLICIES, errors);
     }
     if rules.count() > 0 && policy.is_null() {
         policy.required("must specify restartPolicy when restart rules are used", errors);
@@ -25,7 +25,7 @@ pub(super) fn validate_restart_policy(container: &FieldCursor<'_, '_>, errors: &
             codes.required("must be specified", errors);
             continue;
         }
-        validate_supported(&codes.at("operator"), &["In", "NotIn"], errors);
+        validate_supported(&codes.at("operator"), enums::RESTART_RULE_OPERATORS, errors);
         let values = codes.at("values");
         if values.count() > 255 {
             values.too_many(255, errors);

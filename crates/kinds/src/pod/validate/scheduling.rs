@@ -1,7 +1,7 @@
 //! Validation of scheduling constraints: tolerations, affinity, topology spread constraints and gates.
 
 use super::{node_affinity, pod_affinity, topology_spread};
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -53,10 +53,10 @@ pub(crate) fn validate_tolerations(tolerations: &FieldCursor<'_, '_>, errors: &m
                 shown.invalid("value must be empty when `operator` is 'Exists'", errors);
             }
             "Exists" => {}
-            _ => operator.not_supported(&["Equal", "Exists"], errors),
+            _ => operator.not_supported(enums::TOLERATION_OPERATORS, errors),
         }
         if !effect.text().is_empty() {
-            effect.supported(&["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
+            effect.supported(enums::TAINT_EFFECTS, errors);
         }
     }
 }

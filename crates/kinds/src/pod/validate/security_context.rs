@@ -1,11 +1,10 @@
 //! Validation of security contexts (`ValidatePodSecurityContext`, `ValidateSecurityContext`).
 
 use super::{apparmor, validate_descending_path};
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const SECCOMP_PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const MAX_SYSCTL_LENGTH: usize = 253;
 
 /// Validates the Pod's security context and the namespaces that it shares with the node.
@@ -20,8 +19,8 @@ pub(super) fn validate_pod_security(spec: &FieldCursor<'_, '_>, errors: &mut Fie
         errors.invalid(&path, &Value::Bool(true), "ShareProcessNamespace and HostPID cannot both be enabled");
     }
     validate_sysctls(&context.at("sysctls"), errors);
-    validate_optional(&context.at("fsGroupChangePolicy"), &["Always", "OnRootMismatch"], errors);
-    validate_optional(&context.at("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
+    validate_optional(&context.at("fsGroupChangePolicy"), enums::FS_GROUP_CHANGE_POLICIES, errors);
+    validate_optional(&context.at("supplementalGroupsPolicy"), enums::SUPPLEMENTAL_GROUPS_POLICIES, errors);
     // `MountOption` needs the feature gate SELinuxMount, which is disabled.
     validate_optional(&context.at("seLinuxChangePolicy"), &["Recursive"], errors);
     validate_seccomp(&context.at("seccompProfile"), errors);
@@ -47,7 +46,7 @@ pub(super) fn validate_container_security(
     validate_id(&context.at("runAsUser"), errors);
     validate_id(&context.at("runAsGroup"), errors);
     let proc_mount = context.at("procMount");
-    validate_optional(&proc_mount, &["Default", "Unmasked"], errors);
+    validate_optional(&proc_mount, enums::PROC_MOUNTS, errors);
     if proc_mount.text() == "Unmasked" && !spec.at("hostUsers").is_false() {
         proc_mount.invalid("`hostUsers` must be false to use `Unmasked`", errors);
     }
@@ -127,7 +126,7 @@ fn validate_seccomp(profile: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (profile_type, file) = (profile.at("type"), profile.at("localhostProfile"));
     match profile_type.text() {
         "" => profile_type.required("type is required when seccompProfile is set", errors),
-        _ => profile_type.supported(&SECCOMP_PROFILE_TYPES, errors),
+        _ => profile_type.supported(enums::SECCOMP_PROFILE_TYPES, errors),
     }
     match (profile_type.text() == "Localhost", file.is_set()) {
         (true, false) => file.required("must be set when seccomp type is Localhost", errors),

@@ -1,6 +1,6 @@
 //! Validation of topology spread constraints (`validateTopologySpreadConstraints`).
 
-use crate::{FieldErrors, field_cursor::FieldCursor, selector};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, selector};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) fn validate_topology_spread_constraints(constraints: &FieldCursor<'_,
         if key.text().is_empty() {
             key.required("can not be empty", errors);
         }
-        action.supported(&["DoNotSchedule", "ScheduleAnyway"], errors);
+        action.supported(enums::UNSATISFIABLE_CONSTRAINT_ACTIONS, errors);
         let remaining = remaining.entry((key.text(), action.text())).or_default();
         *remaining = remaining.saturating_sub(1);
         if *remaining > 0 {
@@ -30,7 +30,7 @@ pub(super) fn validate_topology_spread_constraints(constraints: &FieldCursor<'_,
         validate_min_domains(&constraint.at("minDomains"), action.text(), errors);
         for policy in [constraint.at("nodeAffinityPolicy"), constraint.at("nodeTaintsPolicy")] {
             if policy.is_set() {
-                policy.supported(&["Honor", "Ignore"], errors);
+                policy.supported(enums::NODE_INCLUSION_POLICIES, errors);
             }
         }
         let labels = constraint.at("labelSelector");

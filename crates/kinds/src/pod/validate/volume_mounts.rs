@@ -1,7 +1,7 @@
 //! Validation of volume mounts (`ValidateVolumeMounts`).
 
 use super::{validate_descending_path, volume::Volumes};
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use std::collections::BTreeSet;
 
 pub(super) fn validate_volume_mounts(container: &FieldCursor<'_, '_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
@@ -55,7 +55,7 @@ fn validate_propagation(propagation: &FieldCursor<'_, '_>, container: &FieldCurs
     if propagation.is_null() {
         return;
     }
-    propagation.one_of(&["Bidirectional", "HostToContainer", "None"], errors);
+    propagation.one_of(enums::MOUNT_PROPAGATIONS, errors);
     let is_privileged = container.at("securityContext").at("privileged").is_true();
     if propagation.text() == "Bidirectional" && !is_privileged {
         propagation.forbidden("Bidirectional mount propagation is available only to privileged containers", errors);

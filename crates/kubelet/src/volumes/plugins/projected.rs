@@ -1,13 +1,13 @@
 //! `projected` volumes: several sources in one directory (upstream's `pkg/volume/projected/projected.go`).
 
-use super::{config_map::add_config_map, downward_api::add_downward_api, secret::add_secret};
+use super::{downward_api::add_downward_api, object_keys::ObjectKeys};
 use crate::{
     Shared,
     pods::spec,
     volumes::{
         files_plugin::{FilesPlugin, ObjectReference},
         fs_group,
-        payload::{Payload, PayloadError, SelectedKeys, file_mode},
+        payload::{Payload, PayloadError, file_mode},
         plugin::MountContext,
         tokens,
     },
@@ -41,11 +41,8 @@ impl FilesPlugin for ProjectedPlugin {
     }
 
     fn referenced_objects<'a>(&self, volume: &'a Volume) -> Vec<ObjectReference<'a>> {
-        let objects = |source: &'a VolumeProjection| {
-            let config_map = source.config_map.as_ref().map(|s| ObjectReference::ConfigMap(&s.name));
-            config_map.into_iter().chain(source.secret.as_ref().map(|s| ObjectReference::Secret(&s.name)))
-        };
-        sources(volume).flat_map(objects).collect()
+        let objects = sources(volume).filter_map(|source| object_keys(source, 0));
+        objects.filter_map(|object| object.reference()).collect()
     }
 
     fn has_tokens(&self, volume: &Volume) -> bool {
@@ -57,21 +54,27 @@ fn sources(volume: &Volume) -> impl Iterator<Item = &VolumeProjection> {
     volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten())
 }
 
+/// Returns the ConfigMap or Secret of a source, and its keys.
+fn object_keys(projection: &VolumeProjection, default_mode: u32) -> Option<ObjectKeys<'_>> {
+    let config_map = projection.config_map.as_ref().map(|source| {
+        let object = ObjectReference::ConfigMap(&source.name);
+        ObjectKeys::new(object, source.items.as_deref(), default_mode, source.optional)
+    });
+    config_map.or_else(|| {
+        let source = projection.secret.as_ref()?;
+        let object = ObjectReference::Secret(&source.name);
+        Some(ObjectKeys::new(object, source.items.as_deref(), default_mode, source.optional))
+    })
+}
+
 async fn add_projection(
     payload: &mut Payload,
     projection: &VolumeProjection,
     default_mode: u32,
     context: &mut MountContext<'_>,
 ) -> Result<(), PayloadError> {
-    if let Some(source) = &projection.config_map {
-        let (items, optional) = (source.items.as_deref(), source.optional == Some(true));
-        let keys = SelectedKeys { items, default_mode, optional };
-        return add_config_map(payload, &source.name, &keys, &mut context.objects).await;
-    }
-    if let Some(source) = &projection.secret {
-        let (items, optional) = (source.items.as_deref(), source.optional == Some(true));
-        let keys = SelectedKeys { items, default_mode, optional };
-        return add_secret(payload, &source.name, &keys, &mut context.objects).await;
+    if let Some(object) = object_keys(projection, default_mode) {
+        return object.add_to(payload, &mut context.objects).await;
     }
     if let Some(source) = &projection.downward_api {
         let items = source.items.as_deref().unwrap_or_default();

@@ -1,10 +1,12 @@
 //! NodeRestriction for service account tokens: a node may request tokens bound to its own Pods, for audiences that
 //! these reference (`plugin/pkg/admission/noderestriction`, KEP-4193 and `ServiceAccountNodeAudienceRestriction`).
 
-use super::read_object;
 use crate::{admission::admission_control::AdmissionControl, objects::request_scope::RequestScope};
 use api::feature_gates::Gate;
-use auth::authorization::{Authorizer, node::node_identity};
+use auth::{
+    authorization::{Authorizer, node::node_identity},
+    stored_object,
+};
 use errors::ApiError;
 use request::{Attributes, Decision, ResourceAttributes, UserInfo};
 use serde_json::Value;
@@ -29,7 +31,7 @@ pub(crate) fn restrict_token(
     if text("uid").is_empty() {
         return forbidden("node requested token with a pod binding without a uid");
     }
-    let pod = read_object(store, "pods", &resource.namespace, text("name"));
+    let pod = stored_object::get(store, "pods", &resource.namespace, text("name")).unwrap_or_default();
     if pod.is_null() {
         return Err(ApiError::new(404, "NotFound", format!("pod {:?} not found", text("name"))));
     }
@@ -96,14 +98,14 @@ fn pod_references_audience(store: &Store, namespace: &str, pod: &Value, audience
             }
             _ => volume["csi"]["driver"].as_str().map(str::to_owned),
         };
-        let driver = driver.map(|driver| read_object(store, "csidrivers", "", &driver)).unwrap_or_default();
+        let driver = driver.and_then(|driver| stored_object::get(store, "csidrivers", "", &driver)).unwrap_or_default();
         list(&driver["spec"], "tokenRequests").iter().any(is_for)
     })
 }
 
 /// Returns the CSI driver of the volume to which a claim is bound.
 fn csi_driver_of_claim(store: &Store, namespace: &str, claim: &str) -> Option<String> {
-    let claim = read_object(store, "persistentvolumeclaims", namespace, claim);
-    let volume = read_object(store, "persistentvolumes", "", claim["spec"]["volumeName"].as_str()?);
+    let claim = stored_object::get(store, "persistentvolumeclaims", namespace, claim)?;
+    let volume = stored_object::get(store, "persistentvolumes", "", claim["spec"]["volumeName"].as_str()?)?;
     volume["spec"]["csi"]["driver"].as_str().map(str::to_owned)
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_server;
-use store::{Precondition, Write};
+use store::{Key, Precondition, Write};
 
 const NAMESPACE: &str = "risky";
 

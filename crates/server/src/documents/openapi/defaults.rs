@@ -1,14 +1,13 @@
 //! The `default` of fields in version 3, as upstream's generator (`kube-openapi`, `mustEnforceDefault`): the zero value of fields
 //! without `omitempty`, and declared defaults (`+default`).
 
+use super::message_name;
 use serde_json::{Value, json};
 use wire::protobuf::message_table::{Cardinality, Field, Message, TABLE, ValueType};
 
 /// Adds the defaults to a schema such as `io.k8s.api.core.v1.PodSpec`.
 pub(super) fn add(name: &str, schema: &mut Value) {
-    let mut parts = name.rsplit('.');
-    let (Some(message), Some(version), Some(package)) = (parts.next(), parts.next(), parts.next()) else { return };
-    if let Some(message) = TABLE.message(&format!("{package}/{version}.{message}")) {
+    if let Some(message) = message_name(name).and_then(|name| TABLE.message(&name)) {
         fill(message, schema);
     }
 }

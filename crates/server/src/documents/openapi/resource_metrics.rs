@@ -1,9 +1,12 @@
 //! Schemas of `metrics.k8s.io/v1beta1` (`k8s.io/metrics`), which k8s-openapi does not contain.
 
 use super::schemas::{API_VERSION, KIND, METADATA};
-use k8s_openapi::apimachinery::pkg::{
-    api::resource::Quantity,
-    apis::meta::v1::{ObjectMeta, Time},
+use k8s_openapi::{
+    ClusterResourceScope, NamespaceResourceScope, Resource,
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{ObjectMeta, Time},
+    },
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -15,6 +18,24 @@ pub(super) struct NodeMetrics;
 pub(super) struct PodMetrics;
 struct ContainerMetrics;
 struct Duration;
+
+impl Resource for NodeMetrics {
+    const API_VERSION: &'static str = "metrics.k8s.io/v1beta1";
+    const GROUP: &'static str = "metrics.k8s.io";
+    const KIND: &'static str = "NodeMetrics";
+    const VERSION: &'static str = "v1beta1";
+    const URL_PATH_SEGMENT: &'static str = "nodes";
+    type Scope = ClusterResourceScope;
+}
+
+impl Resource for PodMetrics {
+    const API_VERSION: &'static str = NodeMetrics::API_VERSION;
+    const GROUP: &'static str = NodeMetrics::GROUP;
+    const KIND: &'static str = "PodMetrics";
+    const VERSION: &'static str = NodeMetrics::VERSION;
+    const URL_PATH_SEGMENT: &'static str = "pods";
+    type Scope = NamespaceResourceScope;
+}
 
 impl JsonSchema for NodeMetrics {
     fn schema_name() -> Cow<'static, str> {

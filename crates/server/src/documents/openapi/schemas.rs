@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::{apis::meta::v1 as meta, runtime::RawExtensi
 use kinds::{Kind, KindInfo};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
-use wire::protobuf::merge_strategies;
 
 // Upstream's descriptions of the common fields of objects and lists (`types_swagger_doc_generated.go`), which `kubectl explain`
 // prints.
@@ -73,25 +72,16 @@ pub(super) fn of_discovery() -> Map<String, Value> {
     all
 }
 
-/// Adds group, version and kind to a schema. k8s-openapi requires `metadata`; upstream only for Events of the core group.
+/// Adds group, version and kind to a schema.
 fn add_gvk(kind: &SchemaType, schema: &mut Value) {
     let (group, version, kind) = kind.gvk();
     schema["x-kubernetes-group-version-kind"] = json!([{"group": group, "kind": kind, "version": version}]);
-    if (group, kind) != ("", "Event")
-        && let Some(required) = schema["required"].as_array_mut()
-    {
-        required.retain(|field| field != "metadata");
-    }
-    if schema["required"].as_array().is_none_or(Vec::is_empty) {
-        schema.as_object_mut().map(|s| s.remove("required"));
-    }
 }
 
 /// Completes a schema of k8s-openapi to upstream's.
 fn complete(name: &str, schema: &mut Value) {
     correct_special_types(name, schema);
-    required::correct(name, schema);
-    add_merge_extensions(name, schema);
+    required::replace(name, schema);
     extensions::add(name, schema);
     defaults::add(name, schema);
     enums::add(name, schema);
@@ -131,33 +121,6 @@ fn correct_special_types(name: &str, schema: &mut Value) {
     };
     schema.as_object_mut().map(|s| s.remove("x-kubernetes-int-or-string"));
     schema["oneOf"] = one_of;
-}
-
-/// Adds the extensions of server-side apply and strategic merge patches.
-fn add_merge_extensions(name: &str, schema: &mut Value) {
-    let Some(message) = merge_strategies::of_schema(name) else { return };
-    if message.atomic {
-        schema["x-kubernetes-map-type"] = json!("atomic");
-    }
-    for field in message.fields {
-        let Some(property) = schema.pointer_mut(&format!("/properties/{}", field.name)) else { continue };
-        if let Some((list_type, keys)) = field.apply {
-            if property["type"] == "array" {
-                property["x-kubernetes-list-type"] = json!(list_type);
-            } else {
-                property["x-kubernetes-map-type"] = json!(list_type);
-            }
-            if !keys.is_empty() {
-                property["x-kubernetes-list-map-keys"] = json!(keys);
-            }
-        }
-        if let Some((strategy, key)) = field.patch {
-            property["x-kubernetes-patch-strategy"] = json!(strategy);
-            if let Some(key) = key {
-                property["x-kubernetes-patch-merge-key"] = json!(key);
-            }
-        }
-    }
 }
 
 pub(super) fn text(description: &str) -> Value {

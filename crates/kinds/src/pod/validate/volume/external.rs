@@ -1,17 +1,16 @@
 //! Validation of `image`, `csi` and `ephemeral` volumes.
 
-use crate::{FieldErrors, field_cursor::FieldCursor};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use api::quantity::Amount;
 
 const MAX_DRIVER_NAME_LENGTH: usize = 63;
-const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Validates an image volume (`validateImageVolumeSource`).
 pub(super) fn validate_image(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     if source.at("reference").text().is_empty() {
         source.at("reference").required("", errors);
     }
-    source.at("pullPolicy").one_of(&["Always", "IfNotPresent", "Never"], errors);
+    source.at("pullPolicy").one_of(enums::PULL_POLICIES, errors);
 }
 
 /// Validates a CSI ephemeral inline volume (`validateCSIVolumeSource`).
@@ -50,7 +49,7 @@ pub(super) fn validate_ephemeral(source: &FieldCursor<'_, '_>, errors: &mut Fiel
     }
     // Upstream's path lacks the index.
     for mode in modes.items() {
-        modes.with_value(mode.value()).supported(&ACCESS_MODES, errors);
+        modes.with_value(mode.value()).supported(enums::ACCESS_MODES, errors);
     }
     let is_exclusive = |mode: &FieldCursor<'_, '_>| mode.text() == "ReadWriteOncePod";
     if modes.items().any(|mode| is_exclusive(&mode)) && !modes.items().all(|mode| is_exclusive(&mode)) {
@@ -66,6 +65,6 @@ pub(super) fn validate_ephemeral(source: &FieldCursor<'_, '_>, errors: &mut Fiel
         size.invalid("must be greater than zero", errors);
     }
     if volume_mode.is_set() {
-        volume_mode.supported(&["Block", "Filesystem"], errors);
+        volume_mode.supported(enums::VOLUME_MODES, errors);
     }
 }

@@ -27,8 +27,8 @@ fn missing(info: &KindInfo, conformance: &str) -> String {
     let has_messages = [info.kind, &list].iter().all(|kind| TABLE.kind(&api_version, kind).is_some());
     report(
         !has_messages && !info.create_only || TABLE.kind(&api_version, info.kind).is_none(),
-        "messages for itself and its list: add the package to PACKAGES of xtask/src/protobuf_table.rs, and run \
-         `cargo xtask protobuf-table`",
+        "messages for itself and its list: add the package to PACKAGES of xtask/src/generate.rs, and run \
+         `cargo xtask generate`",
     );
     report(
         types::find(info.group, info.version, info.kind).is_none(),
