@@ -9,7 +9,8 @@ pub(super) use mutating::{
 };
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
+    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting, enums,
+    field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     integer,
@@ -19,7 +20,7 @@ use super::{
 };
 use ::admission::{conditions, policy, webhook};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const WEBHOOKS: &[Column] = &[NAME, integer("Webhooks", Cell::Count("/webhooks")), AGE];
@@ -34,11 +35,8 @@ pub(super) static MUTATING_WEBHOOKS: GenericKind = GenericKind {
     },
     validate: |object, errors| {
         validate_webhooks(object, errors);
-        for (i, webhook) in items(object, "webhooks").enumerate() {
-            if !enums::REINVOCATION_POLICIES.contains(&text_of(webhook, "reinvocationPolicy")) {
-                let at = FieldPath::new("webhooks").index(i).child("reinvocationPolicy");
-                errors.not_supported(&at, &webhook["reinvocationPolicy"], enums::REINVOCATION_POLICIES);
-            }
+        for webhook in FieldCursor::object(object).at("webhooks").items() {
+            webhook.at("reinvocationPolicy").supported(enums::REINVOCATION_POLICIES, errors);
         }
     },
     ..GenericKind::new(&KindInfo {
@@ -171,118 +169,97 @@ fn set_match_resources_defaults(object: &mut Value, pointer: &str) {
 /// Validates webhooks (`validateValidatingWebhook`, `validateMutatingWebhook`).
 fn validate_webhooks(object: &Value, errors: &mut FieldErrors) {
     let mut names = BTreeSet::new();
-    for (i, webhook) in items(object, "webhooks").enumerate() {
-        let path = FieldPath::new("webhooks").index(i);
-        let (at, name) = (path.child("name"), text_of(webhook, "name"));
+    for webhook in FieldCursor::object(object).at("webhooks").items() {
+        let (name, side_effects, timeout) =
+            (webhook.at("name"), webhook.at("sideEffects"), webhook.at("timeoutSeconds"));
         // A name has at least three labels.
-        if name.is_empty() {
-            errors.required(&at, "");
-        } else if name.split('.').count() < 3 {
-            let detail = "should be a domain with at least three segments separated by dots";
-            errors.invalid(&at, &webhook["name"], detail);
+        if name.text().is_empty() {
+            name.required("", errors);
+        } else if name.text().split('.').count() < 3 {
+            name.invalid("should be a domain with at least three segments separated by dots", errors);
         } else {
-            api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&at, &webhook["name"], e));
+            name.validate_text(api::names::dns1123_subdomain, errors);
         }
-        if !names.insert(name) {
-            errors.duplicate(&at, &webhook["name"]);
+        if !names.insert(name.text()) {
+            name.duplicate(errors);
         }
-        rules::validate_rules(webhook, "rules", &path, errors);
-        let validate_enum = |field: &str, supported: &[&str], errors: &mut FieldErrors| {
-            if !supported.contains(&text_of(webhook, field)) {
-                errors.not_supported(&path.child(field), &webhook[field], supported);
-            }
-        };
-        validate_enum("failurePolicy", enums::FAILURE_POLICIES, errors);
-        validate_enum("matchPolicy", enums::MATCH_POLICIES, errors);
-        if webhook["sideEffects"].is_null() {
-            errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun");
+        rules::validate_rules(&webhook.at("rules"), errors);
+        webhook.at("failurePolicy").supported(enums::FAILURE_POLICIES, errors);
+        webhook.at("matchPolicy").supported(enums::MATCH_POLICIES, errors);
+        if side_effects.is_null() {
+            side_effects.required("must specify one of None, NoneOnDryRun", errors);
         } else {
-            validate_enum("sideEffects", enums::SIDE_EFFECTS, errors);
+            side_effects.supported(enums::SIDE_EFFECTS, errors);
         }
-        if !(1..=30).contains(&webhook["timeoutSeconds"].as_i64().unwrap_or(0)) {
-            let detail = "the timeout value must be between 1 and 30 seconds";
-            errors.invalid(&path.child("timeoutSeconds"), &webhook["timeoutSeconds"], detail);
+        if !(1..=30).contains(&timeout.integer().unwrap_or(0)) {
+            timeout.invalid("the timeout value must be between 1 and 30 seconds", errors);
         }
-        for list in ["namespaceSelector", "objectSelector"] {
-            selector::validate(&webhook[list], &path.child(list), errors);
-        }
-        conditions::check(webhook, &webhook::condition_types(), &path, errors);
-        webhook_client::validate_client_config(&webhook["clientConfig"], &path.child("clientConfig"), errors);
-        let versions = &webhook["admissionReviewVersions"];
-        validate_review_versions(
-            versions,
-            "must specify one of v1, v1beta1",
-            &path.child("admissionReviewVersions"),
-            errors,
-        );
+        selector::validate(&webhook.at("namespaceSelector"), errors);
+        selector::validate(&webhook.at("objectSelector"), errors);
+        conditions::check(webhook.value(), &webhook::condition_types(), &webhook.path(), errors);
+        webhook_client::validate_client_config(&webhook.at("clientConfig"), errors);
+        let versions = webhook.at("admissionReviewVersions");
+        validate_review_versions(&versions, "must specify one of v1, v1beta1", errors);
     }
 }
 
 /// Validates the failure policy and the match constraints of a policy.
-fn validate_match_constraints(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !enums::FAILURE_POLICIES.contains(&text_of(spec, "failurePolicy")) {
-        errors.not_supported(&path.child("failurePolicy"), &spec["failurePolicy"], enums::FAILURE_POLICIES);
-    }
-    let constraints = &spec["matchConstraints"];
+fn validate_match_constraints(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    spec.at("failurePolicy").supported(enums::FAILURE_POLICIES, errors);
+    let constraints = spec.at("matchConstraints");
     if constraints.is_null() {
-        return errors.required(&path.child("matchConstraints"), "");
+        return constraints.required("", errors);
     }
-    let path = path.child("matchConstraints");
-    if items(constraints, "resourceRules").next().is_none() {
-        errors.required(&path.child("resourceRules"), "");
+    let rules = constraints.at("resourceRules");
+    if rules.count() == 0 {
+        rules.required("", errors);
     }
-    rules::validate_match_resources(constraints, &path, errors);
+    rules::validate_match_resources(&constraints, errors);
 }
 
 /// Validates a validating policy (`validateValidatingAdmissionPolicySpec`).
 fn validate_policy(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_match_constraints(spec, &path, errors);
-    if ["validations", "auditAnnotations"].iter().all(|list| items(spec, list).next().is_none()) {
+    let object = FieldCursor::object(object);
+    let (metadata, spec) = (object.at("metadata"), object.at("spec"));
+    validate_match_constraints(&spec, errors);
+    let (validations, annotations) = (spec.at("validations"), spec.at("auditAnnotations"));
+    if validations.count() == 0 && annotations.count() == 0 {
         let detail = "validations or auditAnnotations must contain at least one item";
-        errors.required(&path.child("validations"), detail);
-        errors.required(&path.child("auditAnnotations"), detail);
+        validations.required(detail, errors);
+        annotations.required(detail, errors);
     }
-    policy::check(spec, text_of(&object["metadata"], "name"), &path, errors);
+    policy::check(spec.value(), metadata.at("name").text(), &spec.path(), errors);
 }
 
 /// Validates the spec of a binding, except `validationActions`.
-fn validate_binding_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, name) = (path.child("policyName"), text_of(spec, "policyName"));
-    if name.is_empty() {
-        errors.required(&at, "");
-    } else {
-        api::names::dns1123_subdomain(name).iter().for_each(|e| errors.invalid(&at, &spec["policyName"], e));
-    }
-    let (params, at) = (&spec["paramRef"], path.child("paramRef"));
-    let wrong = validate_path_segment_name(text_of(params, "name"));
-    wrong.iter().for_each(|e| errors.invalid(&at.child("name"), &params["name"], e));
-    selector::validate(&params["selector"], &at.child("selector"), errors);
-    policy::check_binding(spec, path, errors);
-    if !spec["matchResources"].is_null() {
-        rules::validate_match_resources(&spec["matchResources"], &path.child("matchResources"), errors);
+fn validate_binding_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    spec.at("policyName").validate_required_text(api::names::dns1123_subdomain, errors);
+    let (params, resources) = (spec.at("paramRef"), spec.at("matchResources"));
+    params.at("name").validate_text(validate_path_segment_name, errors);
+    selector::validate(&params.at("selector"), errors);
+    policy::check_binding(spec.value(), &spec.path(), errors);
+    if resources.is_set() {
+        rules::validate_match_resources(&resources, errors);
     }
 }
 
 /// Validates a binding of a validating policy (`validateValidatingAdmissionPolicyBindingSpec`).
 fn validate_binding(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_binding_spec(spec, &path, errors);
-    let at = path.child("validationActions");
-    if items(spec, "validationActions").next().is_none() {
-        errors.required(&at, "at least one validation action is required");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    validate_binding_spec(&spec, errors);
+    let actions = spec.at("validationActions");
+    if actions.count() == 0 {
+        actions.required("at least one validation action is required", errors);
     }
-    let mut seen = HashSet::new();
-    for (i, action) in items(spec, "validationActions").enumerate() {
-        if !action.as_str().is_some_and(|a| enums::VALIDATION_ACTIONS.contains(&a)) {
-            errors.not_supported(&at.index(i), action, enums::VALIDATION_ACTIONS);
-        }
-        if !seen.insert(action) {
-            errors.duplicate(&at.index(i), action);
+    let mut seen = BTreeSet::new();
+    for action in actions.items() {
+        action.supported(enums::VALIDATION_ACTIONS, errors);
+        if !seen.insert(action.text()) {
+            action.duplicate(errors);
         }
     }
-    let has = |action: &str| items(spec, "validationActions").any(|a| a == action);
-    if has("Deny") && has("Warn") {
-        errors.invalid(&at, &spec["validationActions"], "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)");
+    if seen.contains("Deny") && seen.contains("Warn") {
+        actions.invalid("must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)", errors);
     }
 }

@@ -14,11 +14,7 @@ pub(super) use replica_set::REPLICA_SET;
 pub(super) use stateful_set::STATEFUL_SET;
 pub(super) use status::ReplicaCounts;
 
-use super::{
-    FieldErrors, FieldPath, Subresource,
-    field_validation::{validate_immutable, validate_nonnegative},
-    pod_template_spec, selector,
-};
+use super::{FieldErrors, Subresource, field_cursor::FieldCursor, pod_template_spec, selector};
 use serde_json::Value;
 
 const GROUP: &str = "apps";
@@ -34,29 +30,25 @@ pub(super) const SCALE: Subresource = Subresource {
 
 /// Validates a selector, which must not be empty, and a Pod template that it must match. Errors of the selector have
 /// `name`, errors of the template have `kind`.
-fn validate_selector_and_template(spec: &Value, name: &str, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, template_path, selector) = (path.child("selector"), path.child("template"), &spec["selector"]);
+fn validate_selector_and_template(spec: &FieldCursor<'_, '_>, name: &str, kind: &str, errors: &mut FieldErrors) {
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
     if selector.is_null() {
-        errors.required(&at, "");
+        selector.required("", errors);
     } else {
-        selector::validate(selector, &at, errors);
-        if selector::is_empty(selector) {
-            errors.invalid(&at, selector, &format!("empty selector is invalid for {name}"));
+        selector::validate(&selector, errors);
+        if selector::is_empty(selector.value()) {
+            selector.invalid(&format!("empty selector is invalid for {name}"), errors);
         }
     }
-    let Some(selected) = selector::matches(selector, &spec["template"]["metadata"]["labels"]) else {
-        return errors.invalid(&at, selector, "invalid label selector");
+    let Some(selected) = selector::matches(selector.value(), template.at("metadata").at("labels").value()) else {
+        return selector.invalid("invalid label selector", errors);
     };
-    pod_template_spec::validate_selector_matches(&spec["template"], selected, &template_path, errors);
-    pod_template_spec::validate_for_controller(&spec["template"], &template_path, kind, errors);
-}
-
-fn validate_nonnegative_fields(spec: &Value, fields: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    fields.iter().for_each(|field| validate_nonnegative(spec, field, path, errors));
+    pod_template_spec::validate_selector_matches(&template, selected, errors);
+    pod_template_spec::validate_for_controller(&template, kind, errors);
 }
 
 /// Validates that the selector does not change.
 fn validate_immutable_selector(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec").child("selector");
-    validate_immutable(&object["spec"]["selector"], &old["spec"]["selector"], &path, errors);
+    let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+    object.at("spec").at("selector").validate_immutable(&old.at("spec").at("selector"), errors);
 }

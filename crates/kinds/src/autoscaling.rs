@@ -5,13 +5,11 @@ mod v1;
 mod validate_references;
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
-    field_validation::{
-        items, text as text_of, validate_dns_label, validate_nonnegative, validate_nonnegative_quantity,
-        validate_path_segment,
-    },
+    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of, validate_nonnegative_quantity},
     generic_kind::{Conversion, GenericKind},
-    text,
+    text, validate_path_segment_name,
 };
 use api::quantity::Amount;
 use serde_json::{Value, json};
@@ -134,171 +132,159 @@ fn default(object: &mut Value) {
 
 /// Validates an update of the status (`ValidateHorizontalPodAutoscalerStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status");
-    ["currentReplicas", "desiredReplicas"]
-        .iter()
-        .for_each(|f| validate_nonnegative(&object["status"], f, &path, errors));
+    let object = FieldCursor::object(object);
+    let status = object.at("status");
+    status.at("currentReplicas").nonnegative(errors);
+    status.at("desiredReplicas").nonnegative(errors);
 }
 
 /// Validates an autoscaler (`validateHorizontalPodAutoscalerSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let (min, max) = (&spec["minReplicas"], spec["maxReplicas"].as_i64().unwrap_or(0));
-    if min.as_i64().is_some_and(|n| n < 1) {
-        errors.invalid(&path.child("minReplicas"), min, "must be greater than or equal to 1");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (min, max) = (spec.at("minReplicas"), spec.at("maxReplicas"));
+    if min.integer().is_some_and(|n| n < 1) {
+        min.invalid("must be greater than or equal to 1", errors);
     }
-    if max < 1 {
-        errors.invalid(&path.child("maxReplicas"), &json!(max), "must be greater than 0");
+    let count = max.integer().unwrap_or(0);
+    if count < 1 {
+        max.invalid("must be greater than 0", errors);
     }
-    if min.as_i64().is_some_and(|n| max < n) {
-        errors.invalid(&path.child("maxReplicas"), &json!(max), "must be greater than or equal to `minReplicas`");
+    if min.integer().is_some_and(|n| count < n) {
+        max.invalid("must be greater than or equal to `minReplicas`", errors);
     }
-    validate_object_reference(&spec["scaleTargetRef"], &path.child("scaleTargetRef"), errors);
-    for (i, metric) in items(spec, "metrics").enumerate() {
-        self::validate_metric(metric, &path.child("metrics").index(i), errors);
-    }
-    for direction in ["scaleUp", "scaleDown"] {
-        let path = path.child("behavior").child(direction);
-        validate_scaling_rules(&spec["behavior"][direction], &path, errors);
-        if spec["behavior"][direction].is_object() && items(&spec["behavior"][direction], "policies").next().is_none() {
-            errors.required(&path.child("policies"), "must specify at least one Policy");
-        }
-        for (i, policy) in items(&spec["behavior"][direction], "policies").enumerate() {
-            let path = path.child("policies").index(i);
-            if !matches!(text_of(policy, "type"), "Percent" | "Pods") {
-                errors.not_supported(&path.child("type"), &policy["type"], &["Percent", "Pods"]);
-            }
-            for field in ["value", "periodSeconds"].into_iter().filter(|f| policy[f].as_i64().unwrap_or(0) <= 0) {
-                errors.invalid(&path.child(field), &policy[field], "must be greater than zero");
-            }
-            let period = &policy["periodSeconds"];
-            if period.as_i64().is_some_and(|n| n > MAX_PERIOD_SECONDS) {
-                let detail = format!("must be less than or equal to {MAX_PERIOD_SECONDS}");
-                errors.invalid(&path.child("periodSeconds"), period, &detail);
-            }
-        }
-        let tolerance = &spec["behavior"][direction]["tolerance"];
-        validate_nonnegative_quantity(tolerance, &path.child("tolerance"), errors);
+    validate_object_reference(&spec.at("scaleTargetRef"), errors);
+    spec.at("metrics").items().for_each(|metric| self::validate_metric(&metric, errors));
+    let behavior = spec.at("behavior");
+    for rules in [behavior.at("scaleUp"), behavior.at("scaleDown")].iter().filter(|rules| rules.is_set()) {
+        validate_scaling_rules(rules, errors);
     }
 }
 
 /// Validates an object reference (`ValidateCrossVersionObjectReference`).
-fn validate_object_reference(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["kind", "name"] {
-        validate_path_segment(&object[field], &path.child(field), errors);
-    }
+fn validate_object_reference(reference: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    reference.at("kind").validate_required_text(validate_path_segment_name, errors);
+    reference.at("name").validate_required_text(validate_path_segment_name, errors);
 }
 
 /// Maximum stabilization window and policy period in seconds.
 const MAX_STABILIZATION_SECONDS: i64 = 3600;
 const MAX_PERIOD_SECONDS: i64 = 1800;
 
-/// Validates scaling rules, except their policies (`validateScalingRules`).
-fn validate_scaling_rules(rules: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if rules.is_null() {
-        return;
-    }
-    let (at, window) = (path.child("stabilizationWindowSeconds"), &rules["stabilizationWindowSeconds"]);
-    match window.as_i64() {
-        Some(n) if n < 0 => errors.invalid(&at, window, "must be greater than or equal to zero"),
+/// Validates scaling rules (`validateScalingRules`).
+fn validate_scaling_rules(rules: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (window, policy, policies) =
+        (rules.at("stabilizationWindowSeconds"), rules.at("selectPolicy"), rules.at("policies"));
+    match window.integer() {
+        Some(n) if n < 0 => window.invalid("must be greater than or equal to zero", errors),
         Some(n) if n > MAX_STABILIZATION_SECONDS => {
-            errors.invalid(&at, window, &format!("must be less than or equal to {MAX_STABILIZATION_SECONDS}"));
+            window.invalid(&format!("must be less than or equal to {MAX_STABILIZATION_SECONDS}"), errors);
         }
         _ => {}
     }
-    let (policy, known) = (&rules["selectPolicy"], ["Disabled", "Max", "Min"]);
-    if !policy.is_null() && !known.iter().any(|k| policy == k) {
-        errors.not_supported(&path.child("selectPolicy"), policy, &known);
+    if policy.is_set() {
+        policy.supported(&["Disabled", "Max", "Min"], errors);
     }
+    if policies.count() == 0 {
+        policies.required("must specify at least one Policy", errors);
+    }
+    for policy in policies.items() {
+        let (value, period) = (policy.at("value"), policy.at("periodSeconds"));
+        policy.at("type").supported(&["Percent", "Pods"], errors);
+        for field in [value, period].iter().filter(|field| field.integer().unwrap_or(0) <= 0) {
+            field.invalid("must be greater than zero", errors);
+        }
+        if period.integer().is_some_and(|n| n > MAX_PERIOD_SECONDS) {
+            period.invalid(&format!("must be less than or equal to {MAX_PERIOD_SECONDS}"), errors);
+        }
+    }
+    validate_nonnegative_quantity(&rules.at("tolerance"), errors);
 }
 
 /// Validates the values of a target for a type of metric.
-fn validate_metric_target(kind: &str, target: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["value", "averageValue"].into_iter().filter(|f| !target[*f].is_null()) {
-        let amount = target[field].as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
-        if amount <= Amount::ZERO {
-            errors.invalid(&path.child(field), &target[field], "must be positive");
+fn validate_metric_target(kind: &str, target: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (value, average, utilization) =
+        (target.at("value"), target.at("averageValue"), target.at("averageUtilization"));
+    for quantity in [value, average].iter().filter(|quantity| quantity.is_set()) {
+        if Amount::parse(quantity.text()).unwrap_or_default() <= Amount::ZERO {
+            quantity.invalid("must be positive", errors);
         }
     }
-    let has = |field: &str| !target[field].is_null();
-    let (average, value, utilization) = (has("averageValue"), has("value"), has("averageUtilization"));
-    let at = |field: &str| path.child(field);
     match kind {
-        "Resource" | "ContainerResource" if !utilization && !average => {
-            errors.required(&at("averageUtilization"), "must set either a target raw value or a target utilization");
+        "Resource" | "ContainerResource" if utilization.is_null() && average.is_null() => {
+            utilization.required("must set either a target raw value or a target utilization", errors);
         }
-        "Resource" | "ContainerResource" if utilization && average => {
-            errors.forbidden(&at("averageValue"), "may not set both a target raw value and a target utilization");
+        "Resource" | "ContainerResource" if utilization.is_set() && average.is_set() => {
+            average.forbidden("may not set both a target raw value and a target utilization", errors);
         }
-        "Pods" if !average => errors.required(&at("averageValue"), "must specify a positive target averageValue"),
-        "Object" if !value && !average => {
-            errors.required(&at("averageValue"), "must set either a target value or averageValue");
+        "Pods" if average.is_null() => average.required("must specify a positive target averageValue", errors),
+        "Object" if value.is_null() && average.is_null() => {
+            average.required("must set either a target value or averageValue", errors);
         }
-        "External" if !value && !average => {
-            errors.required(&at("averageValue"), "must set either a target value for metric or a per-pod target");
+        "External" if value.is_null() && average.is_null() => {
+            average.required("must set either a target value for metric or a per-pod target", errors);
         }
-        "External" if value && average => {
-            errors.forbidden(&at("value"), "may not set both a target value for metric and a per-pod target");
+        "External" if value.is_set() && average.is_set() => {
+            value.forbidden("may not set both a target value for metric and a per-pod target", errors);
         }
         _ => {}
     }
 }
 
 /// Validates a metric identifier (`validateMetricIdentifier`).
-fn validate_metric_identifier(identifier: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (name, at) = (text_of(identifier, "name"), path.child("name"));
-    if name.is_empty() {
-        errors.required(&at, "must specify a metric name");
+fn validate_metric_identifier(identifier: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let name = identifier.at("name");
+    if name.text().is_empty() {
+        name.required("must specify a metric name", errors);
     }
-    if matches!(name, "." | "..") {
-        errors.invalid(&at, &identifier["name"], &format!("may not be '{name}'"));
-    }
-    for part in ['/', '%'].into_iter().filter(|part| name.contains(*part)) {
-        errors.invalid(&at, &identifier["name"], &format!("may not contain '{part}'"));
-    }
+    name.validate_text(validate_path_segment_name, errors);
 }
 
 /// Validates a metric (`validateMetricSpec`).
-fn validate_metric(metric: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let kind = text_of(metric, "type");
+fn validate_metric(metric: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let metric_type = metric.at("type");
+    let kind = metric_type.text();
     let Some((_, field)) = METRIC_SOURCES.iter().find(|(name, _)| *name == kind) else {
         if kind.is_empty() {
-            return errors.required(&path.child("type"), "must specify a metric source type");
+            return metric_type.required("must specify a metric source type", errors);
         }
-        return errors.not_supported(&path.child("type"), &metric["type"], &METRIC_SOURCES.map(|(name, _)| name));
+        return metric_type.not_supported(&METRIC_SOURCES.map(|(name, _)| name), errors);
     };
-    let (metric_path, path) = (path, path.child(field));
-    if metric[field].is_null() {
-        return errors.required(&path, "must populate information for the given metric source");
+    let source = metric.at(field);
+    if source.is_null() {
+        return source.required("must populate information for the given metric source", errors);
     }
-    if field.to_lowercase().contains("resource") && text_of(&metric[field], "name").is_empty() {
-        errors.required(&path.child("name"), "must specify a resource name");
+    if matches!(kind, "Resource" | "ContainerResource") && source.at("name").text().is_empty() {
+        source.at("name").required("must specify a resource name", errors);
     }
-    for (_, other) in METRIC_SOURCES.iter().filter(|(_, other)| other != field && !metric[other].is_null()) {
-        errors.forbidden(&metric_path.child(other), "must populate the given metric source only");
+    for (_, other) in METRIC_SOURCES.iter().filter(|(_, other)| other != field) {
+        let other = metric.at(other);
+        if other.is_set() {
+            other.forbidden("must populate the given metric source only", errors);
+        }
     }
     if kind == "Object" {
-        validate_object_reference(&metric[field]["describedObject"], &path.child("describedObject"), errors);
+        validate_object_reference(&source.at("describedObject"), errors);
     }
     if let "Pods" | "Object" | "External" = kind {
-        validate_metric_identifier(&metric[field]["metric"], &path.child("metric"), errors);
+        validate_metric_identifier(&source.at("metric"), errors);
     }
+    let (container, target) = (source.at("container"), source.at("target"));
     if kind == "ContainerResource" {
-        match text_of(&metric[field], "container") {
-            "" => errors.required(&path.child("container"), "must specify a container"),
-            _ => validate_dns_label(&metric[field]["container"], &path.child("container"), errors),
+        if container.text().is_empty() {
+            container.required("must specify a container", errors);
+        } else {
+            container.validate_text(api::names::dns1123_label, errors);
         }
     }
-    let (target, at) = (&metric[field]["target"], path.child("target"));
-    self::validate_metric_target(kind, target, &at, errors);
-    match text_of(target, "type") {
-        "" => errors.required(&at.child("type"), "must specify a metric target type"),
+    self::validate_metric_target(kind, &target, errors);
+    let (target_type, utilization) = (target.at("type"), target.at("averageUtilization"));
+    match target_type.text() {
+        "" => target_type.required("must specify a metric target type", errors),
         "Utilization" | "Value" | "AverageValue" => {}
-        _ => {
-            errors.invalid(&at.child("type"), &target["type"], "must be either Utilization, Value, or AverageValue");
-        }
+        _ => target_type.invalid("must be either Utilization, Value, or AverageValue", errors),
     }
-    if target["averageUtilization"].as_i64().is_some_and(|n| n < 1) {
-        errors.invalid(&at.child("averageUtilization"), &target["averageUtilization"], "must be greater than 0");
+    if utilization.integer().is_some_and(|n| n < 1) {
+        utilization.invalid("must be greater than 0", errors);
     }
 }

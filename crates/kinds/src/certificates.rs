@@ -4,7 +4,8 @@ pub(super) mod signer_name;
 mod status;
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, Subresource, WriteContext, WriteTarget, enums,
+    AGE, Cell, FieldErrors, KindInfo, NAME, Subresource, WriteContext, WriteTarget, enums,
+    field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     human_duration, or_none, text,
@@ -166,35 +167,32 @@ fn parse_subject<T>(request: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Res
 
 /// Validates a CertificateSigningRequest (`validateCertificateSigningRequest`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if text_of(spec, "request").is_empty() {
-        errors.required(&path.child("request"), "");
-    } else if let Err(error) = parse_subject(text_of(spec, "request"), |_| ()) {
-        errors.invalid(&path.child("request"), &spec["request"], &error.to_string());
+    let cursor = FieldCursor::object(object);
+    let spec = cursor.at("spec");
+    let (request, usages, signer) = (spec.at("request"), spec.at("usages"), spec.at("signerName"));
+    if request.text().is_empty() {
+        request.required("", errors);
+    } else if let Err(error) = parse_subject(request.text(), |_| ()) {
+        request.invalid(&error.to_string(), errors);
     }
-    if items(spec, "usages").next().is_none() {
-        errors.required(&path.child("usages"), "");
+    if usages.count() == 0 {
+        usages.required("", errors);
     }
     let mut seen = BTreeSet::new();
-    for (i, usage) in items(spec, "usages").enumerate() {
-        let at = path.child("usages").index(i);
-        if !enums::CERTIFICATE_USAGES.iter().any(|known| usage == known) {
-            errors.not_supported(&at, usage, enums::CERTIFICATE_USAGES);
-        }
-        if !seen.insert(usage.as_str()) {
-            errors.duplicate(&at, usage);
+    for usage in usages.items() {
+        usage.supported(enums::CERTIFICATE_USAGES, errors);
+        if !seen.insert(usage.text()) {
+            usage.duplicate(errors);
         }
     }
-    let at = path.child("signerName");
-    if text_of(spec, "signerName") == "kubernetes.io/legacy-unknown" {
-        let detail = "the legacy signerName is not allowed via this API version";
-        errors.invalid(&at, &spec["signerName"], detail);
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        signer.invalid("the legacy signerName is not allowed via this API version", errors);
     } else {
-        signer_name::validate(&spec["signerName"], &at, errors);
+        signer_name::validate(&signer, errors);
     }
     status::validate_conditions(object, errors);
-    if spec["expirationSeconds"].as_i64().is_some_and(|s| s < 600) {
-        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.invalid(&path.child("expirationSeconds"), &spec["expirationSeconds"], detail);
+    let expiration = spec.at("expirationSeconds");
+    if expiration.integer().is_some_and(|seconds| seconds < 600) {
+        expiration.invalid("may not specify a duration less than 600 seconds (10 minutes)", errors);
     }
 }

@@ -1,9 +1,6 @@
 //! Conditions (`metav1.Condition`): validation, and updates of a status.
 
-use super::{
-    FieldErrors, FieldPath,
-    field_validation::{items, text, validate_qualified_name},
-};
+use super::{FieldErrors, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -12,43 +9,40 @@ const MAX_MESSAGE_LENGTH: usize = 32 * 1024;
 const REASON_FORMAT_ERROR: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
 /// Validates the conditions of a status (apimachinery's `ValidateConditions`).
-pub(super) fn validate(status: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate(conditions: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for (i, condition) in items(status, "conditions").enumerate() {
-        let at = path.child("conditions").index(i);
-        if !seen.insert(text(condition, "type")) {
-            errors.duplicate(&at.child("type"), &condition["type"]);
+    for condition in conditions.items() {
+        let condition_type = condition.at("type");
+        if !seen.insert(condition_type.text()) {
+            condition_type.duplicate(errors);
         }
-        self::validate_condition(condition, &at, errors);
+        self::validate_condition(&condition, errors);
     }
 }
 
-fn validate_condition(condition: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_qualified_name(&condition["type"], &path.child("type"), errors);
-    if !["True", "False", "Unknown"].contains(&text(condition, "status")) {
-        errors.not_supported(&path.child("status"), &condition["status"], &["False", "True", "Unknown"]);
+fn validate_condition(condition: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    condition.at("type").validate_text(api::names::qualified_name, errors);
+    condition.at("status").supported(&["False", "True", "Unknown"], errors);
+    let (generation, time) = (condition.at("observedGeneration"), condition.at("lastTransitionTime"));
+    if generation.integer().is_some_and(|n| n < 0) {
+        generation.invalid("must be greater than or equal to zero", errors);
     }
-    if condition["observedGeneration"].as_i64().is_some_and(|n| n < 0) {
-        let (at, value) = (path.child("observedGeneration"), &condition["observedGeneration"]);
-        errors.invalid(&at, value, "must be greater than or equal to zero");
+    if matches!(time.text(), "" | "0001-01-01T00:00:00Z") {
+        time.required("must be set", errors);
     }
-    if matches!(text(condition, "lastTransitionTime"), "" | "0001-01-01T00:00:00Z") {
-        errors.required(&path.child("lastTransitionTime"), "must be set");
-    }
-    let at = path.child("reason");
-    match text(condition, "reason") {
-        "" => errors.required(&at, "must be set"),
-        reason => {
-            if !is_valid_reason(reason) {
-                errors.invalid(&at, &condition["reason"], REASON_FORMAT_ERROR);
-            }
-            if reason.len() > MAX_REASON_LENGTH {
-                errors.too_long(&at, MAX_REASON_LENGTH);
-            }
+    let (reason, message) = (condition.at("reason"), condition.at("message"));
+    if reason.text().is_empty() {
+        reason.required("must be set", errors);
+    } else {
+        if !is_valid_reason(reason.text()) {
+            reason.invalid(REASON_FORMAT_ERROR, errors);
+        }
+        if reason.text().len() > MAX_REASON_LENGTH {
+            reason.too_long(MAX_REASON_LENGTH, errors);
         }
     }
-    if text(condition, "message").len() > MAX_MESSAGE_LENGTH {
-        errors.too_long(&path.child("message"), MAX_MESSAGE_LENGTH);
+    if message.text().len() > MAX_MESSAGE_LENGTH {
+        message.too_long(MAX_MESSAGE_LENGTH, errors);
     }
 }
 
@@ -91,13 +85,17 @@ pub fn set_condition(
 mod tests {
     use super::*;
 
+    fn validate_status(object: &Value, errors: &mut FieldErrors) {
+        validate(&FieldCursor::object(object).at("status").at("conditions"), errors);
+    }
+
     #[track_caller]
     fn check(change: Value, expected: &[&str]) {
         let mut condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "InsufficientPods",
             "message": "", "lastTransitionTime": "2026-11-23T10:00:00Z"});
         condition.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut errors = FieldErrors::default();
-        validate(&json!({"conditions": [condition]}), &FieldPath::new("status"), &mut errors);
+        validate_status(&json!({"status": {"conditions": [condition]}}), &mut errors);
         let messages = errors.0.iter().map(|e| e.to_string().trim_start_matches("status.conditions[0].").to_owned());
         assert_eq!(messages.collect::<Vec<_>>(), expected);
     }
@@ -126,7 +124,7 @@ mod tests {
     fn duplicate_condition_type_is_rejected() {
         let one = json!({"type": "A", "status": "True", "reason": "R", "lastTransitionTime": "2026-11-23T10:00:00Z"});
         let mut errors = FieldErrors::default();
-        validate(&json!({"conditions": [one.clone(), one]}), &FieldPath::new("status"), &mut errors);
+        validate_status(&json!({"status": {"conditions": [one.clone(), one]}}), &mut errors);
         assert_eq!(
             errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [r#"status.conditions[1].type: Duplicate value: "A""#,]

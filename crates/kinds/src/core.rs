@@ -19,12 +19,13 @@ pub(super) use resource_quota::RESOURCE_QUOTA;
 pub(super) use unstored::{BINDING, COMPONENT_STATUS};
 
 use super::{
-    FieldErrors, FieldPath, enums,
-    field_validation::{items, text},
+    FieldErrors, enums,
+    field_cursor::FieldCursor,
+    field_validation::{text, validate_nonnegative_quantity},
     pod::is_native_resource,
 };
 use api::quantity::Amount;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Access modes of volumes with their abbreviations in tables.
 const ACCESS_MODES: [(&str, &str); 4] =
@@ -38,19 +39,16 @@ fn format_access_modes(modes: &Value) -> String {
 }
 
 /// Validates access modes: at least one, only known ones, and `ReadWriteOncePod` not with others.
-fn validate_access_modes(spec: &Value, path: &FieldPath, detail: &str, errors: &mut FieldErrors) {
-    let at = path.child("accessModes");
-    if items(spec, "accessModes").next().is_none() {
-        errors.required(&at, detail);
+fn validate_access_modes(modes: &FieldCursor<'_, '_>, detail: &str, errors: &mut FieldErrors) {
+    if modes.count() == 0 {
+        modes.required(detail, errors);
     }
-    for mode in items(spec, "accessModes") {
-        if !enums::ACCESS_MODES.iter().any(|known| mode == known) {
-            errors.not_supported(&at, mode, enums::ACCESS_MODES);
-        }
+    for mode in modes.items() {
+        // Upstream's path lacks the index.
+        modes.with_value(mode.value()).supported(enums::ACCESS_MODES, errors);
     }
-    let is_exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
-    if is_exclusive && items(spec, "accessModes").count() > 1 {
-        errors.forbidden(&at, "may not use ReadWriteOncePod with other access modes");
+    if modes.count() > 1 && modes.items().any(|mode| mode.text() == "ReadWriteOncePod") {
+        modes.forbidden("may not use ReadWriteOncePod with other access modes", errors);
     }
 }
 
@@ -85,26 +83,18 @@ const INTEGER_RESOURCES: [&str; 9] = [
 ];
 
 /// Validates a resource quantity, which must be an integer for some resources (`ValidateResourceQuantityValue`).
-pub(super) fn validate_resource_quantity(name: &str, quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if is_negative(quantity) {
-        errors.invalid(path, quantity, "must be greater than or equal to 0");
-    }
+pub(super) fn validate_resource_quantity(name: &str, quantity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_nonnegative_quantity(quantity, errors);
     let is_integer = INTEGER_RESOURCES.contains(&name) || !is_native_resource(name) && !name.starts_with("requests.");
-    let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
-    if is_integer && amount.milli() % 1000 != 0 {
-        errors.invalid(path, quantity, "must be an integer");
+    if is_integer && Amount::parse(quantity.text()).unwrap_or_default().milli() % 1000 != 0 {
+        quantity.invalid("must be an integer", errors);
     }
-}
-
-fn is_negative(quantity: &Value) -> bool {
-    quantity.as_str().and_then(|q| Amount::parse(q).ok()).is_some_and(Amount::is_negative)
 }
 
 /// Validates that a quantity is greater than zero (`ValidatePositiveQuantityValue`).
-fn validate_positive_quantity(quantity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let amount = quantity.as_str().and_then(|q| Amount::parse(q).ok()).unwrap_or_default();
+fn validate_positive_quantity(quantity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let amount = Amount::parse(quantity.text()).unwrap_or_default();
     if amount.is_negative() || amount.is_zero() {
-        let shown = if quantity.is_null() { json!("0") } else { quantity.clone() };
-        errors.invalid(path, &shown, "must be greater than zero");
+        quantity.invalid("must be greater than zero", errors);
     }
 }

@@ -7,8 +7,9 @@ mod validate_device;
 mod validate_slice;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME, defaulting,
-    field_validation::{items, text as text_of, validate_immutable},
+    AGE, Cell, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     kind_info::METADATA_RESET_FOR_STATUS,
     text,
@@ -31,10 +32,10 @@ pub(super) static RESOURCE_CLAIM: GenericKind = GenericKind {
     default: |object| set_request_defaults(object, "/spec/devices/requests"),
     prepare: |object, old, _| drop_fields(object, old, disabled_fields::RESOURCE_CLAIM_FEATURES),
     validate_new: |object, errors| {
-        validate_claim::validate_claim_spec(&object["spec"], &FieldPath::new("spec"), errors);
+        validate_claim::validate_claim_spec(&FieldCursor::object(object).at("spec"), errors);
     },
     validate_change: |object, old, errors| {
-        validate_immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
+        FieldCursor::object(object).at("spec").validate_immutable(&FieldCursor::object(old).at("spec"), errors);
     },
     ..GenericKind::new(&KindInfo {
         status: true,
@@ -46,10 +47,10 @@ pub(super) static RESOURCE_CLAIM_TEMPLATE: GenericKind = GenericKind {
     default: |object| set_request_defaults(object, "/spec/spec/devices/requests"),
     prepare: |object, old, _| disabled_fields::drop_template_fields(object, old),
     validate_new: |object, errors| {
-        validate_claim::validate_claim_spec(&object["spec"]["spec"], &FieldPath::new("spec").child("spec"), errors);
+        validate_claim::validate_claim_spec(&FieldCursor::object(object).at("spec").at("spec"), errors);
     },
     validate_change: |object, old, errors| {
-        validate_immutable(&object["spec"], &old["spec"], &FieldPath::new("spec"), errors);
+        FieldCursor::object(object).at("spec").validate_immutable(&FieldCursor::object(old).at("spec"), errors);
     },
     ..GenericKind::new(&KindInfo::namespaced(
         GROUP,
@@ -70,12 +71,12 @@ pub(super) static RESOURCE_SLICE: GenericKind = GenericKind {
     prepare: |object, old, _| drop_fields(object, old, disabled_fields::RESOURCE_SLICE_FEATURES),
     validate: validate_slice::validate,
     validate_change: |object, old, errors| {
-        let path = FieldPath::new("spec");
-        for field in ["driver", "nodeName"] {
-            validate_immutable(&object["spec"][field], &old["spec"][field], &path.child(field), errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        let (spec, old) = (object.at("spec"), old.at("spec"));
+        for name in ["driver", "nodeName"] {
+            spec.at(name).validate_immutable(&old.at(name), errors);
         }
-        let at = path.child("pool").child("name");
-        validate_immutable(&object["spec"]["pool"]["name"], &old["spec"]["pool"]["name"], &at, errors);
+        spec.at("pool").at("name").validate_immutable(&old.at("pool").at("name"), errors);
     },
     ..GenericKind::new(&KindInfo {
         generation: true,

@@ -3,10 +3,8 @@
 mod validate;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME, defaulting,
-    field_validation::{items, validate_immutable},
-    generic_kind::GenericKind,
-    text,
+    AGE, Cell, FieldPath, KindInfo, NAME, defaulting, field_cursor::FieldCursor, field_validation::items,
+    generic_kind::GenericKind, text,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +28,8 @@ pub(super) static ENDPOINT_SLICE: GenericKind = GenericKind {
     prepare: |object, old, _| drop_deprecated_topology(object, old),
     validate: validate::validate,
     validate_change: |object, old, errors| {
-        validate_immutable(&object["addressType"], &old["addressType"], &FieldPath::new("addressType"), errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        object.at("addressType").validate_immutable(&old.at("addressType"), errors);
     },
     warnings: |object, _| warnings(object),
     ..GenericKind::new(&KindInfo {

@@ -2,6 +2,7 @@
 
 use crate::{FieldErrors, FieldPath};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// A field of an object. Reads do not allocate: the path is built when it is requested, which most validations do for an error
 /// only.
@@ -21,6 +22,7 @@ enum Step<'v, 'p> {
     Path(&'p FieldPath),
     Child(&'p FieldCursor<'v, 'p>, &'p str),
     Index(&'p FieldCursor<'v, 'p>, usize),
+    Key(&'p FieldCursor<'v, 'p>, &'p str),
 }
 
 impl<'v, 'p> FieldCursor<'v, 'p> {
@@ -45,6 +47,36 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
         all.map(|(i, value)| FieldCursor { value, step: Step::Index(self, i) })
     }
 
+    /// Returns the elements of the list that equal an earlier one.
+    pub(crate) fn duplicates<'c>(&'c self) -> impl Iterator<Item = FieldCursor<'v, 'c>> {
+        let mut seen = HashSet::new();
+        self.items().filter(move |item| !seen.insert(item.value))
+    }
+
+    /// Returns the value of a key of the map; it is null if it is absent. Its path is `labels[app]`.
+    pub(crate) fn key<'c>(&'c self, key: &'c str) -> FieldCursor<'v, 'c> {
+        FieldCursor { value: &self.value[key], step: Step::Key(self, key) }
+    }
+
+    /// Returns the keys of the map with their values; none if it is absent.
+    pub(crate) fn entries<'c>(&'c self) -> impl Iterator<Item = (&'v str, FieldCursor<'v, 'c>)> {
+        let all = self.value.as_object().into_iter().flatten();
+        all.map(|(key, value)| (key.as_str(), FieldCursor { value, step: Step::Key(self, key) }))
+    }
+
+    /// Returns another value with the path of this field, for errors whose path in upstream differs from the field's.
+    pub(crate) fn with_value(&self, value: &'v Value) -> Self {
+        Self { value, ..*self }
+    }
+
+    /// Returns the field with another name in its path, for errors whose path in upstream differs from the field's.
+    pub(crate) fn shown_as(&self, name: &'p str) -> Self {
+        match self.step {
+            Step::Child(parent, _) => Self { step: Step::Child(parent, name), ..*self },
+            _ => *self,
+        }
+    }
+
     /// Returns the number of elements of the list.
     pub(crate) fn count(&self) -> usize {
         self.value.as_array().map_or(0, Vec::len)
@@ -63,6 +95,14 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
         self.value.as_i64()
     }
 
+    pub(crate) fn is_true(&self) -> bool {
+        self.value == &Value::Bool(true)
+    }
+
+    pub(crate) fn is_false(&self) -> bool {
+        self.value == &Value::Bool(false)
+    }
+
     /// Whether the field is absent or null.
     pub(crate) fn is_null(&self) -> bool {
         self.value.is_null()
@@ -79,6 +119,7 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
             Step::Path(path) => path.clone(),
             Step::Child(parent, name) => parent.path().child(name),
             Step::Index(parent, i) => parent.path().index(i),
+            Step::Key(parent, key) => parent.path().key(key),
         }
     }
 
@@ -92,6 +133,11 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
         errors.invalid(&self.path(), self.value, detail);
     }
 
+    /// Adds an error for an invalid value, which it does not show (`field.OmitValueType`).
+    pub(crate) fn invalid_without_value(&self, detail: &str, errors: &mut FieldErrors) {
+        errors.push("FieldValueInvalid", &self.path(), format!("Invalid value: {detail}"));
+    }
+
     /// Adds an error for a value that is forbidden here.
     pub(crate) fn forbidden(&self, detail: &str, errors: &mut FieldErrors) {
         errors.forbidden(&self.path(), detail);
@@ -100,6 +146,21 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
     /// Adds an error for a list with too many elements.
     pub(crate) fn too_many(&self, max: usize, errors: &mut FieldErrors) {
         errors.too_many(&self.path(), self.count(), max);
+    }
+
+    /// Adds an error for a value that is too long.
+    pub(crate) fn too_long(&self, max: usize, errors: &mut FieldErrors) {
+        errors.too_long(&self.path(), max);
+    }
+
+    /// Adds an error for a value that is none of the supported ones.
+    pub(crate) fn not_supported(&self, allowed: &[&str], errors: &mut FieldErrors) {
+        errors.not_supported(&self.path(), self.value, allowed);
+    }
+
+    /// Adds an error for a value that refers to something that does not exist.
+    pub(crate) fn not_found(&self, errors: &mut FieldErrors) {
+        errors.not_found(&self.path(), self.value);
     }
 
     /// Adds an error for a value that equals another one.
@@ -115,22 +176,32 @@ impl<'v, 'p> FieldCursor<'v, 'p> {
     /// Validates a field with an enumeration of values, which a default has set: an empty value is not supported.
     pub(crate) fn supported(&self, allowed: &[&str], errors: &mut FieldErrors) {
         if !allowed.contains(&self.text()) {
-            errors.not_supported(&self.path(), self.value, allowed);
+            self.not_supported(allowed, errors);
         }
-    }
-
-    /// Applies a validation of values with paths.
-    pub(crate) fn validate(
-        &self,
-        validate: impl FnOnce(&Value, &FieldPath, &mut FieldErrors),
-        errors: &mut FieldErrors,
-    ) {
-        validate(self.value, &self.path(), errors);
     }
 
     /// Applies a validation of strings, which returns the problems.
     pub(crate) fn validate_text(&self, validate: impl FnOnce(&str) -> Vec<String>, errors: &mut FieldErrors) {
         validate(self.text()).iter().for_each(|problem| self.invalid(problem, errors));
+    }
+
+    /// Applies a validation of strings to a required field.
+    pub(crate) fn validate_required_text(&self, validate: impl FnOnce(&str) -> Vec<String>, errors: &mut FieldErrors) {
+        if self.text().is_empty() { self.required("", errors) } else { self.validate_text(validate, errors) }
+    }
+
+    /// Validates that the field does not change (`ValidateImmutableField`).
+    pub(crate) fn validate_immutable(&self, old: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+        if self.value != old.value {
+            self.invalid("field is immutable", errors);
+        }
+    }
+
+    /// Validates that the integer is a port number.
+    pub(crate) fn validate_port(&self, errors: &mut FieldErrors) {
+        if !self.integer().is_some_and(|n| (1..=65_535).contains(&n)) {
+            self.invalid("must be between 1 and 65535, inclusive", errors);
+        }
     }
 
     /// Validates that the integer is not negative (`ValidateNonnegativeField`).
@@ -168,5 +239,47 @@ mod tests {
         assert_eq!(spec.at("containers").count(), 2);
         let path = FieldPath::new("template").child("spec");
         assert_eq!(FieldCursor::new(pod.value(), &path).at("hostname").path().to_string(), "template.spec.hostname");
+    }
+
+    #[test]
+    fn map_entry_has_path_with_its_key() {
+        let pod = json!({"metadata": {"labels": {"app": "web", "b": "B_"}}});
+        let (pod, mut errors) = (FieldCursor::object(&pod), FieldErrors::default());
+        let metadata = pod.at("metadata");
+        let labels = metadata.at("labels");
+        let keys: Vec<&str> = labels.entries().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["app", "b"]);
+        labels.entries().for_each(|(_, value)| value.supported(&["web"], &mut errors));
+        labels.key("c").required("", &mut errors);
+        let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "metadata.labels[b]: Unsupported value: \"B_\": supported values: \"web\"",
+                "metadata.labels[c]: Required value",
+            ]
+        );
+    }
+
+    #[test]
+    fn error_can_have_another_name_or_value() {
+        let spec = json!({"hostPID": true, "hostnames": ["a", "b", "a"]});
+        let (spec, mut errors) = (FieldCursor::object(&spec), FieldErrors::default());
+        let names = spec.at("hostnames");
+        spec.at("hostPID").shown_as("HostPID").forbidden("no", &mut errors);
+        names.duplicates().for_each(|name| name.duplicate(&mut errors));
+        names.items().skip(1).take(1).for_each(|name| names.with_value(name.value()).invalid("no", &mut errors));
+        let old = json!({"hostPID": false});
+        spec.at("hostPID").validate_immutable(&FieldCursor::object(&old).at("hostPID"), &mut errors);
+        let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "HostPID: Forbidden: no",
+                "hostnames[2]: Duplicate value: \"a\"",
+                "hostnames: Invalid value: \"b\": no",
+                "hostPID: Invalid value: true: field is immutable",
+            ]
+        );
     }
 }

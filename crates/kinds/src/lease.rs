@@ -1,6 +1,6 @@
 //! Lease (`coordination.k8s.io/v1`).
 
-use super::{AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext, text};
+use super::{AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, WriteContext, field_cursor::FieldCursor, text};
 use serde_json::Value;
 
 pub(super) struct Lease;
@@ -29,15 +29,13 @@ impl Kind for Lease {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-        if spec["leaseDurationSeconds"].as_i64().is_some_and(|s| s <= 0) {
-            let at = path.child("leaseDurationSeconds");
-            errors.invalid(&at, &spec["leaseDurationSeconds"], "must be greater than 0");
+        let object = FieldCursor::object(object);
+        let spec = object.at("spec");
+        let duration = spec.at("leaseDurationSeconds");
+        if duration.integer().is_some_and(|seconds| seconds <= 0) {
+            duration.invalid("must be greater than 0", errors);
         }
-        if spec["leaseTransitions"].as_i64().is_some_and(|s| s < 0) {
-            let at = path.child("leaseTransitions");
-            errors.invalid(&at, &spec["leaseTransitions"], "must be greater than or equal to 0");
-        }
+        spec.at("leaseTransitions").nonnegative(errors);
     }
 
     fn validate_update(&self, object: &Value, _old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {

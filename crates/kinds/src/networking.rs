@@ -8,11 +8,8 @@ pub(super) use ingress::{INGRESS, INGRESS_CLASS};
 pub(super) use network_policy::NETWORK_POLICY;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME,
-    field_validation::{text as text_of, validate_dns_subdomain, validate_immutable, validate_path_segment},
-    generic_kind::GenericKind,
-    kind_info::METADATA_RESET_FOR_STATUS,
-    text,
+    AGE, Cell, KindInfo, NAME, field_cursor::FieldCursor, field_validation::text as text_of, generic_kind::GenericKind,
+    kind_info::METADATA_RESET_FOR_STATUS, text, validate_path_segment_name,
 };
 use serde_json::{Value, json};
 
@@ -27,23 +24,22 @@ pub(super) static IP_ADDRESS: GenericKind = GenericKind {
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     },
     validate: |object, errors| {
-        let path = FieldPath::new("spec").child("parentRef");
-        let reference = &object["spec"]["parentRef"];
+        let object = FieldCursor::object(object);
+        let spec = object.at("spec");
+        let reference = spec.at("parentRef");
         if reference.is_null() {
-            return errors.required(&path, "");
+            return reference.required("", errors);
         }
-        if !text_of(reference, "group").is_empty() {
-            validate_dns_subdomain(&reference["group"], &path.child("group"), errors);
+        let (group, namespace) = (reference.at("group"), reference.at("namespace"));
+        if !group.text().is_empty() {
+            group.validate_text(api::names::dns1123_subdomain, errors);
         }
-        validate_path_segment(&reference["resource"], &path.child("resource"), errors);
-        validate_path_segment(&reference["name"], &path.child("name"), errors);
-        if !text_of(reference, "namespace").is_empty() {
-            validate_path_segment(&reference["namespace"], &path.child("namespace"), errors);
-        }
+        reference.at("resource").validate_required_text(validate_path_segment_name, errors);
+        reference.at("name").validate_required_text(validate_path_segment_name, errors);
+        namespace.validate_text(validate_path_segment_name, errors);
     },
     validate_change: |object, old, errors| {
-        let path = FieldPath::new("spec");
-        validate_immutable(&object["spec"], &old["spec"], &path, errors);
+        FieldCursor::object(object).at("spec").validate_immutable(&FieldCursor::object(old).at("spec"), errors);
     },
     ..GenericKind::new(&KindInfo {
         short_names: &["ip"],

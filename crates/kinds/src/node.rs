@@ -4,7 +4,8 @@ use super::{
     Column, FieldErrors, FieldPath, Kind, KindInfo, Row, Subresource, WriteContext, WriteTarget, age_cell, column,
     core::validate_resource_quantity,
     enums,
-    field_validation::{duplicates, parse_cidr, validate_cidr},
+    field_cursor::FieldCursor,
+    field_validation::{parse_cidr, validate_cidr},
     name_cell,
 };
 use serde_json::{Value, json};
@@ -60,41 +61,36 @@ impl Kind for Node {
     }
 
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        validate_resources(&object["status"], errors);
-        validate_pod_cidrs(&object["spec"], errors);
+        let object = FieldCursor::object(object);
+        let spec = object.at("spec");
+        validate_resources(&object.at("status"), errors);
+        validate_pod_cidrs(&spec, errors);
         let mut seen = BTreeSet::new();
-        for (i, taint) in object["spec"]["taints"].as_array().into_iter().flatten().enumerate() {
-            let path = FieldPath::new("spec").child("taints").index(i);
-            let text = |field: &str| taint[field].as_str().unwrap_or("");
-            api::names::qualified_name(text("key"))
-                .iter()
-                .for_each(|e| errors.invalid(&path.child("key"), &taint["key"], e));
-            api::names::label_value(text("value"))
-                .iter()
-                .for_each(|e| errors.invalid(&path.child("value"), &taint["value"], e));
-            match text("effect") {
-                "" => errors.required(&path.child("effect"), ""),
-                effect if enums::TAINT_EFFECTS.contains(&effect) => {}
-                _ => errors.not_supported(&path.child("effect"), &taint["effect"], enums::TAINT_EFFECTS),
-            }
-            if !seen.insert((text("effect").to_owned(), text("key").to_owned())) {
-                errors.duplicate(&path, taint);
+        for taint in spec.at("taints").items() {
+            let (key, effect) = (taint.at("key"), taint.at("effect"));
+            key.validate_text(api::names::qualified_name, errors);
+            taint.at("value").validate_text(api::names::label_value, errors);
+            effect.one_of(enums::TAINT_EFFECTS, errors);
+            if !seen.insert((effect.text(), key.text())) {
+                taint.duplicate(errors);
             }
         }
     }
 
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         self.validate_create(object, ctx, errors);
-        validate_addresses(&object["status"], errors);
-        let (path, new, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
-        if !pod_cidrs(before).is_empty() && pod_cidrs(new) != pod_cidrs(before) {
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        validate_addresses(&object.at("status"), errors);
+        let (spec, before) = (object.at("spec"), old.at("spec"));
+        let old_cidrs = pod_cidrs(before.value());
+        if !old_cidrs.is_empty() && pod_cidrs(spec.value()) != old_cidrs {
             let detail = "node updates may not change podCIDR except from \"\" to valid";
-            errors.forbidden(&path.child("podCIDRs"), detail);
+            spec.at("podCIDRs").forbidden(detail, errors);
         }
-        let id = |spec: &Value| spec["providerID"].as_str().unwrap_or("").to_owned();
-        if !id(before).is_empty() && id(new) != id(before) {
+        let (id, old_id) = (spec.at("providerID"), before.at("providerID"));
+        if !old_id.text().is_empty() && id.text() != old_id.text() {
             let detail = "node updates may not change providerID except from \"\" to valid";
-            errors.forbidden(&path.child("providerID"), detail);
+            id.forbidden(detail, errors);
         }
     }
 
@@ -174,34 +170,31 @@ fn spec_warnings(spec: &Value) -> Vec<String> {
     all
 }
 
-fn validate_pod_cidrs(spec: &Value, errors: &mut FieldErrors) {
-    let (path, all) = (FieldPath::new("spec").child("podCIDRs"), pod_cidrs(spec));
-    for (i, network) in all.iter().enumerate() {
-        validate_cidr(network, &path.index(i), errors);
+fn validate_pod_cidrs(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (field, single) = (spec.at("podCIDRs"), spec.at("podCIDR"));
+    let list = (field.count() == 0 && !single.text().is_empty()).then(|| json!([single.value()]));
+    let cidrs = list.as_ref().map_or(field, |list| field.with_value(list));
+    cidrs.items().for_each(|network| validate_cidr(&network, errors));
+    let families: BTreeSet<bool> =
+        cidrs.items().filter_map(|cidr| parse_cidr(cidr.value())).map(|(ip, _)| ip.is_ipv4()).collect();
+    if cidrs.count() > 2 || cidrs.count() == 2 && families.len() < 2 {
+        cidrs.invalid("may specify no more than one CIDR for each IP family", errors);
     }
-    let families: BTreeSet<bool> = all.iter().filter_map(|c| parse_cidr(c)).map(|(ip, _)| ip.is_ipv4()).collect();
-    if all.len() > 2 || all.len() == 2 && families.len() < 2 {
-        errors.invalid(&path, &json!(all), "may specify no more than one CIDR for each IP family");
-    }
-    for (i, network) in duplicates(all) {
-        errors.duplicate(&path.index(i), network);
-    }
+    cidrs.duplicates().for_each(|network| network.duplicate(errors));
 }
 
 /// Validates capacity and allocatable (`ValidateNodeResources`).
-fn validate_resources(status: &Value, errors: &mut FieldErrors) {
-    for list in ["capacity", "allocatable"] {
-        for (name, quantity) in status[list].as_object().into_iter().flatten() {
-            validate_resource_quantity(name, quantity, &FieldPath::new("status").child(list).child(name), errors);
+fn validate_resources(status: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for list in [status.at("capacity"), status.at("allocatable")] {
+        for (name, _) in list.entries() {
+            // Upstream's path has the resource like a field.
+            validate_resource_quantity(name, &list.at(name), errors);
         }
     }
 }
 
-fn validate_addresses(status: &Value, errors: &mut FieldErrors) {
-    let all = status["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (i, address) in duplicates(all) {
-        errors.duplicate(&FieldPath::new("status").child("addresses").index(i), address);
-    }
+fn validate_addresses(status: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    status.at("addresses").duplicates().for_each(|address| address.duplicate(errors));
 }
 
 fn status_cell(object: &Value) -> String {

@@ -1,6 +1,6 @@
 //! Validation of `ObjectMeta` (upstream's `apimachinery/pkg/api/validation/objectmeta.go`).
 
-use crate::{FieldErrors, FieldPath, Kind, validate_path_segment_name};
+use crate::{FieldErrors, FieldPath, Kind, field_cursor::FieldCursor, validate_path_segment_name};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -9,47 +9,44 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Validates the metadata of a new or updated object.
 pub fn validate(kind: &dyn Kind, value: &Value, errors: &mut FieldErrors) {
-    let (path, metadata) = (FieldPath::new("metadata"), &value["metadata"]);
-    if let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty()) {
+    let object = FieldCursor::object(value);
+    let metadata = object.at("metadata");
+    let (name, prefix, namespace) = (metadata.at("name"), metadata.at("generateName"), metadata.at("namespace"));
+    if !prefix.text().is_empty() {
         // A suffix is appended to the prefix, so it may end with `-`, unlike a name.
-        let name = format!("{}a", prefix.trim_end_matches('-'));
-        kind.validate_name(&name)
-            .iter()
-            .for_each(|e| errors.invalid(&path.child("generateName"), &metadata["generateName"], e));
+        prefix.validate_text(|prefix| kind.validate_name(&format!("{}a", prefix.trim_end_matches('-'))), errors);
     }
-    match metadata["name"].as_str().unwrap_or("") {
-        "" => errors.required(&path.child("name"), "name or generateName is required"),
-        name => kind.validate_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &json!(name), e)),
+    if name.text().is_empty() {
+        name.required("name or generateName is required", errors);
+    } else {
+        name.validate_text(|name| kind.validate_name(name), errors);
     }
-    if !kind.info().namespaced && metadata["namespace"].as_str().is_some_and(|n| !n.is_empty()) {
-        errors.forbidden(&path.child("namespace"), "not allowed on this type");
+    if !kind.info().namespaced && !namespace.text().is_empty() {
+        namespace.forbidden("not allowed on this type", errors);
     }
-    labels(&metadata["labels"], &path.child("labels"), errors);
-    annotations(&metadata["annotations"], &path.child("annotations"), errors);
-    owners(&metadata["ownerReferences"], &path.child("ownerReferences"), errors);
-    finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+    validate_maps_and_lists(&metadata, errors);
     if !is_generic(kind) {
-        standard_finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+        standard_finalizers(&metadata.at("finalizers"), errors);
     }
 }
 
+fn validate_maps_and_lists(metadata: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    labels(&metadata.at("labels"), errors);
+    annotations(&metadata.at("annotations"), errors);
+    owners(&metadata.at("ownerReferences"), errors);
+    finalizers(&metadata.at("finalizers"), errors);
+}
+
 /// Validates the metadata of an embedded resource, whose kind is unknown and whose name is optional.
-pub(crate) fn validate_embedded(metadata: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["generateName", "name"] {
-        let name = metadata[field].as_str().unwrap_or("");
-        validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child(field), &json!(name), e));
+pub(crate) fn validate_embedded(metadata: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    metadata.at("generateName").validate_text(validate_path_segment_name, errors);
+    metadata.at("name").validate_text(validate_path_segment_name, errors);
+    let namespace = metadata.at("namespace");
+    if !namespace.text().is_empty() {
+        namespace.validate_text(api::names::dns1123_label, errors);
     }
-    if let Some(namespace) = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty()) {
-        let wrong = api::names::dns1123_label(namespace);
-        wrong.iter().for_each(|e| errors.invalid(&path.child("namespace"), &json!(namespace), e));
-    }
-    if metadata["generation"].as_i64().is_some_and(|generation| generation < 0) {
-        errors.invalid(&path.child("generation"), &metadata["generation"], "must be greater than or equal to 0");
-    }
-    labels(&metadata["labels"], &path.child("labels"), errors);
-    annotations(&metadata["annotations"], &path.child("annotations"), errors);
-    owners(&metadata["ownerReferences"], &path.child("ownerReferences"), errors);
-    finalizers(&metadata["finalizers"], &path.child("finalizers"), errors);
+    metadata.at("generation").nonnegative(errors);
+    validate_maps_and_lists(metadata, errors);
 }
 
 /// Finalizers whose names have no domain.
@@ -67,84 +64,88 @@ fn has_domain(finalizer: &str) -> bool {
 }
 
 /// Upstream's `validateKubeFinalizerName`.
-fn standard_finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, finalizer) in list.as_array().into_iter().flatten().enumerate() {
-        if !has_domain(finalizer.as_str().unwrap_or("")) {
-            let message = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(&path.index(i), finalizer, message);
-        }
+fn standard_finalizers(finalizers: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for finalizer in finalizers.items().filter(|finalizer| !has_domain(finalizer.text())) {
+        finalizer.invalid("name is neither a standard finalizer name nor is it fully qualified", errors);
     }
 }
 
 /// Validates labels, and maps of the same form, such as a Pod's `nodeSelector`.
-pub(crate) fn labels(labels: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (key, v) in labels.as_object().into_iter().flatten() {
-        api::names::qualified_name(key).iter().for_each(|e| errors.invalid(path, &json!(key), e));
-        api::names::label_value(v.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, v, e));
+pub(crate) fn labels(labels: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for (key, value) in labels.entries() {
+        api::names::qualified_name(key).iter().for_each(|e| errors.invalid(&labels.path(), &json!(key), e));
+        // Upstream's path lacks the key.
+        labels.with_value(value.value()).validate_text(api::names::label_value, errors);
     }
 }
 
 /// Validates annotations.
-pub(crate) fn annotations(annotations: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn annotations(annotations: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut size = 0;
-    for (key, value) in annotations.as_object().into_iter().flatten() {
-        size += key.len() + value.as_str().map_or(0, str::len);
-        let lower = key.to_lowercase();
-        api::names::qualified_name(&lower).iter().for_each(|e| errors.invalid(path, &json!(key), e));
+    for (key, value) in annotations.entries() {
+        size += key.len() + value.text().len();
+        let wrong = api::names::qualified_name(&key.to_lowercase());
+        wrong.iter().for_each(|e| errors.invalid(&annotations.path(), &json!(key), e));
     }
     if size > MAX_ANNOTATIONS {
-        errors.too_long(path, MAX_ANNOTATIONS);
+        annotations.too_long(MAX_ANNOTATIONS, errors);
     }
 }
 
 /// Returns the first error of the labels and annotations of a webhook's converted object.
 pub fn first_error(metadata: &Value) -> Option<String> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::new("metadata"));
-    labels(&metadata["labels"], &path.child("labels"), &mut errors);
-    annotations(&metadata["annotations"], &path.child("annotations"), &mut errors);
+    let metadata = FieldCursor::new(metadata, &path);
+    labels(&metadata.at("labels"), &mut errors);
+    annotations(&metadata.at("annotations"), &mut errors);
     errors.0.first().map(ToString::to_string)
 }
 
-fn owners(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let text = |v: &Value, field: &str| v[field].as_str().unwrap_or("").to_owned();
+fn owners(list: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut controller: Option<String> = None;
-    for owner in list.as_array().into_iter().flatten() {
+    for owner in list.items() {
         // Upstream's field path has no index.
-        let at = |field: &str| path.child(field);
-        for field in ["apiVersion", "kind", "name", "uid"] {
-            let message = if field == "apiVersion" { "version must not be empty" } else { "must not be empty" };
-            if text(owner, field).is_empty() {
-                errors.invalid(&at(field), &json!(""), message);
+        let owner = list.with_value(owner.value());
+        let (version, kind, name) = (owner.at("apiVersion"), owner.at("kind"), owner.at("name"));
+        for (field, detail) in [
+            (version, "version must not be empty"),
+            (kind, "must not be empty"),
+            (name, "must not be empty"),
+            (owner.at("uid"), "must not be empty"),
+        ] {
+            if field.text().is_empty() {
+                errors.invalid(&field.path(), &json!(""), detail);
             }
         }
-        if text(owner, "apiVersion").matches('/').count() > 1 {
-            errors.invalid(&at("apiVersion"), &owner["apiVersion"], "must be <group>/<version> or <version>");
+        if version.text().matches('/').count() > 1 {
+            version.invalid("must be <group>/<version> or <version>", errors);
         }
-        if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
-            errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
+        if version.text() == "v1" && kind.text() == "Event" {
+            owner.invalid("/v1, Kind=Event is disallowed from being an owner", errors);
         }
-        if owner["controller"] == json!(true) {
-            let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+        if owner.at("controller").is_true() {
+            let name = format!("{}/{}", kind.text(), name.text());
             match &controller {
                 None => controller = Some(name),
                 Some(first) => {
                     let text = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                     );
-                    errors.invalid(path, list, &text);
+                    list.invalid(&text, errors);
                 }
             }
         }
     }
 }
 
-fn finalizers(list: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for f in list.as_array().into_iter().flatten() {
-        api::names::qualified_name(f.as_str().unwrap_or("")).iter().for_each(|e| errors.invalid(path, f, e));
+fn finalizers(list: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for finalizer in list.items() {
+        // Upstream's path has no index.
+        list.with_value(finalizer.value()).validate_text(api::names::qualified_name, errors);
     }
-    let has = |name: &str| list.as_array().is_some_and(|l| l.iter().any(|f| f == name));
+    let has = |name: &str| list.items().any(|finalizer| finalizer.text() == name);
     if has("orphan") && has("foregroundDeletion") {
-        errors.invalid(path, list, "finalizer orphan and foregroundDeletion cannot be both set");
+        list.invalid("finalizer orphan and foregroundDeletion cannot be both set", errors);
     }
 }
 
@@ -170,28 +171,23 @@ pub fn preserve_system_metadata(new: &mut Value, old: &Value) {
 
 /// Validates the changes of the metadata in an update.
 pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (path, new, old) = (FieldPath::new("metadata"), &new["metadata"], &old["metadata"]);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if new[field] != old[field] {
-            errors.invalid(&path.child(field), &new[field], "field is immutable");
-        }
+    let (object, old) = (FieldCursor::object(new), FieldCursor::object(old));
+    let (new, old) = (object.at("metadata"), old.at("metadata"));
+    for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        new.at(name).validate_immutable(&old.at(name), errors);
     }
-    if !old["deletionTimestamp"].is_null() {
-        let old_finalizers: HashSet<&Value> = old["finalizers"].as_array().into_iter().flatten().collect();
-        let mut fresh: Vec<String> = new["finalizers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|f| !old_finalizers.contains(f))
-            .map(ToString::to_string)
-            .collect();
+    if old.at("deletionTimestamp").is_set() {
+        let (finalizers, old_finalizers) = (new.at("finalizers"), old.at("finalizers"));
+        let known: HashSet<&str> = old_finalizers.items().map(|finalizer| finalizer.text()).collect();
+        let fresh = finalizers.items().filter(|finalizer| !known.contains(finalizer.text()));
+        let mut fresh: Vec<String> = fresh.map(|finalizer| finalizer.value().to_string()).collect();
         fresh.sort();
         if !fresh.is_empty() {
             let text = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 fresh.join(", ")
             );
-            errors.forbidden(&path.child("finalizers"), &text);
+            finalizers.forbidden(&text, errors);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Cell, Column, FieldErrors, FieldPath,
+    field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     or_none, pod, selector, text,
 };
@@ -37,36 +38,34 @@ pub(crate) fn set_pod_template_defaults(object: &mut Value, pointer: &str) {
 }
 
 /// Validates a template (`ValidatePodTemplateSpec`).
-pub(crate) fn validate(template: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let at = path.child("metadata");
-    object_meta::labels(&template["metadata"]["labels"], &at.child("labels"), errors);
-    object_meta::annotations(&template["metadata"]["annotations"], &at.child("annotations"), errors);
-    let (spec, path) = (&template["spec"], path.child("spec"));
-    pod::validate_pod_spec(spec, &path, errors);
-    if items(spec, "ephemeralContainers").next().is_some() {
-        errors.forbidden(&path.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
+pub(crate) fn validate(template: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (metadata, spec) = (template.at("metadata"), template.at("spec"));
+    object_meta::labels(&metadata.at("labels"), errors);
+    object_meta::annotations(&metadata.at("annotations"), errors);
+    pod::validate_pod_spec(&spec, errors);
+    let ephemeral = spec.at("ephemeralContainers");
+    if ephemeral.count() > 0 {
+        ephemeral.forbidden("ephemeral containers not allowed in pod template", errors);
     }
 }
 
 /// Validates the template of a controller that restarts its Pods: `restartPolicy` must be `Always`. `kind` appears in the
 /// message.
-pub(crate) fn validate_for_controller(template: &Value, path: &FieldPath, kind: &str, errors: &mut FieldErrors) {
-    validate(template, path, errors);
-    let (spec, path) = (&template["spec"], path.child("spec"));
-    if text_of(spec, "restartPolicy") != "Always" {
-        errors.not_supported(&path.child("restartPolicy"), &spec["restartPolicy"], &["Always"]);
-    }
-    if !spec["activeDeadlineSeconds"].is_null() {
-        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
-        errors.forbidden(&path.child("activeDeadlineSeconds"), &detail);
+pub(crate) fn validate_for_controller(template: &FieldCursor<'_, '_>, kind: &str, errors: &mut FieldErrors) {
+    validate(template, errors);
+    let spec = template.at("spec");
+    spec.at("restartPolicy").supported(&["Always"], errors);
+    let deadline = spec.at("activeDeadlineSeconds");
+    if deadline.is_set() {
+        deadline.forbidden(&format!("activeDeadlineSeconds in {kind} is not Supported"), errors);
     }
 }
 
 /// Validates that the selector matches the labels of the template.
-pub(crate) fn validate_selector_matches(template: &Value, selected: bool, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_selector_matches(template: &FieldCursor<'_, '_>, selected: bool, errors: &mut FieldErrors) {
     if !selected {
-        let detail = "`selector` does not match template `labels`";
-        errors.invalid(&path.child("metadata").child("labels"), &template["metadata"]["labels"], detail);
+        let metadata = template.at("metadata");
+        metadata.at("labels").invalid("`selector` does not match template `labels`", errors);
     }
 }
 

@@ -1,8 +1,9 @@
 //! PodDisruptionBudget (`policy/v1`).
 
 use super::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, conditions, enums,
-    field_validation::{parse_percent, validate_int_or_percent, validate_nonnegative},
+    AGE, Cell, FieldErrors, KindInfo, NAME, conditions, enums,
+    field_cursor::FieldCursor,
+    field_validation::{parse_percent, validate_int_or_percent},
     generic_kind::GenericKind,
     integer, selector, text,
 };
@@ -37,30 +38,31 @@ fn int_or_percent_cell(amount: &Value) -> Value {
 
 /// Validates a PodDisruptionBudget (`ValidatePodDisruptionBudgetSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let fields = ["minAvailable", "maxUnavailable"];
-    if fields.iter().all(|field| !spec[field].is_null()) {
-        errors.invalid(&path, spec, "minAvailable and maxUnavailable cannot be both set");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (available, unavailable) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
+    if available.is_set() && unavailable.is_set() {
+        spec.invalid("minAvailable and maxUnavailable cannot be both set", errors);
     }
-    for field in fields.into_iter().filter(|f| !spec[f].is_null()) {
-        validate_int_or_percent(&spec[field], &path.child(field), errors);
-        if parse_percent(&spec[field]).is_some_and(|p| p > 100) {
-            errors.invalid(&path.child(field), &spec[field], "must not be greater than 100%");
+    for amount in [available, unavailable].iter().filter(|amount| amount.is_set()) {
+        validate_int_or_percent(amount, errors);
+        if parse_percent(amount.value()).is_some_and(|p| p > 100) {
+            amount.invalid("must not be greater than 100%", errors);
         }
     }
-    selector::validate(&spec["selector"], &path.child("selector"), errors);
-    let policy = &spec["unhealthyPodEvictionPolicy"];
-    let known = enums::UNHEALTHY_POD_EVICTION_POLICIES;
-    if policy.as_str().is_some_and(|policy| !known.contains(&policy)) {
-        errors.not_supported(&path.child("unhealthyPodEvictionPolicy"), policy, known);
+    selector::validate(&spec.at("selector"), errors);
+    let policy = spec.at("unhealthyPodEvictionPolicy");
+    if policy.is_set() {
+        policy.supported(enums::UNHEALTHY_POD_EVICTION_POLICIES, errors);
     }
 }
 
 /// Validates an update of the status (`ValidatePodDisruptionBudgetStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
-    let (path, status) = (FieldPath::new("status"), &object["status"]);
-    conditions::validate(status, &path, errors);
-    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-        validate_nonnegative(status, field, &path, errors);
+    let object = FieldCursor::object(object);
+    let status = object.at("status");
+    conditions::validate(&status.at("conditions"), errors);
+    for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        status.at(name).nonnegative(errors);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::{
     AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, NAME_AND_CREATION, defaulting,
+    field_cursor::FieldCursor,
     field_validation::{items, text as text_of},
     generic_kind::{GenericKind, validate_path_segment_name},
-    text,
+    selector, text,
 };
 use serde_json::{Value, json};
 
@@ -24,15 +25,13 @@ pub(super) static CLUSTER_ROLE: GenericKind = GenericKind {
     name: validate_path_segment_name,
     validate: |role, errors| {
         validate_rules(role, false, errors);
-        let at = FieldPath::new("aggregationRule").child("clusterRoleSelectors");
-        if !role["aggregationRule"].is_null()
-            && items(&role["aggregationRule"], "clusterRoleSelectors").next().is_none()
-        {
-            errors.required(&at, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        let role = FieldCursor::object(role);
+        let rule = role.at("aggregationRule");
+        let selectors = rule.at("clusterRoleSelectors");
+        if rule.is_set() && selectors.count() == 0 {
+            selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
         }
-        for (i, selector) in items(&role["aggregationRule"], "clusterRoleSelectors").enumerate() {
-            super::selector::validate(selector, &at.index(i), errors);
-        }
+        selectors.items().for_each(|selector| selector::validate(&selector, errors));
     },
     ..GenericKind::new(&KindInfo {
         allow_create_on_update: true,
@@ -85,28 +84,26 @@ fn subjects_cell(binding: &Value, kind: &str) -> String {
 
 /// Validates the rules (`ValidatePolicyRule`).
 fn validate_rules(role: &Value, namespaced: bool, errors: &mut FieldErrors) {
-    for (i, rule) in items(role, "rules").enumerate() {
-        let path = FieldPath::new("rules").index(i);
-        let has = |list: &str| items(rule, list).next().is_some();
-        if !has("verbs") {
-            errors.required(&path.child("verbs"), "verbs must contain at least one value");
+    for rule in FieldCursor::object(role).at("rules").items() {
+        let (verbs, urls) = (rule.at("verbs"), rule.at("nonResourceURLs"));
+        let (groups, resources) = (rule.at("apiGroups"), rule.at("resources"));
+        if verbs.count() == 0 {
+            verbs.required("verbs must contain at least one value", errors);
         }
-        if has("nonResourceURLs") {
-            let at = path.child("nonResourceURLs");
+        if urls.count() > 0 {
             if namespaced {
-                errors.invalid(&at, &rule["nonResourceURLs"], "namespaced rules cannot apply to non-resource URLs");
+                urls.invalid("namespaced rules cannot apply to non-resource URLs", errors);
             }
-            if ["apiGroups", "resources", "resourceNames"].into_iter().any(has) {
-                let detail = "rules cannot apply to both regular resources and non-resource URLs";
-                errors.invalid(&at, &rule["nonResourceURLs"], detail);
+            if [groups, resources, rule.at("resourceNames")].iter().any(|list| list.count() > 0) {
+                urls.invalid("rules cannot apply to both regular resources and non-resource URLs", errors);
             }
             continue;
         }
-        if !has("apiGroups") {
-            errors.required(&path.child("apiGroups"), "resource rules must supply at least one api group");
+        if groups.count() == 0 {
+            groups.required("resource rules must supply at least one api group", errors);
         }
-        if !has("resources") {
-            errors.required(&path.child("resources"), "resource rules must supply at least one resource");
+        if resources.count() == 0 {
+            resources.required("resource rules must supply at least one resource", errors);
         }
     }
 }
@@ -123,45 +120,30 @@ fn set_binding_defaults(object: &mut Value) {
 
 /// Validates a binding (`ValidateRoleBinding`, `ValidateRoleBindingSubject`).
 fn validate_binding(object: &Value, kinds: &[&str], errors: &mut FieldErrors) {
-    let (path, role) = (FieldPath::new("roleRef"), &object["roleRef"]);
-    if role["apiGroup"] != GROUP {
-        errors.not_supported(&path.child("apiGroup"), &json!(text_of(role, "apiGroup")), &[GROUP]);
-    }
-    if !kinds.contains(&text_of(role, "kind")) {
-        errors.not_supported(&path.child("kind"), &json!(text_of(role, "kind")), kinds);
-    }
-    match text_of(role, "name") {
-        "" => errors.required(&path.child("name"), ""),
-        name => {
-            validate_path_segment_name(name).iter().for_each(|e| errors.invalid(&path.child("name"), &role["name"], e));
+    let object = FieldCursor::object(object);
+    let role = object.at("roleRef");
+    role.at("apiGroup").supported(&[GROUP], errors);
+    role.at("kind").supported(kinds, errors);
+    role.at("name").validate_required_text(validate_path_segment_name, errors);
+    for subject in object.at("subjects").items() {
+        let (kind, name, group) = (subject.at("kind"), subject.at("name"), subject.at("apiGroup"));
+        if name.text().is_empty() {
+            name.required("", errors);
         }
-    }
-    for (i, subject) in items(object, "subjects").enumerate() {
-        let path = FieldPath::new("subjects").index(i);
-        if text_of(subject, "name").is_empty() {
-            errors.required(&path.child("name"), "");
-        }
-        let group = text_of(subject, "apiGroup");
-        match text_of(subject, "kind") {
+        match kind.text() {
             "ServiceAccount" => {
-                let (at, name) = (path.child("name"), text_of(subject, "name"));
-                if !name.is_empty() {
-                    let wrong = api::names::dns1123_subdomain(name);
-                    wrong.iter().for_each(|e| errors.invalid(&at, &subject["name"], e));
+                if !name.text().is_empty() {
+                    name.validate_text(api::names::dns1123_subdomain, errors);
                 }
-                if !group.is_empty() {
-                    errors.not_supported(&path.child("apiGroup"), &subject["apiGroup"], &[""]);
-                }
+                group.supported(&[""], errors);
                 // The namespace defaults to that of a RoleBinding.
-                if kinds == ["ClusterRole"] && text_of(subject, "namespace").is_empty() {
-                    errors.required(&path.child("namespace"), "");
+                let namespace = subject.at("namespace");
+                if kinds == ["ClusterRole"] && namespace.text().is_empty() {
+                    namespace.required("", errors);
                 }
             }
-            "User" | "Group" if group != GROUP => {
-                errors.not_supported(&path.child("apiGroup"), &subject["apiGroup"], &[GROUP]);
-            }
-            "User" | "Group" => {}
-            _ => errors.not_supported(&path.child("kind"), &subject["kind"], &["ServiceAccount", "User", "Group"]),
+            "User" | "Group" => group.supported(&[GROUP], errors),
+            _ => kind.not_supported(&["ServiceAccount", "User", "Group"], errors),
         }
     }
 }

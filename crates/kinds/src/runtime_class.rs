@@ -1,12 +1,11 @@
 //! RuntimeClass (`node.k8s.io/v1`).
 
 use super::{
-    AGE, Cell, Column, FieldErrors, FieldPath, Kind, KindInfo, NAME, WriteContext,
-    field_validation::{duplicates, items},
-    node_labels, pod, text,
+    AGE, Cell, Column, FieldErrors, Kind, KindInfo, NAME, WriteContext, field_cursor::FieldCursor, node_labels, pod,
+    text,
 };
 use crate::object_meta;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(super) struct RuntimeClass;
 
@@ -37,27 +36,21 @@ impl Kind for RuntimeClass {
 
     /// Validates a RuntimeClass (`ValidateRuntimeClass`).
     fn validate_create(&self, object: &Value, _ctx: &WriteContext, errors: &mut FieldErrors) {
-        let handler = object["handler"].as_str().unwrap_or("");
-        let wrong = api::names::dns1123_label(handler);
-        wrong.iter().for_each(|e| errors.invalid(&FieldPath::new("handler"), &json!(handler), e));
-        if let Some(overhead) = object.get("overhead") {
-            pod::validate_overhead(&overhead["podFixed"], &FieldPath::new("overhead"), errors);
-        }
-        let (path, scheduling) = (FieldPath::new("scheduling"), &object["scheduling"]);
-        object_meta::labels(&scheduling["nodeSelector"], &path.child("nodeSelector"), errors);
-        let path = path.child("tolerations");
-        pod::validate_tolerations(scheduling, &path, errors);
-        for (i, toleration) in duplicates(items(scheduling, "tolerations")) {
-            errors.duplicate(&path.index(i), toleration);
-        }
+        let object = FieldCursor::object(object);
+        object.at("handler").validate_text(api::names::dns1123_label, errors);
+        let (overhead, scheduling) = (object.at("overhead"), object.at("scheduling"));
+        // Upstream's path lacks `podFixed`.
+        pod::validate_overhead(&overhead.with_value(overhead.at("podFixed").value()), errors);
+        object_meta::labels(&scheduling.at("nodeSelector"), errors);
+        let tolerations = scheduling.at("tolerations");
+        pod::validate_tolerations(&tolerations, errors);
+        tolerations.duplicates().for_each(|toleration| toleration.duplicate(errors));
     }
 
     /// Validates an update: the handler is immutable, because running Pods use it (`ValidateRuntimeClassUpdate`).
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         self.validate_create(object, ctx, errors);
-        if object["handler"] != old["handler"] {
-            errors.invalid(&FieldPath::new("handler"), &object["handler"], "field is immutable");
-        }
+        FieldCursor::object(object).at("handler").validate_immutable(&FieldCursor::object(old).at("handler"), errors);
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -2,35 +2,40 @@
 
 use super::{
     FieldErrors, FieldPath,
+    field_cursor::FieldCursor,
     field_validation::{items, text},
     or_none,
 };
 use crate::object_meta;
 use api::selector::LabelRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Validates a label selector (`ValidateLabelSelector`).
-pub(crate) fn validate(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    object_meta::labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
-    for (i, r) in items(selector, "matchExpressions").enumerate() {
-        let path = path.child("matchExpressions").index(i);
-        if !validate_operator(r, &path, errors) {
-            errors.invalid(&path.child("operator"), &json!(text(r, "operator")), "not a valid selector operator");
+pub(crate) fn validate(selector: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    object_meta::labels(&selector.at("matchLabels"), errors);
+    for requirement in selector.at("matchExpressions").items() {
+        let operator = requirement.at("operator");
+        if !is_operator_valid(&requirement, errors) {
+            operator.invalid("not a valid selector operator", errors);
         }
-        validate_label_requirement(r, &path, errors);
+        validate_key_and_values(&requirement, errors);
     }
 }
 
 /// Validates the number of values of a requirement. Returns false for an unknown operator.
-pub fn validate_operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    let (at, count) = (path.child("values"), items(r, "values").count());
-    match text(r, "operator") {
-        "In" | "NotIn" if count == 0 => {
-            errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+pub fn validate_operator(requirement: &Value, path: &FieldPath, errors: &mut FieldErrors) -> bool {
+    is_operator_valid(&FieldCursor::new(requirement, path), errors)
+}
+
+fn is_operator_valid(requirement: &FieldCursor<'_, '_>, errors: &mut FieldErrors) -> bool {
+    let values = requirement.at("values");
+    match requirement.at("operator").text() {
+        "In" | "NotIn" if values.count() == 0 => {
+            values.required("must be specified when `operator` is 'In' or 'NotIn'", errors);
         }
-        "Exists" | "DoesNotExist" if count > 0 => {
-            errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        "Exists" | "DoesNotExist" if values.count() > 0 => {
+            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'", errors);
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
         _ => return false,
@@ -39,13 +44,14 @@ pub fn validate_operator(r: &Value, path: &FieldPath, errors: &mut FieldErrors) 
 }
 
 /// Validates the key and the values of a requirement.
-pub fn validate_label_requirement(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let wrong = api::names::qualified_name(text(r, "key"));
-    wrong.iter().for_each(|e| errors.invalid(&path.child("key"), &r["key"], e));
-    for (j, value) in items(r, "values").enumerate() {
-        let wrong = api::names::label_value(value.as_str().unwrap_or(""));
-        wrong.iter().for_each(|e| errors.invalid(&path.child("values").index(j), value, e));
-    }
+pub fn validate_label_requirement(requirement: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_key_and_values(&FieldCursor::new(requirement, path), errors);
+}
+
+fn validate_key_and_values(requirement: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    requirement.at("key").validate_text(api::names::qualified_name, errors);
+    let values = requirement.at("values");
+    values.items().for_each(|value| value.validate_text(api::names::label_value, errors));
 }
 
 /// Whether the selector has a requirement for a label key.
@@ -112,6 +118,7 @@ fn pairs(labels: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn selector_is_formatted_in_query_syntax() {

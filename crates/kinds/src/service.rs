@@ -109,7 +109,7 @@ impl Kind for Service {
     fn validate_update(&self, object: &Value, old: &Value, ctx: &WriteContext, errors: &mut FieldErrors) {
         if ctx.target == WriteTarget::Main {
             validate::validate_service(object, errors);
-            traffic::validate_service_update(&object["spec"], &old["spec"], errors);
+            traffic::validate_service_update(object, old, errors);
         } else {
             status::validate_load_balancer_status(object, errors);
         }

@@ -4,13 +4,11 @@ mod csi_driver;
 mod storage_class;
 
 use super::{
-    AGE, Cell, FieldPath, KindInfo, NAME, boolean,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, boolean,
     core::validate_inline,
     defaulting,
-    field_validation::{
-        items, text as text_of, validate_csi_driver_name, validate_dns_subdomain, validate_immutable,
-        validate_nonnegative_quantity,
-    },
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of, validate_csi_driver_name, validate_nonnegative_quantity},
     generic_kind::GenericKind,
     integer,
     kind_info::METADATA_RESET_FOR_STATUS,
@@ -44,16 +42,9 @@ pub(super) static STORAGE_CLASS: GenericKind = GenericKind {
     validate: storage_class::validate_storage_class,
     warnings: |object, _| storage_class::warnings(object),
     validate_change: |object, old, errors| {
-        if object["parameters"] != old["parameters"] {
-            errors.forbidden(&FieldPath::new("parameters"), "updates to parameters are forbidden.");
-        }
-        for field in ["provisioner", "reclaimPolicy"] {
-            if object[field] != old[field] {
-                errors.forbidden(&FieldPath::new(field), &format!("updates to {field} are forbidden."));
-            }
-        }
-        let path = FieldPath::new("volumeBindingMode");
-        validate_immutable(&object["volumeBindingMode"], &old["volumeBindingMode"], &path, errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        forbid_updates(&object, &old, &["parameters", "provisioner", "reclaimPolicy"], errors);
+        object.at("volumeBindingMode").validate_immutable(&old.at("volumeBindingMode"), errors);
     },
     ..GenericKind::new(&KindInfo {
         short_names: &["sc"],
@@ -73,11 +64,7 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: GenericKind = GenericKind {
     ],
     validate: storage_class::validate_volume_attributes_class,
     validate_change: |object, old, errors| {
-        for field in ["driverName", "parameters"] {
-            if object[field] != old[field] {
-                errors.forbidden(&FieldPath::new(field), &format!("updates to {field} are forbidden."));
-            }
-        }
+        forbid_updates(&FieldCursor::object(object), &FieldCursor::object(old), &["driverName", "parameters"], errors);
     },
     ..GenericKind::new(&KindInfo {
         short_names: &["vac"],
@@ -131,13 +118,10 @@ pub(super) static CSI_STORAGE_CAPACITY: GenericKind = GenericKind {
         super::Column { kind: "date", ..text("Created At", Cell::Pointer("/metadata/creationTimestamp")) },
     ],
     validate: |object, errors| {
-        selector::validate(&object["nodeTopology"], &FieldPath::new("nodeTopology"), errors);
-        validate_dns_subdomain(
-            &json!(text_of(object, "storageClassName")),
-            &FieldPath::new("storageClassName"),
-            errors,
-        );
-        validate_nonnegative_quantity(&object["capacity"], &FieldPath::new("capacity"), errors);
+        let object = FieldCursor::object(object);
+        selector::validate(&object.at("nodeTopology"), errors);
+        object.at("storageClassName").validate_text(api::names::dns1123_subdomain, errors);
+        validate_nonnegative_quantity(&object.at("capacity"), errors);
     },
     warnings: |object, _| {
         let mut all = Vec::new();
@@ -145,8 +129,9 @@ pub(super) static CSI_STORAGE_CAPACITY: GenericKind = GenericKind {
         all
     },
     validate_change: |object, old, errors| {
-        for field in ["nodeTopology", "storageClassName"] {
-            validate_immutable(&object[field], &old[field], &FieldPath::new(field), errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        for name in ["nodeTopology", "storageClassName"] {
+            object.at(name).validate_immutable(&old.at(name), errors);
         }
     },
     ..GenericKind::new(&KindInfo {
@@ -164,25 +149,14 @@ pub(super) static VOLUME_ATTACHMENT: GenericKind = GenericKind {
         AGE,
     ],
     validate: |object, errors| {
-        let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-        validate_csi_driver_name(&spec["attacher"], &path.child("attacher"), errors);
-        let (at, source) = (path.child("source"), &spec["source"]);
-        let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-        match (&source["persistentVolumeName"], &source["inlineVolumeSpec"]) {
-            (Value::Null, Value::Null) => errors.required(&at, one),
-            (Value::Null, inline) => validate_inline(inline, &at.child("inlineVolumeSpec"), errors),
-            (name, Value::Null) if name == "" => {
-                errors.required(&at.child("persistentVolumeName"), "must specify non empty persistentVolumeName");
-            }
-            (name, Value::Null) => validate_dns_subdomain(name, &at.child("persistentVolumeName"), errors),
-            _ => errors.forbidden(&at, one),
-        }
-        validate_dns_subdomain(&json!(text_of(spec, "nodeName")), &path.child("nodeName"), errors);
+        let object = FieldCursor::object(object);
+        let spec = object.at("spec");
+        validate_csi_driver_name(&spec.at("attacher"), errors);
+        validate_attachment_source(&spec.at("source"), errors);
+        spec.at("nodeName").validate_text(api::names::dns1123_subdomain, errors);
     },
     validate_change: |object, old, errors| {
-        if object["spec"] != old["spec"] {
-            errors.invalid(&FieldPath::new("spec"), &object["spec"], "field is immutable");
-        }
+        FieldCursor::object(object).at("spec").validate_immutable(&FieldCursor::object(old).at("spec"), errors);
     },
     ..GenericKind::new(&KindInfo {
         requires_resource_version: true,
@@ -191,6 +165,30 @@ pub(super) static VOLUME_ATTACHMENT: GenericKind = GenericKind {
         ..KindInfo::cluster_scoped(GROUP, "VolumeAttachment", "volumeattachments", "volumeattachment")
     })
 };
+
+fn forbid_updates(object: &FieldCursor<'_, '_>, old: &FieldCursor<'_, '_>, fields: &[&str], errors: &mut FieldErrors) {
+    for name in fields {
+        let field = object.at(name);
+        if field.value() != old.at(name).value() {
+            field.forbidden(&format!("updates to {name} are forbidden."), errors);
+        }
+    }
+}
+
+/// Validates the source of a VolumeAttachment (`validateVolumeAttachmentSource`).
+fn validate_attachment_source(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let (name, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
+    match (name.is_set(), inline.is_set()) {
+        (false, false) => source.required(one, errors),
+        (false, true) => validate_inline(&inline, errors),
+        (true, false) if name.text().is_empty() => {
+            name.required("must specify non empty persistentVolumeName", errors);
+        }
+        (true, false) => name.validate_text(api::names::dns1123_subdomain, errors),
+        (true, true) => source.forbidden(one, errors),
+    }
+}
 
 /// Returns the name of a class, marked if it is the default.
 fn name_with_default_cell(class: &Value, annotation: &str) -> String {

@@ -1,61 +1,60 @@
 //! Validation of webhook client configs (`apiserver/pkg/util/webhook/validation.go`).
 
-use super::{
-    FieldErrors, FieldPath,
-    field_validation::{text, validate_port},
-};
+use super::{FieldErrors, field_cursor::FieldCursor};
 use api::names::dns1123_subdomain;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::HashSet;
 
 const DESIRED_FORMAT: &str = "; desired format: https://host[/path]";
 
 /// Validates a required `clientConfig`.
-pub(super) fn validate_client_config(config: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (url, to) = (&config["url"], &config["service"]);
-    if url.is_null() == to.is_null() {
-        return errors.required(path, "exactly one of url or service is required");
-    }
-    match url.as_str() {
-        Some(text) => validate_url(text, &path.child("url"), errors),
-        None => validate_service(to, &path.child("service"), errors),
+pub(super) fn validate_client_config(config: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (url, service) = (config.at("url"), config.at("service"));
+    if url.is_null() == service.is_null() {
+        config.required("exactly one of url or service is required", errors);
+    } else if url.is_set() {
+        validate_url(&url, errors);
+    } else {
+        validate_service(&service, errors);
     }
 }
 
 /// Validates the URL of a webhook (`ValidateWebhookURL`).
-fn validate_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+fn validate_url(url: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let mut invalid = |shown: &str, detail: &str| errors.invalid(&url.path(), &json!(shown), detail);
+    let (scheme, rest) = url.text().split_once("://").unwrap_or(("", url.text()));
     if scheme != "https" {
-        errors.invalid(path, &json!(scheme), &format!("'https' is the only allowed URL scheme{DESIRED_FORMAT}"));
+        invalid(scheme, &format!("'https' is the only allowed URL scheme{DESIRED_FORMAT}"));
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or("") };
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if host.is_empty() {
-        errors.invalid(path, &json!(host), &format!("host must be provided{DESIRED_FORMAT}"));
+        invalid(host, &format!("host must be provided{DESIRED_FORMAT}"));
     }
     for (part, message) in [(user, "user information is"), (fragment, "fragments are"), (query, "query parameters are")]
     {
         if !part.is_empty() {
-            errors.invalid(path, &json!(part), &format!("{message} not permitted in the URL"));
+            invalid(part, &format!("{message} not permitted in the URL"));
         }
     }
 }
 
 /// Validates the Service of a webhook (`ValidateWebhookService`).
-fn validate_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["name", "namespace"].into_iter().filter(|field| text(service, field).is_empty()) {
-        errors.required(&path.child(field), &format!("service {field} is required"));
+fn validate_service(service: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for name in ["name", "namespace"] {
+        let field = service.at(name);
+        if field.text().is_empty() {
+            field.required(&format!("service {name} is required"), errors);
+        }
     }
-    let at = path.child("port");
-    let mut wrong = FieldErrors::default();
-    validate_port(&service["port"], &at, &mut wrong);
-    if !wrong.is_empty() {
-        errors.invalid(&at, &service["port"], "port is not valid: must be between 1 and 65535, inclusive");
+    let (port, path) = (service.at("port"), service.at("path"));
+    if !port.integer().is_some_and(|n| (1..=65_535).contains(&n)) {
+        port.invalid("port is not valid: must be between 1 and 65535, inclusive", errors);
     }
-    let (at, http_path) = (path.child("path"), text(service, "path"));
-    let mut push_error = |detail: String| errors.invalid(&at, &service["path"], &detail);
+    let http_path = path.text();
+    let mut push_error = |detail: String| path.invalid(&detail, errors);
     match http_path {
         "" | "/" => return,
         "//" => return push_error("segment[0] may not be empty".to_owned()),
@@ -74,34 +73,33 @@ fn validate_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors)
 }
 
 /// Validates review versions, of which the server must support one. `none` is the error for an empty list.
-pub(super) fn validate_review_versions(versions: &Value, none: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let all = versions.as_array().map(Vec::as_slice).unwrap_or_default();
-    if all.is_empty() {
-        return errors.required(path, none);
+pub(super) fn validate_review_versions(versions: &FieldCursor<'_, '_>, none: &str, errors: &mut FieldErrors) {
+    if versions.count() == 0 {
+        return versions.required(none, errors);
     }
     let mut seen = HashSet::new();
-    for (i, version) in all.iter().enumerate() {
-        if !seen.insert(version) {
-            errors.invalid(&path.index(i), version, "duplicate version");
-            continue;
+    for version in versions.items() {
+        if seen.insert(version.text()) {
+            version.validate_text(api::names::dns1035_label, errors);
+        } else {
+            version.invalid("duplicate version", errors);
         }
-        api::names::dns1035_label(version.as_str().unwrap_or(""))
-            .iter()
-            .for_each(|e| errors.invalid(&path.index(i), version, e));
     }
-    if !all.iter().any(|v| v == "v1" || v == "v1beta1") {
-        errors.invalid(path, versions, "must include at least one of v1, v1beta1");
+    if !seen.contains("v1") && !seen.contains("v1beta1") {
+        versions.invalid("must include at least one of v1, v1beta1", errors);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FieldPath;
+    use serde_json::Value;
 
     #[track_caller]
     fn check_errors(config: Value, expected: &[&str]) {
         let mut errors = FieldErrors::default();
-        validate_client_config(&config, &FieldPath::new("c"), &mut errors);
+        validate_client_config(&FieldCursor::new(&config, &FieldPath::new("c")), &mut errors);
         let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(found, expected, "{config}");
     }

@@ -3,12 +3,13 @@
 use crate::{
     evaluate::Evaluator,
     macros::Fragment,
+    schema::Access,
     value::{Abstract, Literal},
 };
 use syn::{Expr, ExprCall, ExprMethodCall, Macro};
 
 /// Methods that return their receiver, an iterator of it, or a part of it that has the same type here.
-const SAME: [&str; 53] = [
+const SAME: [&str; 55] = [
     "as_array",
     "as_array_mut",
     "as_deref",
@@ -26,6 +27,8 @@ const SAME: [&str; 53] = [
     "collect",
     "copied",
     "cycle",
+    "duplicates",
+    "entries",
     "expect",
     "filter",
     "flatten",
@@ -45,8 +48,8 @@ const SAME: [&str; 53] = [
     "ok_or_else",
     "or_default",
     "peekable",
-    "retain",
     "rev",
+    "shown_as",
     "skip",
     "skip_while",
     "sort_by_key",
@@ -159,7 +162,20 @@ impl Evaluator<'_> {
         names: &[Option<String>],
     ) -> Abstract {
         let first = arguments.first().cloned().unwrap_or(Abstract::Unknown);
+        if let Some(access) = Access::of_method(name) {
+            self.reads.access(receiver, access);
+        }
         match name {
+            "with_value" => first,
+            "retain" => {
+                // The closure of a map has the key and the value.
+                let is_map = matches!(&first, Abstract::Closure(closure) if closure.code.inputs.len() == 2);
+                let arguments =
+                    if is_map { vec![Abstract::Unknown, receiver.entry_value()] } else { vec![receiver.element()] };
+                self.call_value(&first, arguments);
+                receiver.clone()
+            }
+            "to_string" => receiver.clone().unnamed(),
             _ if FIELD.contains(&name) && !arguments.is_empty() => self.reads.field(receiver, &first),
             "pointer" | "pointer_mut" => self.reads.path(receiver, &first, '/'),
             "index" | "key" if matches!(receiver, Abstract::Json(_)) => receiver.element().entry(),
@@ -200,6 +216,9 @@ impl Evaluator<'_> {
         let mut result = Abstract::nothing();
         for (i, argument) in arguments.iter().enumerate() {
             let name = names.get(i).and_then(Option::as_deref);
+            // `Value::as_str`; a variable can have the name of another method.
+            let access = name.filter(|name| name.starts_with("as_")).and_then(Access::of_method);
+            access.into_iter().for_each(|access| self.reads.access(element, access));
             result = result.or(match argument {
                 Abstract::Closure(closure) if closure.code.inputs.len() == 2 => {
                     self.call_value(argument, vec![Abstract::Unknown, element.clone()])

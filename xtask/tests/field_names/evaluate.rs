@@ -4,11 +4,12 @@ use crate::{
     macros::Macros,
     program::{Definition, Program},
     reads::Reads,
+    schema::Access,
     value::{Abstract, Closure, Literal, Variables},
 };
 use proc_macro2::LineColumn;
 use std::{collections::BTreeMap, rc::Rc};
-use syn::{Block, Expr, Lit, Pat, Stmt};
+use syn::{BinOp, Block, Expr, Lit, Pat, Stmt};
 
 /// Maximum depth of calls.
 const MAX_DEPTH: usize = 24;
@@ -232,7 +233,14 @@ impl<'a> Evaluator<'a> {
                 let items = e.elems.iter().map(|item| self.expression(item));
                 items.reduce(Abstract::or).unwrap_or(Abstract::Unknown)
             }
-            Expr::Binary(e) => self.all([&*e.left, &*e.right]),
+            Expr::Binary(e) => {
+                let (left, right) = (self.expression(&e.left), self.expression(&e.right));
+                if matches!(e.op, BinOp::Eq(_) | BinOp::Ne(_)) {
+                    let access = literal_type(&e.right).or_else(|| right.is_nonempty_text().then_some(Access::Text));
+                    access.into_iter().for_each(|access| self.reads.access(&left, access));
+                }
+                Abstract::Unknown
+            }
             Expr::Assign(e) => self.all([&*e.left, &*e.right]),
             Expr::Range(e) => self.all(e.start.iter().chain(&e.end).map(|bound| &**bound)),
             Expr::Cast(e) => self.all([&*e.expr]),
@@ -353,5 +361,23 @@ impl<'a> Evaluator<'a> {
             _ => segments.to_vec(),
         };
         self.program.resolve(&self.place.module, &segments)
+    }
+}
+
+/// Returns the type of a literal that a value is compared with: `1`, `true` or `json!(true)`. A comparison with the zero value
+/// of Go means that a field of any type is unset.
+fn literal_type(expression: &Expr) -> Option<Access> {
+    let literal = match expression {
+        Expr::Lit(e) => e.lit.clone(),
+        Expr::Reference(e) => return literal_type(&e.expr),
+        Expr::Macro(e) if e.mac.path.is_ident("json") => e.mac.parse_body::<Lit>().ok()?,
+        _ => return None,
+    };
+    match literal {
+        Lit::Str(text) if !text.value().is_empty() => Some(Access::Text),
+        Lit::Int(number) if number.base10_digits() != "0" => Some(Access::Integer),
+        Lit::Float(_) => Some(Access::Number),
+        Lit::Bool(_) => Some(Access::Boolean),
+        _ => None,
     }
 }

@@ -125,6 +125,55 @@ fn typo_is_found_in_each_form_of_read() {
     }
 }
 
+/// Reads of a Deployment as the type of the field, with a read as another type.
+const ACCESSES: [(&str, &str, &str); 12] = [
+    (r#"object["spec"]["replicas"].as_i64();"#, "as_i64", "as_str"),
+    (r#"object["spec"]["paused"].as_bool();"#, "as_bool", "as_i64"),
+    (r#"object["spec"]["template"]["spec"]["volumes"].as_array();"#, "as_array", "as_object"),
+    (r#"object["metadata"]["labels"].as_object();"#, "as_object", "as_array"),
+    (r#"object.pointer("/spec/strategy/type").and_then(Value::as_str);"#, "Value::as_str", "Value::as_bool"),
+    (r#"object["spec"]["paused"] == true;"#, "true", "\"true\""),
+    (r#"object["spec"]["paused"] != json!(true);"#, "true", "1"),
+    (r#"object["spec"]["strategy"]["type"] == STRATEGY;"#, "== STRATEGY", "== 1"),
+    (r#"FieldCursor::object(object).at("spec").at("replicas").integer();"#, "integer", "text"),
+    (r#"FieldCursor::object(object).at("status").at("conditions").items();"#, "items", "entries"),
+    (
+        r#"for c in items(&object["status"], "conditions").filter(|c| c["type"] == "x") { c["reason"].as_str(); }"#,
+        "as_str",
+        "as_i64",
+    ),
+    (
+        r#"items(&object["spec"]["template"]["spec"]["containers"][0], "command").filter_map(Value::as_str);"#,
+        "as_str",
+        "as_i64",
+    ),
+];
+
+#[test]
+fn read_as_another_type_is_found() {
+    for (statement, right, wrong) in ACCESSES {
+        assert_eq!(problems(&with_statement(statement)), Vec::<String>::new(), "{statement}");
+        let changed = statement.replacen(right, wrong, 1);
+        let found = problems(&with_statement(&changed));
+        assert!(found.len() == 1 && found[0].contains("is read as"), "{changed}: {found:?}");
+    }
+}
+
+#[test]
+fn read_as_one_of_two_types_is_allowed() {
+    let port = r#"object["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"]"#;
+    for statement in [
+        format!("{port}.as_i64(); {port}.as_str();"),
+        r#"object.get("status").map(|s| &s["conditions"]).map(|list| list.as_array());"#.to_owned(),
+        r#"object["spec"]["replicas"].to_string() == "1";"#.to_owned(),
+        r#"object["spec"]["replicas"] == "";"#.to_owned(),
+        r#"if let Some(Value::Object(spec)) = object.get_mut("spec") { spec.retain(|_, v| v != &json!(false)); }"#
+            .to_owned(),
+    ] {
+        assert_eq!(problems(&with_statement(&statement)), Vec::<String>::new(), "{statement}");
+    }
+}
+
 #[test]
 fn typo_is_found_in_data_of_a_kind() {
     for (name, typo) in [("/status/readyReplicas", "/status/ready"), ("status.replicas", "status.replica")] {

@@ -27,11 +27,17 @@ pub(crate) struct Types {
     pub(crate) nodes: BTreeSet<Node>,
     /// Whether the types were found by the name of a field only, so that they include those of other objects.
     pub(crate) is_guess: bool,
+    /// The literal that names the field, if it is known. What reads the value is checked against its types.
+    pub(crate) literal: Option<Literal>,
+    /// Whether it is an element of the field, or the field itself: `map` is a method of iterators and of `Option`.
+    pub(crate) is_element: bool,
 }
 
 impl Types {
     fn map(&self, change: impl Fn(&Node) -> Node) -> Self {
-        Self { nodes: self.nodes.iter().map(change).collect(), is_guess: self.is_guess }
+        let nodes: BTreeSet<Node> = self.nodes.iter().map(change).collect();
+        let is_element = self.is_element || nodes != self.nodes;
+        Self { nodes, is_element, ..self.clone() }
     }
 }
 
@@ -96,6 +102,10 @@ impl Abstract {
         matches!(self, Self::Json(types) if types.nodes.is_empty())
     }
 
+    pub(crate) fn is_nonempty_text(&self) -> bool {
+        matches!(self, Self::Text(literals) if literals.iter().all(|literal| !literal.text.is_empty()))
+    }
+
     /// Returns what is known of a value that is one of two.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -104,6 +114,8 @@ impl Abstract {
             (Self::Json(mut a), Self::Json(b)) => {
                 a.nodes.extend(b.nodes);
                 a.is_guess |= b.is_guess;
+                a.is_element |= b.is_element;
+                a.literal = a.literal.filter(|literal| b.literal.as_ref() == Some(literal));
                 Self::Json(a)
             }
             (Self::Text(mut a), Self::Text(b)) => {
@@ -138,6 +150,14 @@ impl Abstract {
         match self {
             Self::Json(types) if !types.nodes.iter().any(|t| matches!(t, Node::Object(_))) => self.entry(),
             _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the value without the name of its field.
+    pub(crate) fn unnamed(self) -> Self {
+        match self {
+            Self::Json(types) => Self::Json(Types { literal: None, ..types }),
+            other => other,
         }
     }
 

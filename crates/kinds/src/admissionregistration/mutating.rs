@@ -5,8 +5,8 @@ use super::{
     validate_match_constraints,
 };
 use crate::{
-    AGE, Cell, Column, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
-    field_validation::text as text_of,
+    AGE, Cell, Column, FieldErrors, KindInfo, NAME, defaulting, enums,
+    field_cursor::FieldCursor,
     generic_kind::{Conversion, GenericKind},
     integer, text,
 };
@@ -89,24 +89,14 @@ pub(crate) static MUTATING_POLICY_BINDING_ALPHA: GenericKind = GenericKind {
 
 /// Validates a mutating policy (`validateMutatingAdmissionPolicySpec`).
 fn validate_policy(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_match_constraints(spec, &path, errors);
-    policy::check_mutating(spec, &path, errors);
-    match text_of(spec, "reinvocationPolicy") {
-        "" => errors.required(&path.child("reinvocationPolicy"), ""),
-        other if !enums::REINVOCATION_POLICIES.contains(&other) => {
-            errors.not_supported(
-                &path.child("reinvocationPolicy"),
-                &spec["reinvocationPolicy"],
-                enums::REINVOCATION_POLICIES,
-            );
-        }
-        _ => {}
-    }
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    validate_match_constraints(&spec, errors);
+    policy::check_mutating(spec.value(), &spec.path(), errors);
+    spec.at("reinvocationPolicy").one_of(enums::REINVOCATION_POLICIES, errors);
 }
 
 /// Validates a binding of a mutating policy (`validateMutatingAdmissionPolicyBindingSpec`).
 fn validate_binding(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_binding_spec(spec, &path, errors);
+    validate_binding_spec(&FieldCursor::object(object).at("spec"), errors);
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     FieldErrors, FieldPath,
+    field_cursor::FieldCursor,
     field_validation::text,
     webhook_client::{self, validate_review_versions},
 };
@@ -137,18 +138,15 @@ fn validate_conversion(conversion: &Value, path: &FieldPath, errors: &mut FieldE
             }
         }
         "Webhook" => {
-            let (config, at) = (&webhook["clientConfig"], path.child("webhookClientConfig"));
+            // Upstream's paths, which are those of an older version.
+            let webhook = FieldCursor::new(webhook, path);
+            let config = webhook.at("clientConfig").shown_as("webhookClientConfig");
             if config.is_null() {
-                errors.required(&at, "required when strategy is set to Webhook");
+                config.required("required when strategy is set to Webhook", errors);
             } else {
-                webhook_client::validate_client_config(config, &at, errors);
+                webhook_client::validate_client_config(&config, errors);
             }
-            validate_review_versions(
-                &webhook["conversionReviewVersions"],
-                "",
-                &path.child("conversionReviewVersions"),
-                errors,
-            );
+            validate_review_versions(&webhook.at("conversionReviewVersions"), "", errors);
         }
         _ => errors.not_supported(&path.child("strategy"), &conversion["strategy"], &["None", "Webhook"]),
     }

@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
-    field_validation::{items, text as text_of, validate_immutable},
+    AGE, Cell, FieldErrors, KindInfo, NAME,
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of},
     generic_kind::GenericKind,
     text,
 };
@@ -35,14 +36,14 @@ fn controller(object: &Value) -> String {
 
 /// Validates a ControllerRevision (`ValidateControllerRevision`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    if object["data"].is_null() {
-        errors.required(&FieldPath::new("data"), "data is mandatory");
+    let object = FieldCursor::object(object);
+    let data = object.at("data");
+    if data.is_null() {
+        data.required("data is mandatory", errors);
     }
-    if object["revision"].as_i64().is_some_and(|r| r < 0) {
-        errors.invalid(&FieldPath::new("revision"), &object["revision"], "must be greater than or equal to 0");
-    }
+    object.at("revision").nonnegative(errors);
 }
 
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    validate_immutable(&object["data"], &old["data"], &FieldPath::new("data"), errors);
+    FieldCursor::object(object).at("data").validate_immutable(&FieldCursor::object(old).at("data"), errors);
 }

@@ -81,15 +81,15 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
     let spec = object.at("spec");
     let (selector, template) = (spec.at("selector"), spec.at("template"));
-    selector.validate(selector::validate, errors);
-    let (metadata, template_path) = (template.at("metadata"), template.path());
-    if let Some(selected) = selector::matches(selector.value(), metadata.at("labels").value()) {
-        pod_template_spec::validate_selector_matches(template.value(), selected, &template_path, errors);
+    selector::validate(&selector, errors);
+    let labels = template.at("metadata").at("labels").value();
+    if let Some(selected) = selector::matches(selector.value(), labels) {
+        pod_template_spec::validate_selector_matches(&template, selected, errors);
     }
     if !selector.is_null() && selector::is_empty(selector.value()) {
         selector.invalid("empty selector is invalid for daemonset", errors);
     }
-    pod_template_spec::validate_for_controller(template.value(), &template_path, "DaemonSet", errors);
+    pod_template_spec::validate_for_controller(&template, "DaemonSet", errors);
     spec.at("minReadySeconds").nonnegative(errors);
     validate_update_strategy(&spec.at("updateStrategy"), errors);
     spec.at("revisionHistoryLimit").nonnegative(errors);
@@ -103,7 +103,7 @@ fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldEr
         "RollingUpdate" => {
             let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
             for field in [unavailable, surge] {
-                field.validate(validate_int_or_percent, errors);
+                validate_int_or_percent(&field, errors);
                 if parse_percent(field.value()).is_some_and(|p| p > 100) {
                     field.invalid("must not be greater than 100%", errors);
                 }

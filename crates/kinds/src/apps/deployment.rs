@@ -85,7 +85,7 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
     let spec = object.at("spec");
     spec.at("replicas").nonnegative(errors);
-    validate_selector_and_template(spec.value(), "deployment", "ReplicaSet", &spec.path(), errors);
+    validate_selector_and_template(&spec, "deployment", "ReplicaSet", errors);
     validate_strategy(&spec.at("strategy"), errors);
     let deadline = spec.at("progressDeadlineSeconds");
     for seconds in [spec.at("minReadySeconds"), spec.at("revisionHistoryLimit"), deadline] {
@@ -105,8 +105,8 @@ fn validate_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
         "Recreate" => {}
         "RollingUpdate" => {
             let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
-            unavailable.validate(validate_int_or_percent, errors);
-            surge.validate(validate_int_or_percent, errors);
+            validate_int_or_percent(&unavailable, errors);
+            validate_int_or_percent(&surge, errors);
             let is_zero = |v: &Value| v.as_i64() == Some(0) || parse_percent(v) == Some(0);
             if is_zero(unavailable.value()) && is_zero(surge.value()) {
                 unavailable.invalid("may not be 0 when `maxSurge` is 0", errors);

@@ -1,11 +1,9 @@
 //! ReplicaSet.
 
-use super::{
-    GROUP, SCALE, status::ReplicaCounts, validate_immutable_selector, validate_nonnegative_fields,
-    validate_selector_and_template,
-};
+use super::{GROUP, SCALE, status::ReplicaCounts, validate_immutable_selector, validate_selector_and_template};
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
     generic_kind::GenericKind,
     integer,
     pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
@@ -52,7 +50,9 @@ fn default(object: &mut Value) {
 
 /// Validates a ReplicaSet (`ValidateReplicaSetSpec`). Upstream's error for an empty selector has `deployment`, too.
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_nonnegative_fields(spec, &["replicas", "minReadySeconds"], &path, errors);
-    validate_selector_and_template(spec, "deployment", "ReplicaSet", &path, errors);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    spec.at("replicas").nonnegative(errors);
+    spec.at("minReadySeconds").nonnegative(errors);
+    validate_selector_and_template(&spec, "deployment", "ReplicaSet", errors);
 }

@@ -127,7 +127,7 @@ fn validate_new(object: &Value, errors: &mut FieldErrors) {
         name.validate_text(api::names::dns1035_label, errors);
     }
     for claim in spec.at("volumeClaimTemplates").items() {
-        claim.at("spec").validate(validate_claim_spec, errors);
+        validate_claim_spec(&claim.at("spec"), errors);
     }
 }
 
@@ -148,17 +148,18 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     spec.at("minReadySeconds").nonnegative(errors);
     spec.at("ordinals").at("start").nonnegative(errors);
     let with_volumes = with_claim_volumes(spec.value());
-    validate_selector_and_template(&with_volumes, "statefulset", "StatefulSet", &spec.path(), errors);
+    let spec = with_volumes.as_ref().map_or(spec, |with_volumes| spec.with_value(with_volumes));
+    validate_selector_and_template(&spec, "statefulset", "StatefulSet", errors);
 }
 
 /// Returns the spec with the volumes of claim templates, which replace volumes of the same name
-/// (`volumesToAddForTemplates`).
-fn with_claim_volumes(spec: &Value) -> Value {
+/// (`volumesToAddForTemplates`). `None` without claim templates.
+fn with_claim_volumes(spec: &Value) -> Option<Value> {
     let names: Vec<&Value> = items(spec, "volumeClaimTemplates").map(|claim| &claim["metadata"]["name"]).collect();
-    let mut spec = spec.clone();
     if names.is_empty() {
-        return spec;
+        return None;
     }
+    let mut spec = spec.clone();
     let claimed_names: HashSet<&Value> = names.iter().copied().collect();
     let template_volumes =
         items(&spec["template"]["spec"], "volumes").filter(|volume| !claimed_names.contains(&volume["name"]));
@@ -168,7 +169,7 @@ fn with_claim_volumes(spec: &Value) -> Value {
     if spec["template"]["spec"].is_object() {
         spec["template"]["spec"]["volumes"] = json!(volumes);
     }
-    spec
+    Some(spec)
 }
 
 fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
@@ -181,7 +182,7 @@ fn validate_update_strategy(strategy: &FieldCursor<'_, '_>, errors: &mut FieldEr
         "RollingUpdate" => {
             rolling.at("partition").nonnegative(errors);
             let unavailable = rolling.at("maxUnavailable");
-            unavailable.validate(validate_int_or_percent, errors);
+            validate_int_or_percent(&unavailable, errors);
             let percent = parse_percent(unavailable.value());
             if unavailable.integer() == Some(0) || percent == Some(0) {
                 unavailable.invalid("cannot be 0", errors);

@@ -1,6 +1,6 @@
 //! Validation of the replica counts in the status of workload kinds.
 
-use crate::{FieldErrors, FieldPath, field_validation::validate_nonnegative};
+use crate::{FieldErrors, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 /// Replica counts of a status and their upper bounds (`ValidateReplicaSetStatus` and similar functions).
@@ -14,19 +14,16 @@ pub(crate) struct ReplicaCounts {
 
 impl ReplicaCounts {
     pub(crate) fn validate(&self, object: &Value, errors: &mut FieldErrors) {
-        let (path, status) = (FieldPath::new("status"), &object["status"]);
-        self.counts
-            .iter()
-            .chain(&["observedGeneration"])
-            .for_each(|field| validate_nonnegative(status, field, &path, errors));
-        let count = |field: &str| status[field].as_i64().unwrap_or(0);
-        let mut validate_bound = |field: &str, bound: &str, bound_name: &str| {
-            if count(field) > count(bound) {
-                errors.invalid(
-                    &path.child(field),
-                    &json!(count(field)),
-                    &format!("cannot be greater than {bound_name}"),
-                );
+        let object = FieldCursor::object(object);
+        let status = object.at("status");
+        for name in self.counts.iter().chain(&["observedGeneration"]) {
+            status.at(name).nonnegative(errors);
+        }
+        let mut validate_bound = |name: &str, bound: &str, bound_name: &str| {
+            let (count, bound) = (status.at(name), status.at(bound));
+            if count.integer().unwrap_or(0) > bound.integer().unwrap_or(0) {
+                let shown = json!(count.integer().unwrap_or(0));
+                errors.invalid(&count.path(), &shown, &format!("cannot be greater than {bound_name}"));
             }
         };
         self.bounded_by_replicas.iter().for_each(|field| validate_bound(field, "replicas", "status.replicas"));
@@ -38,11 +35,12 @@ impl ReplicaCounts {
 
 /// Validates that the collision count does not decrease.
 pub(super) fn validate_collision_count(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status");
-    let [new, old] = [object, old].map(|object| object["status"]["collisionCount"].as_i64());
-    validate_nonnegative(&object["status"], "collisionCount", &path, errors);
-    if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
-        errors.invalid(&path.child("collisionCount"), &json!(new.unwrap_or(0)), "cannot be decremented");
+    let object = FieldCursor::object(object);
+    let status = object.at("status");
+    let (count, old) = (status.at("collisionCount"), old["status"]["collisionCount"].as_i64());
+    count.nonnegative(errors);
+    if old.is_some_and(|old| count.integer().is_none_or(|new| new < old)) {
+        errors.invalid(&count.path(), &json!(count.integer().unwrap_or(0)), "cannot be decremented");
     }
 }
 

@@ -105,13 +105,13 @@ fn validate(object: &Value, errors: &mut FieldErrors) {
     let template = spec.at("jobTemplate");
     let job = template.at("spec");
     let manual = job.at("manualSelector");
-    if *manual.value() == json!(true) {
-        errors.not_supported(&manual.path(), &json!(true), &["nil", "false"]);
+    if manual.is_true() {
+        manual.not_supported(&["nil", "false"], errors);
     }
     // The template has neither the generated selector nor the defaults of a Job.
     let mut template = template.value().clone();
     job::set_job_spec_defaults(&mut template, "/spec");
-    job::validate_job_spec_without_selector(&template["spec"], &job.path(), errors);
+    job::validate_job_spec_without_selector(&job.with_value(&template["spec"]), errors);
     spec.at("successfulJobsHistoryLimit").nonnegative(errors);
     spec.at("failedJobsHistoryLimit").nonnegative(errors);
 }

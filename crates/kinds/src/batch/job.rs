@@ -6,10 +6,9 @@ mod status;
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums,
-    field_validation::{
-        items, text as text_of, validate_domain_prefixed_path, validate_immutable, validate_nonnegative,
-    },
+    AGE, Cell, FieldErrors, KindInfo, NAME, WriteContext, defaulting, enums,
+    field_cursor::FieldCursor,
+    field_validation::{items, validate_domain_prefixed_path},
     generic_kind::GenericKind,
     human_duration,
     pod_template_spec::{self, CONTAINERS, IMAGES, SELECTOR},
@@ -35,7 +34,7 @@ pub(crate) static JOB: GenericKind = GenericKind {
     default,
     prepare,
     name: api::names::dns1123_subdomain,
-    validate: |job, errors| validate_job_spec(&job["spec"], &FieldPath::new("spec"), errors),
+    validate: |job, errors| validate_job_spec(&FieldCursor::object(job).at("spec"), errors),
     validate_new,
     validate_change,
     warnings: |job, old| {
@@ -183,149 +182,152 @@ fn validate_new(job: &Value, errors: &mut FieldErrors) {
 }
 
 /// Validates generated labels and selectors (`validateGeneratedSelector`).
-fn validate_generated_selector(job: &Value, errors: &mut FieldErrors) {
-    if has_manual_selector(job) || job["spec"]["selector"].is_null() {
+fn validate_generated_selector(object: &Value, errors: &mut FieldErrors) {
+    let job = FieldCursor::object(object);
+    let (metadata, spec) = (job.at("metadata"), job.at("spec"));
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    if has_manual_selector(object) || selector.is_null() {
         return;
     }
-    let labels = &job["spec"]["template"]["metadata"]["labels"];
-    let at = FieldPath::new("spec").child("template").child("metadata").child("labels");
+    let template_metadata = template.at("metadata");
+    let (labels, uid, name) = (template_metadata.at("labels"), metadata.at("uid"), metadata.at("name"));
     let mut expected = json!({});
     for label_index in [0, 1] {
-        for (keys, value) in [(UID_LABELS, &job["metadata"]["uid"]), (NAME_LABELS, &job["metadata"]["name"])] {
-            let (key, detail) = (keys[label_index], format!("must be '{}'", value.as_str().unwrap_or("")));
-            expected[key] = value.clone();
-            match labels.get(key) {
-                None => errors.required(&at.key(key), &detail),
-                Some(found) if found != value => errors.invalid(&at.key(key), labels, &detail),
+        for (keys, value) in [(UID_LABELS, uid), (NAME_LABELS, name)] {
+            let (key, detail) = (keys[label_index], format!("must be '{}'", value.text()));
+            expected[key] = value.value().clone();
+            match labels.value().get(key) {
+                None => labels.key(key).required(&detail, errors),
+                // Upstream shows all labels.
+                Some(found) if found != value.value() => {
+                    labels.key(key).with_value(labels.value()).invalid(&detail, errors);
+                }
                 Some(_) => {}
             }
         }
     }
-    if selector::matches(&job["spec"]["selector"], &expected) == Some(false) {
-        let at = FieldPath::new("spec").child("selector");
-        errors.invalid(&at, &job["spec"]["selector"], "`selector` not auto-generated");
+    if selector::matches(selector.value(), &expected) == Some(false) {
+        selector.invalid("`selector` not auto-generated", errors);
     }
 }
 
 /// Validates the hostname of an indexed Job's last Pod, which has the Job's name and index. Like upstream, only creates are
 /// validated.
-fn validate_last_hostname(job: &Value, errors: &mut FieldErrors) {
-    let completions = job["spec"]["completions"].as_i64().filter(|n| *n > 0);
-    let Some(last) = completions.filter(|_| job["spec"]["completionMode"] == "Indexed").map(|n| n - 1) else { return };
-    let name = &job["metadata"]["name"];
-    let host = format!("{}-{last}", name.as_str().unwrap_or(""));
+fn validate_last_hostname(object: &Value, errors: &mut FieldErrors) {
+    let job = FieldCursor::object(object);
+    let (metadata, spec) = (job.at("metadata"), job.at("spec"));
+    let completions = spec.at("completions").integer().filter(|n| *n > 0);
+    let is_indexed = spec.at("completionMode").text() == "Indexed";
+    let Some(last) = completions.filter(|_| is_indexed).map(|n| n - 1) else { return };
+    let name = metadata.at("name");
+    let host = format!("{}-{last}", name.text());
     if !api::names::dns1123_label(&host).is_empty() {
-        let detail = format!("will not able to create pod with invalid DNS label: {host}");
-        errors.invalid(&FieldPath::new("metadata").child("name"), name, &detail);
+        name.invalid(&format!("will not able to create pod with invalid DNS label: {host}"), errors);
     }
 }
 
 /// Validates a Job's spec (`ValidateJobSpec`).
-pub(super) fn validate_job_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_job_spec_without_selector(spec, path, errors);
-    let (at, template_path) = (path.child("selector"), path.child("template"));
-    if spec["selector"].is_null() {
-        errors.required(&at, "");
+fn validate_job_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_job_spec_without_selector(spec, errors);
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    if selector.is_null() {
+        selector.required("", errors);
     } else {
-        selector::validate(&spec["selector"], &at, errors);
+        selector::validate(&selector, errors);
     }
-    if let Some(selected) = selector::matches(&spec["selector"], &spec["template"]["metadata"]["labels"]) {
-        pod_template_spec::validate_selector_matches(&spec["template"], selected, &template_path, errors);
+    if let Some(selected) = selector::matches(selector.value(), template.at("metadata").at("labels").value()) {
+        pod_template_spec::validate_selector_matches(&template, selected, errors);
     }
 }
 
 /// Validates a Job's spec except its selector (`validateJobSpec`).
-pub(super) fn validate_job_spec_without_selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let numbers = [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ];
-    numbers.iter().for_each(|field| validate_nonnegative(spec, field, path, errors));
-    if !spec["maxFailedIndexes"].is_null() && spec["backoffLimitPerIndex"].is_null() {
-        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+pub(super) fn validate_job_spec_without_selector(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (limit, max_failed, managed_by) =
+        (spec.at("backoffLimitPerIndex"), spec.at("maxFailedIndexes"), spec.at("managedBy"));
+    let (mode, template) = (spec.at("completionMode"), spec.at("template"));
+    for name in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+        spec.at(name).nonnegative(errors);
     }
-    if !spec["managedBy"].is_null() {
-        let at = path.child("managedBy");
-        validate_domain_prefixed_path(&spec["managedBy"], &at, errors);
-        if text_of(spec, "managedBy").len() > MAX_MANAGED_BY_LENGTH {
-            errors.too_long(&at, MAX_MANAGED_BY_LENGTH);
+    limit.nonnegative(errors);
+    max_failed.nonnegative(errors);
+    if max_failed.is_set() && limit.is_null() {
+        limit.required("when maxFailedIndexes is specified", errors);
+    }
+    if managed_by.is_set() {
+        validate_domain_prefixed_path(&managed_by, errors);
+        if managed_by.text().len() > MAX_MANAGED_BY_LENGTH {
+            managed_by.too_long(MAX_MANAGED_BY_LENGTH, errors);
         }
     }
-    match text_of(spec, "completionMode") {
+    match mode.text() {
         "NonIndexed" => {
-            for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|f| !spec[*f].is_null()) {
-                errors.invalid(&path.child(field), &spec[field], "requires indexed completion mode");
+            for field in [limit, max_failed].iter().filter(|field| field.is_set()) {
+                field.invalid("requires indexed completion mode", errors);
             }
         }
-        "Indexed" => validate_indexed(spec, path, errors),
-        _ => errors.not_supported(&path.child("completionMode"), &spec["completionMode"], enums::COMPLETION_MODES),
+        "Indexed" => validate_indexed(spec, errors),
+        _ => mode.not_supported(enums::COMPLETION_MODES, errors),
     }
-    policies::validate_policies(spec, path, errors);
-    let at = path.child("template");
-    pod_template_spec::validate(&spec["template"], &at, errors);
-    let (pods, at) = (&spec["template"]["spec"], at.child("spec").child("restartPolicy"));
-    match text_of(pods, "restartPolicy") {
-        "Always" => errors.required(&at, "valid values: \"OnFailure\", \"Never\""),
-        "OnFailure" if !spec["podFailurePolicy"].is_null() => {
-            let detail = "only \"Never\" is supported when podFailurePolicy is specified";
-            errors.invalid(&at, &pods["restartPolicy"], detail);
+    policies::validate_policies(spec, errors);
+    pod_template_spec::validate(&template, errors);
+    let pod_spec = template.at("spec");
+    let restart_policy = pod_spec.at("restartPolicy");
+    match restart_policy.text() {
+        "Always" => restart_policy.required("valid values: \"OnFailure\", \"Never\"", errors),
+        "OnFailure" if spec.at("podFailurePolicy").is_set() => {
+            restart_policy.invalid("only \"Never\" is supported when podFailurePolicy is specified", errors);
         }
-        "OnFailure" | "Never" => {}
-        _ => errors.not_supported(&at, &pods["restartPolicy"], &["OnFailure", "Never"]),
+        _ => restart_policy.supported(&["OnFailure", "Never"], errors),
     }
 }
 
 /// Validates the number of Pods and indexes of an indexed Job, which bounds the size of its status.
-fn validate_indexed(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let number = |field: &str| spec[field].as_i64();
-    let at_most = |field: &str, maximum: i64, detail: &str, errors: &mut FieldErrors| {
-        if number(field).is_some_and(|n| n > maximum) {
-            errors.invalid(&path.child(field), &spec[field], &format!("must be less than or equal to {detail}"));
+fn validate_indexed(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let at_most = |field: &FieldCursor<'_, '_>, maximum: i64, detail: &str, errors: &mut FieldErrors| {
+        if field.integer().is_some_and(|n| n > maximum) {
+            field.invalid(&format!("must be less than or equal to {detail}"), errors);
         }
     };
-    let (completions, failed) = (number("completions"), "maxFailedIndexes");
-    if completions.is_none() {
-        errors.required(&path.child("completions"), "when completion mode is Indexed");
+    let (completions, parallelism, failed) =
+        (spec.at("completions"), spec.at("parallelism"), spec.at("maxFailedIndexes"));
+    let count = completions.integer();
+    if count.is_none() {
+        completions.required("when completion mode is Indexed", errors);
     }
-    let detail = format!("{MAX_INDEXES} when completion mode is Indexed");
-    at_most("parallelism", MAX_INDEXES, &detail, errors);
-    at_most(failed, completions.unwrap_or(i64::MAX), "completions", errors);
-    at_most(failed, MAX_INDEXES, &MAX_INDEXES.to_string(), errors);
-    if completions.is_some_and(|n| n > MAX_INDEXES) && !spec["backoffLimitPerIndex"].is_null() {
-        if spec[failed].is_null() {
-            let detail = format!("must be specified when completions is above {MAX_INDEXES}");
-            errors.required(&path.child(failed), &detail);
+    at_most(&parallelism, MAX_INDEXES, &format!("{MAX_INDEXES} when completion mode is Indexed"), errors);
+    at_most(&failed, count.unwrap_or(i64::MAX), "completions", errors);
+    at_most(&failed, MAX_INDEXES, &MAX_INDEXES.to_string(), errors);
+    if count.is_some_and(|n| n > MAX_INDEXES) && spec.at("backoffLimitPerIndex").is_set() {
+        if failed.is_null() {
+            failed.required(&format!("must be specified when completions is above {MAX_INDEXES}"), errors);
         }
         let detail = format!(
             "{MAX_INDEXES_WITH_BACKOFF_LIMIT} when completions are above {MAX_INDEXES} and used with backoff limit per index"
         );
-        at_most("parallelism", MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
-        at_most(failed, MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
+        at_most(&parallelism, MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
+        at_most(&failed, MAX_INDEXES_WITH_BACKOFF_LIMIT, &detail, errors);
     }
 }
 
 /// Validates an update (`ValidateJobSpecUpdate`).
 fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (path, spec, before) = (FieldPath::new("spec"), &object["spec"], &old["spec"]);
-    let validate_same = |field: &str, errors: &mut FieldErrors| {
-        validate_immutable(&spec[field], &before[field], &path.child(field), errors);
-    };
+    let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+    let (spec, before) = (object.at("spec"), old.at("spec"));
+    let validate_same =
+        |name: &str, errors: &mut FieldErrors| spec.at(name).validate_immutable(&before.at(name), errors);
+    let completions = spec.at("completions");
     // Elastic indexed Jobs change completions together with parallelism.
-    if spec["completionMode"] != "Indexed" {
+    if spec.at("completionMode").text() != "Indexed" {
         validate_same("completions", errors);
-    } else if ![&before["completions"], &spec["parallelism"], &Value::Null].contains(&&spec["completions"]) {
-        let detail = "can only be modified in tandem with spec.parallelism";
-        errors.invalid(&path.child("completions"), &spec["completions"], detail);
+    } else if completions.is_set()
+        && ![before.at("completions").value(), spec.at("parallelism").value()].contains(&completions.value())
+    {
+        completions.invalid("can only be modified in tandem with spec.parallelism", errors);
     }
     validate_same("selector", errors);
     // A suspended Job that has not started may change scheduling directives.
-    let is_suspended_and_unstarted = before["suspend"] == json!(true) && old["status"]["startTime"].is_null();
-    let (mut template, was) = (spec["template"].clone(), &before["template"]);
+    let is_suspended_and_unstarted = before.at("suspend").is_true() && old.at("status").at("startTime").is_null();
+    let (mut template, was) = (spec.at("template").value().clone(), before.at("template").value());
     if is_suspended_and_unstarted {
         for field in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
             restore_field(&mut template["spec"], &was["spec"], field);
@@ -335,7 +337,7 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
         }
     }
     if &template != was {
-        errors.invalid(&path.child("template"), &spec["template"], "field is immutable");
+        spec.at("template").invalid("field is immutable", errors);
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
         validate_same(field, errors);

@@ -1,42 +1,42 @@
 //! Validation of signer names such as `example.com/name` (`ValidateSignerName`).
 
-use crate::{FieldErrors, FieldPath};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor};
+use serde_json::json;
 
 const MAX_DOMAIN_LENGTH: usize = 253;
 /// Maximum length of the path: a namespace, a dot and a name.
 const MAX_PATH_LENGTH: usize = 253 + 1 + 63;
 
-pub(crate) fn validate(name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let text = name.as_str().unwrap_or("");
-    if text.is_empty() {
-        return errors.required(path, "");
+pub(crate) fn validate(name: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if name.text().is_empty() {
+        return name.required("", errors);
     }
-    let parts: Vec<&str> = text.split('/').collect();
+    let parts: Vec<&str> = name.text().split('/').collect();
     let [domain, signer_path] = parts[..] else {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        return errors.invalid(path, name, detail);
+        return name.invalid(detail, errors);
     };
     if domain.len() > MAX_DOMAIN_LENGTH {
-        errors.too_long(path, MAX_DOMAIN_LENGTH);
+        name.too_long(MAX_DOMAIN_LENGTH, errors);
     }
-    validate_labels(domain, api::names::dns1123_label, path, errors);
+    validate_labels(domain, api::names::dns1123_label, name, errors);
     if !domain.contains('.') {
-        errors.invalid(path, &json!(domain), "should be a domain with at least two segments separated by dots");
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.invalid(&name.path(), &json!(domain), detail);
     }
-    validate_labels(signer_path, api::names::dns1123_subdomain, path, errors);
+    validate_labels(signer_path, api::names::dns1123_subdomain, name, errors);
     if signer_path.len() > MAX_PATH_LENGTH {
-        errors.too_long(path, MAX_PATH_LENGTH);
+        name.too_long(MAX_PATH_LENGTH, errors);
     }
 }
 
-/// Reports the errors of the first invalid label.
-fn validate_labels(name: &str, rule: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
-    let wrong = name.split('.').map(|label| (label, rule(label))).find(|(_, wrong)| !wrong.is_empty());
+/// Reports the errors of the first invalid label of a part of the name.
+fn validate_labels(part: &str, rule: fn(&str) -> Vec<String>, name: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let wrong = part.split('.').map(|label| (label, rule(label))).find(|(_, wrong)| !wrong.is_empty());
     if let Some((label, wrong)) = wrong {
-        let errors_found =
-            |detail: &String| errors.invalid(path, &json!(name), &format!("validating label {label:?}: {detail}"));
-        wrong.iter().for_each(errors_found);
+        for detail in wrong {
+            errors.invalid(&name.path(), &json!(part), &format!("validating label {label:?}: {detail}"));
+        }
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     #[track_caller]
     fn check(name: &str, expected: &[&str]) {
         let mut errors = FieldErrors::default();
-        validate(&json!(name), &FieldPath::new("signerName"), &mut errors);
+        validate(&FieldCursor::object(&json!({"signerName": name})).at("signerName"), &mut errors);
         let errors_found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(errors_found.len(), expected.len(), "{name}: {errors_found:#?}");
         for (errors_found, expected) in errors_found.iter().zip(expected) {

@@ -1,7 +1,7 @@
 //! Validation of a CertificateSigningRequest's status (`validateConditions`, `validateCertificate`).
 
-use super::{conditions_of_type, items, text_of};
-use crate::{FieldErrors, FieldPath};
+use super::{conditions_of_type, text_of};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -11,25 +11,20 @@ use x509_parser::pem::Pem;
 const TERMINAL_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 pub(super) fn validate_conditions(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status").child("conditions");
     let (mut seen, mut decisions) = (BTreeSet::new(), BTreeSet::new());
-    for (i, condition) in items(&object["status"], "conditions").enumerate() {
-        let (at, kind, status) = (path.index(i), text_of(condition, "type"), text_of(condition, "status"));
+    for condition in FieldCursor::object(object).at("status").at("conditions").items() {
+        let (condition_type, status) = (condition.at("type"), condition.at("status"));
+        let kind = condition_type.text();
         if kind.is_empty() {
-            errors.required(&at.child("type"), "");
+            condition_type.required("", errors);
         }
-        if status.is_empty() {
-            errors.required(&at.child("status"), "");
-        } else if TERMINAL_CONDITIONS.contains(&kind) && status != "True" {
-            errors.not_supported(&at.child("status"), &condition["status"], &["True"]);
-        } else if !["False", "True", "Unknown"].contains(&status) {
-            errors.not_supported(&at.child("status"), &condition["status"], &["False", "True", "Unknown"]);
-        }
+        let is_terminal = TERMINAL_CONDITIONS.contains(&kind);
+        status.one_of(if is_terminal { &["True"] } else { &["False", "True", "Unknown"] }, errors);
         if matches!(kind, "Approved" | "Denied") && decisions.insert(kind) && decisions.len() > 1 {
-            errors.invalid(&at.child("type"), &json!(kind), "Approved and Denied conditions are mutually exclusive");
+            condition_type.invalid("Approved and Denied conditions are mutually exclusive", errors);
         }
         if !seen.insert(kind) {
-            errors.duplicate(&at.child("type"), &condition["type"]);
+            condition_type.duplicate(errors);
         }
     }
 }

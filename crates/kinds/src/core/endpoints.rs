@@ -2,10 +2,8 @@
 
 use crate::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
-    field_validation::{
-        items, text as text_of, validate_dns_label, validate_ip, validate_non_special_ip, validate_one_of,
-        validate_port,
-    },
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of, validate_ip, validate_non_special_ip},
     generic_kind::GenericKind,
     text,
 };
@@ -79,32 +77,28 @@ fn warnings(object: &Value) -> Vec<String> {
 
 /// Validates the subsets (`validateEndpointSubsets`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    for (i, subset) in items(object, "subsets").enumerate() {
-        let path = FieldPath::new("subsets").index(i);
-        let lists = ["addresses", "notReadyAddresses"];
-        if lists.iter().all(|list| items(subset, list).next().is_none()) {
-            errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
+    for subset in FieldCursor::object(object).at("subsets").items() {
+        let (ready, not_ready, ports) = (subset.at("addresses"), subset.at("notReadyAddresses"), subset.at("ports"));
+        if ready.count() == 0 && not_ready.count() == 0 {
+            subset.required("must specify `addresses` or `notReadyAddresses`", errors);
         }
-        for list in lists {
-            for (j, address) in items(subset, list).enumerate() {
-                let path = path.child(list).index(j);
-                validate_ip(&address["ip"], &path.child("ip"), errors);
-                validate_non_special_ip(&address["ip"], &path.child("ip"), errors);
-                if !text_of(address, "hostname").is_empty() {
-                    validate_dns_label(&address["hostname"], &path.child("hostname"), errors);
-                }
+        for address in ready.items().chain(not_ready.items()) {
+            let (ip, hostname) = (address.at("ip"), address.at("hostname"));
+            validate_ip(&ip, errors);
+            validate_non_special_ip(&ip, errors);
+            if !hostname.text().is_empty() {
+                hostname.validate_text(api::names::dns1123_label, errors);
             }
         }
-        let has_several_ports = items(subset, "ports").count() > 1;
-        for (j, p) in items(subset, "ports").enumerate() {
-            let path = path.child("ports").index(j);
-            match text_of(p, "name") {
-                "" if has_several_ports => errors.required(&path.child("name"), ""),
+        for port in ports.items() {
+            let name = port.at("name");
+            match name.text() {
+                "" if ports.count() > 1 => name.required("", errors),
                 "" => {}
-                _ => validate_dns_label(&p["name"], &path.child("name"), errors),
+                _ => name.validate_text(api::names::dns1123_label, errors),
             }
-            validate_port(&p["port"], &path.child("port"), errors);
-            validate_one_of(p, "protocol", enums::PROTOCOLS, &path, errors);
+            port.at("port").validate_port(errors);
+            port.at("protocol").one_of(enums::PROTOCOLS, errors);
         }
     }
 }

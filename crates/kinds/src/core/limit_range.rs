@@ -1,13 +1,11 @@
 //! LimitRange. `admission/limit_ranger.rs` enforces it.
 
 use crate::{
-    FieldErrors, FieldPath, KindInfo, NAME_AND_CREATION,
-    field_validation::{items, text},
-    generic_kind::GenericKind,
+    FieldErrors, KindInfo, NAME_AND_CREATION, field_cursor::FieldCursor, generic_kind::GenericKind,
     pod::validate_resource_name,
 };
 use api::quantity::Amount;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub(crate) static LIMIT_RANGE: GenericKind = GenericKind {
@@ -42,62 +40,55 @@ fn set_item_defaults(item: &mut Value) {
 /// Validates a LimitRange (`ValidateLimitRange`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for (i, item) in items(&object["spec"], "limits").enumerate() {
-        let path = FieldPath::new("spec").child("limits").index(i);
-        let kind = text(item, "type");
+    for item in FieldCursor::object(object).at("spec").at("limits").items() {
+        let limit_type = item.at("type");
+        let kind = limit_type.text();
         if !seen.insert(kind) {
-            errors.duplicate(&path.child("type"), &item["type"]);
+            limit_type.duplicate(errors);
         }
-        let (at, wrong) = (path.child("type"), api::names::qualified_name(kind));
-        wrong.iter().for_each(|e| errors.invalid(&at, &json!(kind), e));
+        limit_type.validate_text(api::names::qualified_name, errors);
         let known = kind.contains('/') || matches!(kind, "Container" | "PersistentVolumeClaim" | "Pod");
-        if wrong.is_empty() && !known {
-            errors.invalid(&at, &item["type"], "must be a standard limit type or fully qualified");
+        if api::names::qualified_name(kind).is_empty() && !known {
+            limit_type.invalid("must be a standard limit type or fully qualified", errors);
         }
         if matches!(kind, "Container" | "Pod") {
             for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
-                let names = item[list].as_object().into_iter().flat_map(Map::keys);
-                names.for_each(|name| validate_resource_name(name, &path.child(list).key(name), errors));
+                item.at(list).entries().for_each(|(name, entry)| validate_resource_name(name, &entry, errors));
             }
         }
         if kind == "Pod" {
-            for list in ["default", "defaultRequest"].into_iter().filter(|l| is_nonempty(&item[l])) {
-                errors.forbidden(&path.child(list), "may not be specified when `type` is 'Pod'");
+            for list in [item.at("default"), item.at("defaultRequest")].iter().filter(|l| l.entries().next().is_some())
+            {
+                list.forbidden("may not be specified when `type` is 'Pod'", errors);
             }
         }
-        if kind == "PersistentVolumeClaim" && item["min"]["storage"].is_null() && item["max"]["storage"].is_null() {
-            errors.required(
-                &path.child("limits"),
-                "either minimum or maximum storage value is required, but neither was provided",
-            );
+        let has_storage = |bound: &str| item.at(bound).at("storage").is_set();
+        if kind == "PersistentVolumeClaim" && !has_storage("min") && !has_storage("max") {
+            let detail = "either minimum or maximum storage value is required, but neither was provided";
+            errors.required(&item.path().child("limits"), detail);
         }
-        validate_order(item, &path, errors);
-        validate_ratios(item, &path.child("maxLimitRequestRatio"), errors);
+        validate_order(&item, errors);
+        validate_ratios(&item, errors);
     }
 }
 
 /// Validates `maxLimitRequestRatio`: at least 1 and at most max/min.
-fn validate_ratios(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let amount = |quantity: &Value| quantity.as_str().and_then(|q| Amount::parse(q).ok());
-    for (name, shown) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
-        let (at, ratio) = (path.key(name), amount(shown).unwrap_or_default());
-        if ratio < Amount::units(1) {
-            let detail = format!("ratio {} is less than 1", shown.as_str().unwrap_or(""));
-            errors.invalid(&at, shown, &detail);
+fn validate_ratios(item: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let amount = |quantity: &FieldCursor<'_, '_>| Amount::parse(quantity.text()).ok();
+    for (name, ratio) in item.at("maxLimitRequestRatio").entries() {
+        let (shown, ratio_amount) = (ratio.text(), amount(&ratio).unwrap_or_default());
+        if ratio_amount < Amount::units(1) {
+            ratio.invalid(&format!("ratio {shown} is less than 1"), errors);
         }
-        let (Some(min), Some(max)) = (amount(&item["min"][name]), amount(&item["max"][name])) else { continue };
+        let (min, max) = (amount(&item.at("min").key(name)), amount(&item.at("max").key(name)));
+        let (Some(min), Some(max)) = (min, max) else { continue };
         #[expect(clippy::cast_precision_loss, reason = "upstream compares and shows a float")]
         let float = |amount: Amount| amount.milli() as f64;
         let max_ratio = float(max) / float(min);
-        if float(ratio) / 1000.0 > max_ratio {
-            let detail = format!("ratio {} is greater than max/min = {max_ratio:.6}", shown.as_str().unwrap_or(""));
-            errors.invalid(&at, shown, &detail);
+        if float(ratio_amount) / 1000.0 > max_ratio {
+            ratio.invalid(&format!("ratio {shown} is greater than max/min = {max_ratio:.6}"), errors);
         }
     }
-}
-
-fn is_nonempty(list: &Value) -> bool {
-    list.as_object().is_some_and(|l| !l.is_empty())
 }
 
 /// Pairs of lists, of which the first must not exceed the second, and the list that the error reports. (Upstream reports a
@@ -112,16 +103,17 @@ const PAIRS: [(&str, &str, &str); 6] = [
 ];
 
 /// Validates that minimum, default request, default limit and maximum are in order.
-fn validate_order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let lists = ["min", "defaultRequest", "default", "max"];
-    let names: BTreeSet<&String> =
-        lists.iter().flat_map(|l| item[l].as_object().into_iter().flat_map(Map::keys)).collect();
-    let amount = |list: &str, name: &str| item[list][name].as_str().and_then(|q| Amount::parse(q).ok());
+fn validate_order(item: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let mut names = BTreeSet::new();
+    for list in ["min", "defaultRequest", "default", "max"] {
+        names.extend(item.at(list).entries().map(|(name, _)| name));
+    }
+    let amount = |list: &str, name: &str| Amount::parse(item.at(list).key(name).text()).ok();
     for name in names {
         for (low, high, reported) in PAIRS {
             let (Some(low_amount), Some(high_amount)) = (amount(low, name), amount(high, name)) else { continue };
             if low_amount > high_amount {
-                let shown = |list: &str| item[list][name].as_str().unwrap_or("");
+                let shown = |list: &str| item.at(list).key(name).text();
                 let list_name = |list: &str| match (list, low, high) {
                     ("defaultRequest", ..) => "default request",
                     ("default", "defaultRequest", _) => "default limit",
@@ -136,7 +128,7 @@ fn validate_order(item: &Value, path: &FieldPath, errors: &mut FieldErrors) {
                     list_name(high)
                 );
                 let value = if (low, high) == ("min", "default") { low } else { reported };
-                errors.invalid(&path.child(reported).key(name), &json!(shown(value)), &detail);
+                errors.invalid(&item.at(reported).key(name).path(), &json!(shown(value)), &detail);
             }
         }
     }

@@ -6,10 +6,8 @@ use super::{
 };
 use crate::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, WriteTarget, defaulting, enums,
-    field_validation::{
-        items, text as text_of, validate_csi_driver_name, validate_dns_subdomain, validate_immutable,
-        validate_required_dns_label, validate_required_dns_subdomain,
-    },
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of, validate_csi_driver_name},
     generic_kind::GenericKind,
     node_labels,
     pod::{set_volume_source_defaults, validate_node_selector, warn_removed_plugins},
@@ -102,121 +100,120 @@ fn prepare(object: &mut Value, old: Option<&Value>, ctx: &WriteContext) {
 
 /// Validates a PersistentVolume (`ValidatePersistentVolumeSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_access_modes(spec, &path, "", errors);
-    validate_capacity(spec, &path.child("capacity"), errors);
-    if !enums::RECLAIM_POLICIES.contains(&text_of(spec, "persistentVolumeReclaimPolicy")) {
-        let at = path.child("persistentVolumeReclaimPolicy");
-        errors.not_supported(&at, &spec["persistentVolumeReclaimPolicy"], enums::RECLAIM_POLICIES);
+    let object = FieldCursor::object(object);
+    let (metadata, spec) = (object.at("metadata"), object.at("spec"));
+    validate_access_modes(&spec.at("accessModes"), "", errors);
+    validate_capacity(&spec.at("capacity"), errors);
+    spec.at("persistentVolumeReclaimPolicy").supported(enums::RECLAIM_POLICIES, errors);
+    validate_node_affinity(&spec.at("nodeAffinity"), errors);
+    validate_source(&spec, metadata.at("name").text(), errors);
+    let class = spec.at("storageClassName");
+    if !class.text().is_empty() {
+        class.validate_text(api::names::dns1123_subdomain, errors);
     }
-    validate_node_affinity(&spec["nodeAffinity"], &path.child("nodeAffinity"), errors);
-    validate_source(spec, text_of(&object["metadata"], "name"), &path, errors);
-    if !text_of(spec, "storageClassName").is_empty() {
-        validate_dns_subdomain(&spec["storageClassName"], &path.child("storageClassName"), errors);
-    }
-    if !enums::VOLUME_MODES.contains(&text_of(spec, "volumeMode")) {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
-    }
-    validate_attributes_class(spec, &path, errors);
+    spec.at("volumeMode").supported(enums::VOLUME_MODES, errors);
+    validate_attributes_class(&spec, errors);
 }
 
 /// Validates the inline volume spec of a VolumeAttachment (`ValidatePersistentVolumeSpec` with `isInlineSpec`).
-pub(crate) fn validate_inline(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_inline(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     const INLINE: &str = "in the context of inline volumes";
-    let forbidden = |field: &str, unset: Value, errors: &mut FieldErrors| {
-        if !spec[field].is_null() && spec[field] != unset {
-            errors.forbidden(&path.child(field), &format!("may not be specified {INLINE}"));
+    let forbidden = |field: &FieldCursor<'_, '_>, unset: Value, errors: &mut FieldErrors| {
+        if field.is_set() && *field.value() != unset {
+            field.forbidden(&format!("may not be specified {INLINE}"), errors);
         }
     };
-    forbidden("claimRef", Value::Null, errors);
-    forbidden("capacity", json!({}), errors);
-    if spec["csi"].is_null() {
-        errors.required(&path.child("csi"), &format!("has to be specified {INLINE}"));
+    forbidden(&spec.at("claimRef"), Value::Null, errors);
+    forbidden(&spec.at("capacity"), json!({}), errors);
+    if spec.at("csi").is_null() {
+        spec.at("csi").required(&format!("has to be specified {INLINE}"), errors);
     }
-    validate_access_modes(spec, path, "", errors);
-    if !matches!(text_of(spec, "persistentVolumeReclaimPolicy"), "" | "Retain") {
-        errors.forbidden(&path.child("persistentVolumeReclaimPolicy"), &format!("may only be Retain {INLINE}"));
+    validate_access_modes(&spec.at("accessModes"), "", errors);
+    let (policy, mode) = (spec.at("persistentVolumeReclaimPolicy"), spec.at("volumeMode"));
+    if !matches!(policy.text(), "" | "Retain") {
+        policy.forbidden(&format!("may only be Retain {INLINE}"), errors);
     }
-    forbidden("nodeAffinity", Value::Null, errors);
-    validate_source(spec, "", path, errors);
-    forbidden("storageClassName", json!(""), errors);
-    if !matches!(spec["volumeMode"].as_str(), None | Some("Filesystem")) {
-        let detail = format!("may not specify volumeMode other than Filesystem {INLINE}");
-        errors.forbidden(&path.child("volumeMode"), &detail);
+    forbidden(&spec.at("nodeAffinity"), Value::Null, errors);
+    validate_source(spec, "", errors);
+    forbidden(&spec.at("storageClassName"), json!(""), errors);
+    if mode.is_set() && mode.text() != "Filesystem" {
+        mode.forbidden(&format!("may not specify volumeMode other than Filesystem {INLINE}"), errors);
     }
 }
 
-fn validate_capacity(spec: &Value, at: &FieldPath, errors: &mut FieldErrors) {
-    let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
-    if capacity.is_empty() {
-        errors.required(at, "");
+fn validate_capacity(capacity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let count = capacity.entries().count();
+    if count == 0 {
+        capacity.required("", errors);
     }
-    if !capacity.contains_key("storage") || capacity.len() > 1 {
-        errors.not_supported(at, &spec["capacity"], &["storage"]);
+    if capacity.key("storage").is_null() || count > 1 {
+        capacity.not_supported(&["storage"], errors);
     }
-    for (name, quantity) in &capacity {
-        validate_positive_quantity(quantity, &at.key(name), errors);
-    }
+    capacity.entries().for_each(|(_, quantity)| validate_positive_quantity(&quantity, errors));
 }
 
 /// Validates the volume source.
-fn validate_source(spec: &Value, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_source(spec: &FieldCursor<'_, '_>, name: &str, errors: &mut FieldErrors) {
     let owner = Owner::PersistentVolume(name);
-    let kind = volume_source::single_source(spec, owner, path, errors).map_or("", |(kind, source)| {
-        volume_source::validate_source(kind, source, owner, path, errors);
+    let kind = volume_source::single_source(spec, owner, errors).map_or("", |(kind, source)| {
+        volume_source::validate_source(kind, &source, owner, spec, errors);
         kind
     });
     if kind == "csi" {
-        validate_csi(&spec["csi"], &path.child("csi"), errors);
+        validate_csi(&spec.at("csi"), errors);
     }
-    if kind == "local" && spec["nodeAffinity"].is_null() {
+    if kind == "local" && spec.at("nodeAffinity").is_null() {
         // Upstream's path, from when node affinity was an annotation.
         let at = FieldPath::new("metadata").child("annotations");
         errors.required(&at, "Local volume requires node affinity");
     }
     let is_root =
         |directory: &str| !directory.is_empty() && directory.split('/').all(|part| part.is_empty() || part == ".");
-    if is_root(text_of(&spec["hostPath"], "path")) && spec["persistentVolumeReclaimPolicy"] == "Recycle" {
-        let at = path.child("persistentVolumeReclaimPolicy");
-        errors.forbidden(&at, "may not be 'recycle' for a hostPath mount of '/'");
+    let policy = spec.at("persistentVolumeReclaimPolicy");
+    if is_root(spec.at("hostPath").at("path").text()) && policy.text() == "Recycle" {
+        policy.forbidden("may not be 'recycle' for a hostPath mount of '/'", errors);
     }
 }
 
 /// Validates a CSI source (`validateCSIPersistentVolumeSource`).
-fn validate_csi(csi: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_csi_driver_name(&csi["driver"], &path.child("driver"), errors);
-    if text_of(csi, "volumeHandle").is_empty() {
-        errors.required(&path.child("volumeHandle"), "");
+fn validate_csi(csi: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_csi_driver_name(&csi.at("driver"), errors);
+    let handle = csi.at("volumeHandle");
+    if handle.text().is_empty() {
+        handle.required("", errors);
     }
-    let secrets = ["controllerPublishSecretRef", EXPAND_SECRET, "nodePublishSecretRef", "nodeExpandSecretRef"];
-    for field in secrets.into_iter().filter(|field| !csi[*field].is_null()) {
-        let (path, secret) = (path.child(field), &csi[field]);
-        validate_required_dns_subdomain(&secret["name"], &path.child("name"), errors);
-        validate_required_dns_label(&secret["namespace"], &path.child("namespace"), errors);
+    for name in ["controllerPublishSecretRef", EXPAND_SECRET, "nodePublishSecretRef", "nodeExpandSecretRef"] {
+        let secret = csi.at(name);
+        if secret.is_set() {
+            secret.at("name").validate_required_text(api::names::dns1123_subdomain, errors);
+            secret.at("namespace").validate_required_text(api::names::dns1123_label, errors);
+        }
     }
 }
 
 /// Validates the volume attributes class, which only CSI volumes can have.
-fn validate_attributes_class(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, attributes) = (path.child("volumeAttributesClassName"), &spec["volumeAttributesClassName"]);
-    if attributes.is_null() {
+fn validate_attributes_class(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (class, csi) = (spec.at("volumeAttributesClassName"), spec.at("csi"));
+    if class.is_null() {
         return;
     }
-    match attributes.as_str().unwrap_or("") {
-        "" => errors.required(&at, "an empty string is disallowed"),
-        _ => validate_dns_subdomain(attributes, &at, errors),
+    if class.text().is_empty() {
+        class.required("an empty string is disallowed", errors);
+    } else {
+        class.validate_text(api::names::dns1123_subdomain, errors);
     }
-    if spec["csi"].is_null() {
-        errors.required(&path.child("csi"), "has to be specified when using volumeAttributesClassName");
+    if csi.is_null() {
+        csi.required("has to be specified when using volumeAttributesClassName", errors);
     }
 }
 
 /// Validates the node affinity (`validateVolumeNodeAffinity`).
-fn validate_node_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match (affinity, &affinity["required"]) {
-        (Value::Null, _) => {}
-        (_, Value::Null) => errors.required(&path.child("required"), "must specify required node constraints"),
-        (_, required) => validate_node_selector(required, &path.child("required"), errors),
+fn validate_node_affinity(affinity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let required = affinity.at("required");
+    match (affinity.is_set(), required.is_set()) {
+        (false, _) => {}
+        (true, false) => required.required("must specify required node constraints", errors),
+        (true, true) => validate_node_selector(&required, errors),
     }
 }
 
@@ -246,11 +243,13 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
         );
     }
     // Upstream's paths lack `spec`.
-    validate_immutable(&spec["volumeMode"], &before["volumeMode"], &FieldPath::new("volumeMode"), errors);
-    if !before["nodeAffinity"].is_null() {
-        validate_immutable(&spec["nodeAffinity"], &before["nodeAffinity"], &FieldPath::new("nodeAffinity"), errors);
+    let (spec, before) = (FieldCursor::object(spec), FieldCursor::object(before));
+    spec.at("volumeMode").validate_immutable(&before.at("volumeMode"), errors);
+    let affinity = before.at("nodeAffinity");
+    if affinity.is_set() {
+        spec.at("nodeAffinity").validate_immutable(&affinity, errors);
     }
-    if !before["volumeAttributesClassName"].is_null() && spec["volumeAttributesClassName"].is_null() {
+    if before.at("volumeAttributesClassName").is_set() && spec.at("volumeAttributesClassName").is_null() {
         errors.forbidden(&path.child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden");
     }
 }

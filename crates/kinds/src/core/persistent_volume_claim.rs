@@ -2,15 +2,11 @@
 
 use super::{
     STORAGE_CLASS_ANNOTATION, STORAGE_CLASS_ANNOTATION_WARNING, deprecated_annotation_warnings, format_access_modes,
-    is_negative, persistent_volume::attributes_class_cell, storage_class, validate_access_modes,
-    validate_positive_quantity,
+    persistent_volume::attributes_class_cell, storage_class, validate_access_modes, validate_positive_quantity,
 };
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums,
-    field_validation::{text as text_of, validate_dns_subdomain},
-    generic_kind::GenericKind,
-    pod::warn_claim,
-    selector, text,
+    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, WriteContext, defaulting, enums, field_cursor::FieldCursor,
+    field_validation::text as text_of, generic_kind::GenericKind, pod::warn_claim, selector, text,
 };
 use api::quantity::Amount;
 use serde_json::{Map, Value, json};
@@ -108,34 +104,36 @@ fn normalize_data_sources(spec: &mut Map<String, Value>) {
 }
 
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    validate_claim_spec(&object["spec"], &FieldPath::new("spec"), errors);
+    validate_claim_spec(&FieldCursor::object(object).at("spec"), errors);
 }
 
 /// Validates the spec of a claim or a StatefulSet's claim template (`ValidatePersistentVolumeClaimSpec`).
-pub(crate) fn validate_claim_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_access_modes(spec, path, "at least 1 access mode is required", errors);
-    selector::validate(&spec["selector"], &path.child("selector"), errors);
-    let at = path.child("resources");
-    match &spec["resources"]["requests"]["storage"] {
-        Value::Null => errors.required(&at.key("storage"), ""),
-        size => validate_positive_quantity(size, &at.key("storage"), errors),
+pub(crate) fn validate_claim_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_access_modes(&spec.at("accessModes"), "at least 1 access mode is required", errors);
+    selector::validate(&spec.at("selector"), errors);
+    // Upstream's path lacks `requests`.
+    let resources = spec.at("resources");
+    let requests = resources.with_value(resources.at("requests").value());
+    let size = requests.key("storage");
+    if size.is_null() {
+        size.required("", errors);
+    } else {
+        validate_positive_quantity(&size, errors);
     }
-    for class in ["storageClassName", "volumeAttributesClassName"] {
-        if !text_of(spec, class).is_empty() {
-            validate_dns_subdomain(&spec[class], &path.child(class), errors);
+    for class in [spec.at("storageClassName"), spec.at("volumeAttributesClassName")] {
+        if !class.text().is_empty() {
+            class.validate_text(api::names::dns1123_subdomain, errors);
         }
     }
-    for field in DATA_SOURCE_FIELDS.into_iter().filter(|f| !spec[*f].is_null()) {
-        validate_data_source(&spec[field], &path.child(field), errors);
+    let [old, new] = DATA_SOURCE_FIELDS.map(|field| spec.at(field));
+    for source in [old, new].iter().filter(|source| source.is_set()) {
+        validate_data_source(source, errors);
     }
-    let [old, new] = DATA_SOURCE_FIELDS.map(|field| &spec[field]);
-    let same = |field: &str| text_of(old, field) == text_of(new, field);
-    if !old.is_null() && !new.is_null() && !["apiGroup", "kind", "name"].into_iter().all(same) {
-        errors.invalid(path, &json!("spec.dataSource"), "must match dataSourceRef");
+    let same = |field: &str| old.at(field).text() == new.at(field).text();
+    if old.is_set() && new.is_set() && !["apiGroup", "kind", "name"].into_iter().all(same) {
+        errors.invalid(&spec.path(), &json!("spec.dataSource"), "must match dataSourceRef");
     }
-    if !enums::VOLUME_MODES.contains(&text_of(spec, "volumeMode")) {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
-    }
+    spec.at("volumeMode").supported(enums::VOLUME_MODES, errors);
 }
 
 /// Validates an update (`ValidatePersistentVolumeClaimUpdate`).
@@ -172,32 +170,34 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
 
 /// Validates an update of the status (`ValidatePersistentVolumeClaimStatusUpdate`).
 fn validate_status(object: &Value, _: &Value, errors: &mut FieldErrors) {
-    let (path, status) = (FieldPath::new("status"), &object["status"]);
-    let entries = |field: &str| status[field].as_object().into_iter().flatten();
-    for list in ["capacity", "allocatedResources"] {
-        for (name, quantity) in entries(list).filter(|(_, quantity)| is_negative(quantity)) {
-            errors.invalid(&path.child(list).key(name), quantity, "must be a valid resource quantity");
+    let object = FieldCursor::object(object);
+    let status = object.at("status");
+    for list in [status.at("capacity"), status.at("allocatedResources")] {
+        for (_, quantity) in list.entries() {
+            if Amount::parse(quantity.text()).is_ok_and(Amount::is_negative) {
+                quantity.invalid("must be a valid resource quantity", errors);
+            }
         }
     }
-    for (name, resizing) in entries("allocatedResourceStatuses") {
-        if !resizing.as_str().is_some_and(|resizing| enums::RESIZE_STATUSES.contains(&resizing)) {
-            let at = path.child("allocatedResourceStatuses").key(name);
-            errors.not_supported(&at, resizing, enums::RESIZE_STATUSES);
-        }
+    for (_, resizing) in status.at("allocatedResourceStatuses").entries() {
+        resizing.supported(enums::RESIZE_STATUSES, errors);
     }
 }
 
 /// Validates a data source (`validateDataSource`).
-fn validate_data_source(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["name", "kind"].into_iter().filter(|f| text_of(source, f).is_empty()) {
-        errors.required(&path.child(field), "");
+fn validate_data_source(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (group, kind) = (source.at("apiGroup"), source.at("kind"));
+    for field in [source.at("name"), kind] {
+        if field.text().is_empty() {
+            field.required("", errors);
+        }
     }
-    let (group, kind) = (text_of(source, "apiGroup"), text_of(source, "kind"));
-    if group.is_empty() && kind != "PersistentVolumeClaim" {
-        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-        errors.invalid(path, &json!(kind), detail);
-    }
-    if !group.is_empty() {
-        validate_dns_subdomain(&source["apiGroup"], &path.child("apiGroup"), errors);
+    if group.text().is_empty() {
+        if kind.text() != "PersistentVolumeClaim" {
+            let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            source.with_value(kind.value()).invalid(detail, errors);
+        }
+    } else {
+        group.validate_text(api::names::dns1123_subdomain, errors);
     }
 }

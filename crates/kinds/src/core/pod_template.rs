@@ -1,6 +1,6 @@
 //! PodTemplate.
 
-use crate::{Cell, FieldPath, KindInfo, NAME, generic_kind::GenericKind, pod_template_spec, text};
+use crate::{Cell, KindInfo, NAME, field_cursor::FieldCursor, generic_kind::GenericKind, pod_template_spec, text};
 
 pub(crate) static POD_TEMPLATE: GenericKind = GenericKind {
     columns: &[
@@ -10,7 +10,7 @@ pub(crate) static POD_TEMPLATE: GenericKind = GenericKind {
         text("Pod Labels", Cell::Computed(|t, _| pod_template_spec::labels(&t["template"]))),
     ],
     default: |object| pod_template_spec::set_pod_template_defaults(object, "/template"),
-    validate: |object, errors| pod_template_spec::validate(&object["template"], &FieldPath::new("template"), errors),
+    validate: |object, errors| pod_template_spec::validate(&FieldCursor::object(object).at("template"), errors),
     warnings: |object, old| pod_template_spec::warnings(object, old, &["template"]),
     ..GenericKind::new(&KindInfo { generation: true, ..KindInfo::core("PodTemplate", "podtemplates", "podtemplate") })
 };

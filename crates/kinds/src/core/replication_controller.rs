@@ -1,10 +1,10 @@
 //! ReplicationController.
 
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME,
+    AGE, Cell, FieldErrors, KindInfo, NAME,
     apps::{ReplicaCounts, SCALE},
     defaulting,
-    field_validation::validate_nonnegative,
+    field_cursor::FieldCursor,
     generic_kind::GenericKind,
     integer, object_meta,
     pod_template_spec::{self, CONTAINERS, IMAGES},
@@ -64,21 +64,21 @@ fn default(object: &mut Value) {
 
 /// Validates a ReplicationController (`ValidateReplicationControllerSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let (at, selector_labels) = (path.child("selector"), &spec["selector"]);
-    validate_nonnegative(spec, "minReadySeconds", &path, errors);
-    if selector_labels.as_object().is_none_or(serde_json::Map::is_empty) {
-        errors.required(&at, "");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    spec.at("minReadySeconds").nonnegative(errors);
+    if selector.entries().next().is_none() {
+        selector.required("", errors);
     }
-    object_meta::labels(selector_labels, &at, errors);
-    validate_nonnegative(spec, "replicas", &path, errors);
-    let at = path.child("template");
-    if spec["template"].is_null() {
-        return errors.required(&at, "");
+    object_meta::labels(&selector, errors);
+    spec.at("replicas").nonnegative(errors);
+    if template.is_null() {
+        return template.required("", errors);
     }
-    let labels = &spec["template"]["metadata"]["labels"];
-    if let Some(selected) = selector::matches(&json!({"matchLabels": selector_labels}), labels) {
-        pod_template_spec::validate_selector_matches(&spec["template"], selected, &at, errors);
+    let labels = template.at("metadata").at("labels").value();
+    if let Some(selected) = selector::matches(&json!({"matchLabels": selector.value()}), labels) {
+        pod_template_spec::validate_selector_matches(&template, selected, errors);
     }
-    pod_template_spec::validate_for_controller(&spec["template"], &at, "ReplicationController", errors);
+    pod_template_spec::validate_for_controller(&template, "ReplicationController", errors);
 }

@@ -2,10 +2,7 @@
 
 use super::{INTEGER_RESOURCES, validate_resource_quantity};
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, enums,
-    field_validation::{items, text as text_of, validate_immutable},
-    generic_kind::GenericKind,
-    text,
+    AGE, Cell, FieldErrors, KindInfo, NAME, enums, field_cursor::FieldCursor, generic_kind::GenericKind, text,
 };
 use serde_json::{Value, json};
 
@@ -18,13 +15,15 @@ pub(crate) static RESOURCE_QUOTA: GenericKind = GenericKind {
     ],
     validate,
     validate_change: |object, old, errors| {
-        let path = FieldPath::new("spec").child("scopes");
-        validate_immutable(&object["spec"]["scopes"], &old["spec"]["scopes"], &path, errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        object.at("spec").at("scopes").validate_immutable(&old.at("spec").at("scopes"), errors);
     },
     // Validates an update of the status (`ValidateResourceQuotaStatusUpdate`).
     validate_status: |object, _, errors| {
-        let (path, status) = (FieldPath::new("status"), &object["status"]);
-        ["hard", "used"].iter().for_each(|part| validate_quantities(&status[part], &path.child(part), errors));
+        let object = FieldCursor::object(object);
+        let status = object.at("status");
+        validate_quantities(&status.at("hard"), errors);
+        validate_quantities(&status.at("used"), errors);
     },
     ..GenericKind::new(&KindInfo {
         short_names: &["quota"],
@@ -68,60 +67,68 @@ fn is_standard(name: &str) -> bool {
 
 /// Validates a ResourceQuota (`ValidateResourceQuotaSpec`).
 fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_quantities(&spec["hard"], &path.child("hard"), errors);
-    let named: Vec<&str> = items(spec, "scopes").filter_map(Value::as_str).collect();
-    validate_scopes(spec, &named, &spec["scopes"], &path.child("scopes"), errors);
-    if !spec["scopeSelector"].is_null() {
-        validate_scope_selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (scopes, selector) = (spec.at("scopes"), spec.at("scopeSelector"));
+    validate_quantities(&spec.at("hard"), errors);
+    let named: Vec<&str> = scopes.items().map(|scope| scope.text()).collect();
+    validate_scopes(&spec, &named, errors);
+    if selector.is_set() {
+        validate_scope_selector(&spec, errors);
     }
 }
 
 /// Validates the names and quantities of resources.
-fn validate_quantities(all: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (name, quantity) in all.as_object().into_iter().flatten() {
-        let at = path.key(name);
-        self::validate_resource_name(name, &at, errors);
-        validate_resource_quantity(name, quantity, &at, errors);
+fn validate_quantities(all: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for (name, quantity) in all.entries() {
+        self::validate_resource_name(name, &quantity, errors);
+        validate_resource_quantity(name, &quantity, errors);
     }
 }
 
-fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let value = json!(name);
+fn validate_resource_name(name: &str, entry: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let mut invalid = |detail: &str| errors.invalid(&entry.path(), &json!(name), detail);
     let wrong = api::names::qualified_name(name);
-    wrong.iter().for_each(|e| errors.invalid(path, &value, e));
+    wrong.iter().for_each(|detail| invalid(detail));
     if name.contains('/') || is_standard(name) {
         return;
     }
     // `storage` is a standard resource of claims, but not of quotas.
     if wrong.is_empty() && name != "storage" {
-        errors.invalid(path, &value, "must be a standard resource type or fully qualified");
+        invalid("must be a standard resource type or fully qualified");
     }
-    errors.invalid(path, &value, "must be a standard resource for quota");
+    invalid("must be a standard resource for quota");
 }
 
-/// Validates that scopes are supported, apply to the quota's resources and do not conflict. Errors show the value `shown`.
-fn validate_scopes(spec: &Value, named: &[&str], shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Validates that scopes are supported, apply to the quota's resources and do not conflict.
+fn validate_scopes(spec: &FieldCursor<'_, '_>, named: &[&str], errors: &mut FieldErrors) {
+    let scopes = spec.at("scopes");
     for scope in named {
         if !enums::QUOTA_SCOPES.contains(scope) {
-            errors.invalid(path, shown, "unsupported scope");
+            scopes.invalid("unsupported scope", errors);
         }
-        validate_scope_resources(spec, scope, shown, path, errors);
+        validate_scope_resources(spec, scope, &scopes, errors);
     }
-    validate_scope_conflicts(spec, named, path, errors);
+    validate_scope_conflicts(named, &scopes, errors);
 }
 
-fn validate_scope_resources(spec: &Value, scope: &str, shown: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let resources = spec["hard"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+fn validate_scope_resources(
+    spec: &FieldCursor<'_, '_>,
+    scope: &str,
+    shown: &FieldCursor<'_, '_>,
+    errors: &mut FieldErrors,
+) {
+    let hard = spec.at("hard");
+    let resources = hard.entries().map(|(name, _)| name);
     for _ in resources.filter(|name| is_standard(name) && !is_scope_valid_for_resource(scope, name)) {
-        errors.invalid(path, shown, "unsupported scope applied to resource");
+        shown.invalid("unsupported scope applied to resource", errors);
     }
 }
 
-fn validate_scope_conflicts(spec: &Value, named: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_scope_conflicts(named: &[&str], shown: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| named.contains(scope)) {
-            errors.invalid(path, &spec["scopes"], "conflicting scopes");
+            shown.invalid("conflicting scopes", errors);
         }
     }
 }
@@ -140,36 +147,39 @@ fn is_scope_valid_for_resource(scope: &str, resource: &str) -> bool {
 }
 
 /// Validates the scope selector (`validateScopedResourceSelectorRequirement`). Like upstream, paths lack the index.
-fn validate_scope_selector(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let requirements = || items(&spec["scopeSelector"], "matchExpressions");
-    for r in requirements() {
-        let (scope, values) = (text_of(r, "scopeName"), items(r, "values").count());
-        if !enums::QUOTA_SCOPES.contains(&scope) {
-            errors.invalid(&path.child("scopeName"), &json!(scope), "unsupported scope");
+fn validate_scope_selector(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let selector = spec.at("scopeSelector");
+    let requirements = selector.at("matchExpressions");
+    for requirement in requirements.items() {
+        let requirement = requirements.with_value(requirement.value());
+        let (scope, operator, values) =
+            (requirement.at("scopeName"), requirement.at("operator"), requirement.at("values"));
+        if !enums::QUOTA_SCOPES.contains(&scope.text()) {
+            scope.invalid("unsupported scope", errors);
         }
-        validate_scope_resources(spec, scope, &spec["scopeSelector"], path, errors);
-        let (operator, at) = (text_of(r, "operator"), path.child("values"));
-        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
-            && enums::QUOTA_SCOPES.contains(&scope)
-            && operator != "Exists"
+        // Upstream shows the selector.
+        validate_scope_resources(spec, scope.text(), &requirements.with_value(selector.value()), errors);
+        if !matches!(scope.text(), "PriorityClass" | "VolumeAttributesClass")
+            && enums::QUOTA_SCOPES.contains(&scope.text())
+            && operator.text() != "Exists"
         {
             let detail = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
-            errors.invalid(&path.child("operator"), &json!(operator), detail);
+            operator.invalid(detail, errors);
         }
-        match operator {
-            "In" | "NotIn" if values == 0 => {
-                errors
-                    .required(&at, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector");
+        match operator.text() {
+            "In" | "NotIn" if values.count() == 0 => {
+                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                values.required(detail, errors);
             }
-            "Exists" | "DoesNotExist" if values > 0 => errors.invalid(
-                &at,
-                &r["values"],
-                "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector",
-            ),
+            "Exists" | "DoesNotExist" if values.count() > 0 => {
+                let detail = "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector";
+                values.invalid(detail, errors);
+            }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => errors.invalid(&path.child("operator"), &json!(operator), "not a valid selector operator"),
+            _ => operator.invalid("not a valid selector operator", errors),
         }
     }
-    let named: Vec<&str> = requirements().map(|r| text_of(r, "scopeName")).collect();
-    validate_scope_conflicts(spec, &named, path, errors);
+    let named: Vec<&str> = requirements.items().map(|requirement| requirement.at("scopeName").text()).collect();
+    // Upstream shows the scopes.
+    validate_scope_conflicts(&named, &requirements.with_value(spec.at("scopes").value()), errors);
 }

@@ -1,7 +1,7 @@
 //! Decoding and validation of embedded resources (`x-kubernetes-embedded-resource`) in custom objects
 //! (`apiextensions-apiserver/pkg/apiserver/schema/objectmeta`).
 
-use crate::{FieldErrors, FieldPath, object_meta};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor, object_meta};
 use schema::Schema;
 use serde_json::{Value, json};
 use wire::typed::{self, DecodeFieldError};
@@ -29,7 +29,8 @@ pub(super) fn validate(schema: &Schema, object: &Value, errors: &mut FieldErrors
             validate_type_field(&resource[field], field, &resource_path.path.child(field), errors);
         }
         if resource["metadata"].is_object() {
-            object_meta::validate_embedded(&resource["metadata"], &resource_path.path.child("metadata"), errors);
+            let resource = FieldCursor::new(resource, &resource_path.path);
+            object_meta::validate_embedded(&resource.at("metadata"), errors);
         }
     }
 }

@@ -1,13 +1,10 @@
 //! Validation of DeviceClasses, ResourceClaims and their templates (`pkg/apis/resource/validation`).
 
 use super::field_validation::{
-    validate_configs, validate_fully_qualified_name, validate_label, validate_list, validate_selectors, validate_set,
+    validate_configs, validate_fully_qualified_name, validate_list, validate_selectors, validate_set,
     validate_toleration,
 };
-use crate::{
-    FieldErrors, FieldPath, enums,
-    field_validation::{items, text as text_of, validate_required_dns_subdomain},
-};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 const MAX_REQUESTS: usize = 32;
@@ -18,105 +15,103 @@ const MAX_TOLERATIONS: usize = 16;
 
 /// Validates a DeviceClass (`validateDeviceClassSpec`).
 pub(super) fn validate_device_class(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_selectors(spec, &path, errors);
-    validate_configs(spec, &path, errors, |_, _, _| {});
-    let (resource, at) = (&spec["extendedResourceName"], path.child("extendedResourceName"));
-    if resource.as_str().is_some_and(|name| !api::resources::is_extended(name)) {
-        errors.invalid(&at, resource, "must be a valid extended resource name");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    validate_selectors(&spec.at("selectors"), errors);
+    validate_configs(&spec.at("config"), errors, |_, _| {});
+    let resource = spec.at("extendedResourceName");
+    if resource.is_set() && !api::resources::is_extended(resource.text()) {
+        resource.invalid("must be a valid extended resource name", errors);
     }
 }
 
 /// Validates the spec of a claim (`validateResourceClaimSpec`).
-pub(super) fn validate_claim_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (devices, path) = (&spec["devices"], path.child("devices"));
-    validate_set(devices, ("requests", MAX_REQUESTS), name, &path, errors, validate_request);
-    let validate_references = |list: &Value, path: &FieldPath, errors: &mut FieldErrors| {
-        validate_set(
-            list,
-            ("requests", MAX_REQUESTS),
-            |name| name,
-            path,
-            errors,
-            |name, path, errors| {
-                validate_request_reference(devices, name, path, errors);
-            },
-        );
+pub(super) fn validate_claim_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let devices = spec.at("devices");
+    let requests = devices.at("requests");
+    validate_set(&requests, MAX_REQUESTS, name, errors, validate_request);
+    let validate_references = |holder: &FieldCursor<'_, '_>, errors: &mut FieldErrors| {
+        let check = |name: &FieldCursor<'_, '_>, errors: &mut FieldErrors| {
+            validate_request_reference(&requests, name, errors);
+        };
+        validate_set(&holder.at("requests"), MAX_REQUESTS, |name| name.value(), errors, check);
     };
-    validate_list(devices, "constraints", MAX_CONSTRAINTS, &path, errors, |constraint, path, errors| {
-        validate_references(constraint, path, errors);
-        match ["matchAttribute", "distinctAttribute"].into_iter().find(|field| !constraint[*field].is_null()) {
-            None => errors.required(&path.child("matchAttribute"), ""),
-            Some(field) => validate_fully_qualified_name(&constraint[field], &path.child(field), errors),
+    validate_list(&devices.at("constraints"), MAX_CONSTRAINTS, errors, |constraint, errors| {
+        validate_references(constraint, errors);
+        let (same, distinct) = (constraint.at("matchAttribute"), constraint.at("distinctAttribute"));
+        match [same, distinct].iter().find(|attribute| attribute.is_set()) {
+            None => same.required("", errors),
+            Some(attribute) => validate_fully_qualified_name(attribute, errors),
         }
     });
-    validate_configs(devices, &path, errors, validate_references);
+    validate_configs(&devices.at("config"), errors, validate_references);
 }
 
-fn name(object: &Value) -> &Value {
-    &object["name"]
+fn name<'v>(object: &FieldCursor<'v, '_>) -> &'v Value {
+    object.at("name").value()
 }
 
 /// Validates a request (`validateDeviceRequest`).
-fn validate_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_label(&request["name"], &path.child("name"), errors);
-    let (exactly, several) = (&request["exactly"], items(request, "firstAvailable").count());
-    match (exactly.is_null(), several) {
-        (true, 0) => errors.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
-        (false, n) if n > 0 => {
+fn validate_request(request: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    request.at("name").validate_text(api::names::dns1123_label, errors);
+    let (exactly, several) = (request.at("exactly"), request.at("firstAvailable"));
+    match (exactly.is_set(), several.count() > 0) {
+        (false, false) => request.required("exactly one of `exactly` or `firstAvailable` is required", errors),
+        (true, true) => {
             let detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
-            errors.invalid(path, &json!(null), detail);
+            errors.invalid(&request.path(), &json!(null), detail);
         }
-        (false, _) => validate_exact_request(exactly, &path.child("exactly"), errors),
-        (true, _) => {
-            validate_set(request, ("firstAvailable", MAX_SUBREQUESTS), name, path, errors, |one, path, errors| {
-                validate_label(&one["name"], &path.child("name"), errors);
-                validate_exact_request(one, path, errors);
+        (true, false) => validate_exact_request(&exactly, errors),
+        (false, true) => {
+            validate_set(&several, MAX_SUBREQUESTS, name, errors, |subrequest, errors| {
+                subrequest.at("name").validate_text(api::names::dns1123_label, errors);
+                validate_exact_request(subrequest, errors);
             });
         }
     }
 }
 
 /// Validates an exact request or subrequest (`validateExactDeviceRequest`).
-fn validate_exact_request(request: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_required_dns_subdomain(&request["deviceClassName"], &path.child("deviceClassName"), errors);
-    validate_selectors(request, path, errors);
-    let (mode, count) = (text_of(request, "allocationMode"), request["count"].as_i64().unwrap_or(0));
-    match mode {
-        "All" if count != 0 => {
-            let detail = "must not be specified when allocationMode is 'All'";
-            errors.invalid(&path.child("count"), &json!(count), detail);
+fn validate_exact_request(request: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    request.at("deviceClassName").validate_required_text(api::names::dns1123_subdomain, errors);
+    validate_selectors(&request.at("selectors"), errors);
+    let (mode, count) = (request.at("allocationMode"), request.at("count"));
+    let number = count.integer().unwrap_or(0);
+    match mode.text() {
+        "All" if number != 0 => count.invalid("must not be specified when allocationMode is 'All'", errors),
+        "ExactCount" if number <= 0 => {
+            errors.invalid(&count.path(), &json!(number), "must be greater than zero");
         }
-        "ExactCount" if count <= 0 => {
-            errors.invalid(&path.child("count"), &json!(count), "must be greater than zero");
-        }
-        "All" | "ExactCount" => {}
-        _ => errors.not_supported(&path.child("allocationMode"), &request["allocationMode"], enums::ALLOCATION_MODES),
+        _ => mode.supported(enums::ALLOCATION_MODES, errors),
     }
-    validate_list(request, "tolerations", MAX_TOLERATIONS, path, errors, validate_toleration);
+    validate_list(&request.at("tolerations"), MAX_TOLERATIONS, errors, validate_toleration);
 }
 
 /// Validates a reference to a request or subrequest (`validateRequestNameRef`).
-fn validate_request_reference(devices: &Value, name: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_request_reference(requests: &FieldCursor<'_, '_>, name: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     const EXACTLY_ONE_REQUIRED: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-    let parts: Vec<&str> = name.as_str().unwrap_or("").split('/').collect();
+    let parts: Vec<&str> = name.text().split('/').collect();
     if parts.len() > 2 {
-        return errors.invalid(path, name, EXACTLY_ONE_REQUIRED);
+        return name.invalid(EXACTLY_ONE_REQUIRED, errors);
     }
-    parts.iter().for_each(|part| validate_label(&json!(part), path, errors));
-    let request = items(devices, "requests").find(|request| request["name"] == parts[0]);
-    let exists = request.is_some_and(|request| {
-        parts.get(1).is_none_or(|part| items(request, "firstAvailable").any(|one| one["name"] == *part))
+    for part in &parts {
+        let wrong = api::names::dns1123_label(part);
+        wrong.iter().for_each(|detail| errors.invalid(&name.path(), &json!(part), detail));
+    }
+    let exists = requests.items().find(|request| request.at("name").text() == parts[0]).is_some_and(|request| {
+        let subrequests = request.at("firstAvailable");
+        parts.get(1).is_none_or(|part| subrequests.items().any(|one| one.at("name").text() == *part))
     });
     if !exists {
-        errors.invalid(path, name, EXACTLY_ONE_REQUIRED);
+        name.invalid(EXACTLY_ONE_REQUIRED, errors);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FieldPath;
 
     #[track_caller]
     fn check(devices: Value, expected: &[&str]) {
@@ -127,7 +122,7 @@ mod tests {
         for (key, value) in devices.as_object().unwrap() {
             spec["devices"][key] = value.clone();
         }
-        super::validate_claim_spec(&spec, &FieldPath::new("spec"), &mut errors);
+        super::validate_claim_spec(&FieldCursor::new(&spec, &FieldPath::new("spec")), &mut errors);
         let shown =
             |e: &crate::FieldError| e.to_string().split(": a lowercase RFC 1123").next().unwrap_or("").to_owned();
         let expected: Vec<String> = expected.iter().map(|e| format!("spec.devices.{e}")).collect();

@@ -1,15 +1,11 @@
 //! Validation of devices in ResourceSlices (`validateDevice`).
 
 use super::field_validation::{
-    set_fields, validate_counters, validate_label, validate_label_key, validate_list, validate_qualified_name,
-    validate_set, validate_taint, validate_unset_or_true,
+    set_fields, validate_counters, validate_list, validate_qualified_name, validate_set, validate_taint,
+    validate_unset_or_true,
 };
-use crate::{
-    FieldErrors, FieldPath,
-    field_validation::{items, text as text_of, validate_dns_subdomain},
-    pod::validate_node_selector,
-};
-use serde_json::{Map, Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor, pod::validate_node_selector};
+use serde_json::json;
 use std::collections::{BTreeSet, HashSet};
 
 /// Maximum number of attributes and capacities together, and maximum length of an attribute's value.
@@ -20,68 +16,59 @@ const MAX_TAINTS: usize = 16;
 const MAX_COUNTER_SETS: usize = 2;
 const MAX_BINDING_CONDITIONS: usize = 4;
 
-pub(super) fn validate_device(
-    device: &Value,
-    per_device_node_selection: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    validate_label(&device["name"], &path.child("name"), errors);
-    let none = Map::new();
-    let entries = |field: &str| device[field].as_object().unwrap_or(&none);
-    let count = entries("attributes").len() + entries("capacity").len();
+pub(super) fn validate_device(device: &FieldCursor<'_, '_>, per_device_node_selection: bool, errors: &mut FieldErrors) {
+    device.at("name").validate_text(api::names::dns1123_label, errors);
+    let (attributes, capacity) = (device.at("attributes"), device.at("capacity"));
+    let count = attributes.entries().chain(capacity.entries()).count();
     if count > MAX_ATTRIBUTES_AND_CAPACITIES {
         let detail =
             format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES_AND_CAPACITIES}");
-        errors.invalid(path, &json!(count), &detail);
+        errors.invalid(&device.path(), &json!(count), &detail);
     }
-    for (name, value) in entries("attributes") {
-        let at = path.child("attributes").key(name);
-        validate_qualified_name(name, &at, errors);
-        validate_attribute(value, &at, errors);
+    for (name, attribute) in attributes.entries() {
+        validate_qualified_name(name, &attribute, errors);
+        validate_attribute(&attribute, errors);
     }
-    for (name, value) in entries("capacity") {
-        let at = path.child("capacity").key(name);
-        validate_qualified_name(name, &at, errors);
-        if device["allowMultipleAllocations"] != true && !value["requestPolicy"].is_null() {
-            errors.forbidden(&at.child("requestPolicy"), "allowMultipleAllocations must be true");
+    for (name, capacity) in capacity.entries() {
+        validate_qualified_name(name, &capacity, errors);
+        let policy = capacity.at("requestPolicy");
+        if !device.at("allowMultipleAllocations").is_true() && policy.is_set() {
+            policy.forbidden("allowMultipleAllocations must be true", errors);
         }
     }
-    validate_list(device, "taints", MAX_TAINTS, path, errors, validate_taint);
+    validate_list(&device.at("taints"), MAX_TAINTS, errors, validate_taint);
+    let counter_set = |consumption: &FieldCursor<'_, '_>, errors: &mut FieldErrors| {
+        consumption.at("counterSet").validate_required_text(api::names::dns1123_label, errors);
+        validate_counters(&consumption.at("counters"), errors);
+    };
     validate_set(
-        device,
-        ("consumesCounters", MAX_COUNTER_SETS),
-        |consumption| &consumption["counterSet"],
-        path,
+        &device.at("consumesCounters"),
+        MAX_COUNTER_SETS,
+        |consumption| consumption.at("counterSet").value(),
         errors,
-        |consumption, path, errors| {
-            match text_of(consumption, "counterSet") {
-                "" => errors.required(&path.child("counterSet"), ""),
-                _ => validate_label(&consumption["counterSet"], &path.child("counterSet"), errors),
-            }
-            validate_counters(consumption, path, errors);
-        },
+        counter_set,
     );
-    validate_node_selection(device, per_device_node_selection, path, errors);
-    validate_binding_conditions(device, path, errors);
+    validate_node_selection(device, per_device_node_selection, errors);
+    validate_binding_conditions(device, errors);
 }
 
 /// Validates an attribute, which has exactly one value (`validateDeviceAttribute`).
-fn validate_attribute(attribute: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let has = |field: &&&str| !attribute[**field].is_null();
-    for field in ["string", "version"].iter().filter(has) {
-        let (text, at) = (text_of(attribute, field), path.child(field));
-        if *field == "version" && !is_semantic_version(text) {
-            errors.invalid(&at, &json!(text), "must be a string compatible with semver.org spec 2.0.0");
-        }
-        if text.len() > MAX_ATTRIBUTE_LENGTH {
-            errors.too_long(&at, MAX_ATTRIBUTE_LENGTH);
-        }
+fn validate_attribute(attribute: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (text, version) = (attribute.at("string"), attribute.at("version"));
+    if text.text().len() > MAX_ATTRIBUTE_LENGTH {
+        text.too_long(MAX_ATTRIBUTE_LENGTH, errors);
     }
-    match ["bool", "int", "string", "version"].iter().filter(has).count() {
-        0 => errors.invalid(path, &json!(""), "exactly one value must be specified"),
+    if version.is_set() && !is_semantic_version(version.text()) {
+        version.invalid("must be a string compatible with semver.org spec 2.0.0", errors);
+    }
+    if version.text().len() > MAX_ATTRIBUTE_LENGTH {
+        version.too_long(MAX_ATTRIBUTE_LENGTH, errors);
+    }
+    let values = [attribute.at("bool"), attribute.at("int"), text, version];
+    match values.iter().filter(|value| value.is_set()).count() {
+        0 => errors.invalid(&attribute.path(), &json!(""), "exactly one value must be specified"),
         1 => {}
-        _ => errors.invalid(path, attribute, "exactly one value must be specified"),
+        _ => attribute.invalid("exactly one value must be specified", errors),
     }
 }
 
@@ -100,71 +87,67 @@ fn is_semantic_version(text: &str) -> bool {
 }
 
 /// Validates the nodes of a device, which only slices with `perDeviceNodeSelection` allow.
-fn validate_node_selection(
-    device: &Value,
-    per_device_node_selection: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_node_selection(device: &FieldCursor<'_, '_>, per_device_node_selection: bool, errors: &mut FieldErrors) {
     const EXACTLY_ONE_REQUIRED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-    let node_fields = ["nodeName", "nodeSelector", "allNodes"];
+    let (node, selector, all) = (device.at("nodeName"), device.at("nodeSelector"), device.at("allNodes"));
     if !per_device_node_selection {
-        if node_fields.iter().any(|field| !device[field].is_null()) {
+        if [node, selector, all].iter().any(FieldCursor::is_set) {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-            errors.invalid(path, &json!(null), detail);
+            errors.invalid(&device.path(), &json!(null), detail);
         }
         return;
     }
-    let node = &device["nodeName"];
-    if node == "" {
-        errors.invalid(&path.child("nodeName"), node, "must not be empty");
-    } else if !node.is_null() {
-        validate_dns_subdomain(node, &path.child("nodeName"), errors);
+    if node.value() == "" {
+        node.invalid("must not be empty", errors);
+    } else if node.is_set() {
+        node.validate_text(api::names::dns1123_subdomain, errors);
     }
-    if !device["nodeSelector"].is_null() {
-        validate_node_selector(&device["nodeSelector"], &path.child("nodeSelector"), errors);
+    if selector.is_set() {
+        validate_node_selector(&selector, errors);
     }
-    validate_unset_or_true(&device["allNodes"], &path.child("allNodes"), errors);
-    match &set_fields(device, &node_fields)[..] {
-        [] => errors.required(path, EXACTLY_ONE_REQUIRED),
+    validate_unset_or_true(&all, errors);
+    match &set_fields(device.value(), &["nodeName", "nodeSelector", "allNodes"])[..] {
+        [] => device.required(EXACTLY_ONE_REQUIRED, errors),
         [_] => {}
-        several => errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), EXACTLY_ONE_REQUIRED),
+        several => {
+            let shown = json!(format!("{{{}}}", several.join(", ")));
+            errors.invalid(&device.path(), &shown, EXACTLY_ONE_REQUIRED);
+        }
     }
 }
 
 /// Validates binding conditions and binding failure conditions (`validateDeviceBindingParameters`).
-fn validate_binding_conditions(device: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let lists = ["bindingConditions", "bindingFailureConditions"];
-    for field in lists {
-        validate_list(device, field, MAX_BINDING_CONDITIONS, path, errors, validate_label_key);
+fn validate_binding_conditions(device: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (binding, failure) = (device.at("bindingConditions"), device.at("bindingFailureConditions"));
+    for list in [binding, failure] {
+        validate_list(&list, MAX_BINDING_CONDITIONS, errors, |condition, errors| {
+            condition.validate_text(api::names::qualified_name, errors);
+        });
     }
-    let [binding, failure] = lists.map(|field| items(device, field).collect::<Vec<_>>());
-    let known: HashSet<&Value> = binding.iter().copied().collect();
-    for (field, all) in lists.into_iter().zip([&binding, &failure]) {
-        let mut seen = BTreeSet::new();
-        for (i, condition) in all.iter().enumerate() {
-            let at = path.child(field).index(i);
-            if !seen.insert(condition.as_str()) {
-                errors.duplicate(&at, condition);
-            }
-            if field == lists[1] && known.contains(condition) {
-                errors.invalid(&at, condition, "bindingFailureConditions must not overlap with bindingConditions");
-            }
+    binding.duplicates().for_each(|condition| condition.duplicate(errors));
+    let known: HashSet<&str> = binding.items().map(|condition| condition.text()).collect();
+    let mut seen = BTreeSet::new();
+    for condition in failure.items() {
+        if !seen.insert(condition.text()) {
+            condition.duplicate(errors);
+        }
+        if known.contains(condition.text()) {
+            condition.invalid("bindingFailureConditions must not overlap with bindingConditions", errors);
         }
     }
-    for (field, other, is_missing) in [
-        (lists[0], lists[1], binding.is_empty() && !failure.is_empty()),
-        (lists[1], lists[0], failure.is_empty() && !binding.is_empty()),
-    ] {
-        if is_missing {
-            errors.invalid(&path.child(field), &device[field], &format!("{field} are required to use {other}"));
-        }
+    if binding.count() == 0 && failure.count() > 0 {
+        binding.invalid("bindingConditions are required to use bindingFailureConditions", errors);
+    }
+    if failure.count() == 0 && binding.count() > 0 {
+        failure.invalid("bindingFailureConditions are required to use bindingConditions", errors);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FieldPath;
+    use serde_json::{Map, Value};
 
     #[track_caller]
     fn check_in(per_device_node_selection: bool, fields: Value, expected: &[&str]) {
@@ -173,7 +156,8 @@ mod tests {
         for (key, value) in fields.as_object().unwrap() {
             device[key] = value.clone();
         }
-        validate_device(&device, per_device_node_selection, &FieldPath::new("d"), &mut errors);
+        let path = FieldPath::new("d");
+        validate_device(&FieldCursor::new(&device, &path), per_device_node_selection, &mut errors);
         let shown =
             |e: &crate::FieldError| e.to_string().split(": a lowercase RFC 1123").next().unwrap_or("").to_owned();
         assert_eq!(errors.0.iter().map(shown).collect::<Vec<_>>(), expected);

@@ -1,13 +1,11 @@
 //! Validation of ResourceSlices (`validateResourceSliceSpec`).
 
 use super::{
-    field_validation::{set_fields, validate_counters, validate_label, validate_set, validate_unset_or_true},
+    field_validation::{set_fields, validate_counters, validate_set, validate_unset_or_true},
     validate_device,
 };
 use crate::{
-    FieldErrors, FieldPath,
-    field_validation::{items, text as text_of, validate_csi_driver_name, validate_dns_subdomain},
-    pod::validate_node_selector,
+    FieldErrors, field_cursor::FieldCursor, field_validation::validate_csi_driver_name, pod::validate_node_selector,
 };
 use serde_json::{Value, json};
 
@@ -19,96 +17,89 @@ const MAX_COUNTER_SETS: usize = 8;
 const MAX_POOL_NAME_LENGTH: usize = 253;
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_csi_driver_name(&spec["driver"], &path.child("driver"), errors);
-    validate_pool(&spec["pool"], &path.child("pool"), errors);
-    validate_node_selection(spec, &path, errors);
-    if !spec["sharedCounters"].is_null() && !spec["devices"].is_null() {
-        errors.invalid(&path, &json!(""), "only one of `sharedCounters` or `devices` is allowed");
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let (devices, shared_counters) = (spec.at("devices"), spec.at("sharedCounters"));
+    validate_csi_driver_name(&spec.at("driver"), errors);
+    validate_pool(&spec.at("pool"), errors);
+    validate_node_selection(&spec, errors);
+    if shared_counters.is_set() && devices.is_set() {
+        errors.invalid(&spec.path(), &json!(""), "only one of `sharedCounters` or `devices` is allowed");
     }
     let has_taints_or_counters =
-        |device: &Value| ["taints", "consumesCounters"].iter().any(|f| items(device, f).next().is_some());
-    let max_devices = if items(spec, "devices").any(has_taints_or_counters) {
-        MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
-    } else {
-        MAX_DEVICES
-    };
-    let per_device_node_selection = spec["perDeviceNodeSelection"] == true;
+        |device: FieldCursor<'_, '_>| device.at("taints").count() > 0 || device.at("consumesCounters").count() > 0;
+    let max_devices =
+        if devices.items().any(has_taints_or_counters) { MAX_DEVICES_WITH_TAINTS_OR_COUNTERS } else { MAX_DEVICES };
+    let per_device_node_selection = spec.at("perDeviceNodeSelection").is_true();
     validate_set(
-        spec,
-        ("devices", max_devices),
-        |device| &device["name"],
-        &path,
+        &devices,
+        max_devices,
+        |device| device.at("name").value(),
         errors,
-        |device, path, errors| {
-            validate_device::validate_device(device, per_device_node_selection, path, errors);
+        |device, errors| {
+            validate_device::validate_device(device, per_device_node_selection, errors);
         },
     );
     validate_set(
-        spec,
-        ("sharedCounters", MAX_COUNTER_SETS),
-        |counters| &counters["name"],
-        &path,
+        &shared_counters,
+        MAX_COUNTER_SETS,
+        |set| set.at("name").value(),
         errors,
-        |set, path, errors| {
-            match text_of(set, "name") {
-                "" => errors.required(&path.child("name"), ""),
-                _ => validate_label(&set["name"], &path.child("name"), errors),
-            }
-            validate_counters(set, path, errors);
+        |set, errors| {
+            set.at("name").validate_required_text(api::names::dns1123_label, errors);
+            validate_counters(&set.at("counters"), errors);
         },
     );
 }
 
 /// Validates a pool (`validateResourcePool`).
-fn validate_pool(pool: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (name, at) = (text_of(pool, "name"), path.child("name"));
-    if name.is_empty() {
-        errors.required(&at, "");
+fn validate_pool(pool: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (name, count, generation) = (pool.at("name"), pool.at("resourceSliceCount"), pool.at("generation"));
+    if name.text().is_empty() {
+        name.required("", errors);
     } else {
-        if name.len() > MAX_POOL_NAME_LENGTH {
-            errors.too_long(&at, MAX_POOL_NAME_LENGTH);
+        if name.text().len() > MAX_POOL_NAME_LENGTH {
+            name.too_long(MAX_POOL_NAME_LENGTH, errors);
         }
-        name.split('/').for_each(|part| validate_dns_subdomain(&json!(part), &at, errors));
+        for part in name.text().split('/') {
+            let wrong = api::names::dns1123_subdomain(part);
+            wrong.iter().for_each(|detail| errors.invalid(&name.path(), &json!(part), detail));
+        }
     }
-    let number = |field: &str| pool[field].as_i64().unwrap_or(0);
-    if number("resourceSliceCount") <= 0 {
-        let (path, count) = (path.child("resourceSliceCount"), json!(number("resourceSliceCount")));
-        errors.invalid(&path, &count, "must be greater than zero");
+    if count.integer().unwrap_or(0) <= 0 {
+        count.invalid("must be greater than zero", errors);
     }
-    if number("generation") < 0 {
-        errors.invalid(&path.child("generation"), &pool["generation"], "must be greater than or equal to zero");
+    if generation.integer().unwrap_or(0) < 0 {
+        generation.invalid("must be greater than or equal to zero", errors);
     }
 }
 
 /// Validates that exactly one field selects the nodes of the slice.
-fn validate_node_selection(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_node_selection(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     const EXACTLY_ONE_REQUIRED: &str =
         "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
-    let (node, selector) = (&spec["nodeName"], &spec["nodeSelector"]);
-    if node == "" {
-        errors.invalid(&path.child("nodeName"), node, "must be either unset or set to a non-empty string");
-    } else if !node.is_null() {
-        validate_dns_subdomain(node, &path.child("nodeName"), errors);
+    let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));
+    if node.value() == "" {
+        node.invalid("must be either unset or set to a non-empty string", errors);
+    } else if node.is_set() {
+        node.validate_text(api::names::dns1123_subdomain, errors);
     }
-    if !selector.is_null() {
-        let at = path.child("nodeSelector");
-        validate_node_selector(selector, &at, errors);
-        if items(selector, "nodeSelectorTerms").count() != 1 {
-            let at = at.child("nodeSelectorTerms");
-            errors.invalid(&at, &selector["nodeSelectorTerms"], "must have exactly one node selector term");
+    if selector.is_set() {
+        validate_node_selector(&selector, errors);
+        let terms = selector.at("nodeSelectorTerms");
+        if terms.count() != 1 {
+            terms.invalid("must have exactly one node selector term", errors);
         }
     }
-    for field in ["allNodes", "perDeviceNodeSelection"] {
-        validate_unset_or_true(&spec[field], &path.child(field), errors);
-    }
+    validate_unset_or_true(&spec.at("allNodes"), errors);
+    validate_unset_or_true(&spec.at("perDeviceNodeSelection"), errors);
     let node_fields = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-    match &set_fields(spec, &node_fields)[..] {
-        [] => errors.required(path, EXACTLY_ONE_REQUIRED),
+    match &set_fields(spec.value(), &node_fields)[..] {
+        [] => spec.required(EXACTLY_ONE_REQUIRED, errors),
         [_] => {}
         several => {
             let detail = format!("{EXACTLY_ONE_REQUIRED}, but multiple fields are set");
-            errors.invalid(path, &json!(format!("{{{}}}", several.join(", "))), &detail);
+            errors.invalid(&spec.path(), &json!(format!("{{{}}}", several.join(", "))), &detail);
         }
     }
 }

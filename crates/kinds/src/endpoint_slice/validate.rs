@@ -1,10 +1,6 @@
 //! Validation of EndpointSlices (`ValidateEndpointSlice`).
 
-use crate::{
-    FieldErrors, FieldPath, enums,
-    field_cursor::FieldCursor,
-    field_validation::{validate_dns_label, validate_dns_subdomain, validate_non_special_ip, validate_qualified_name},
-};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, field_validation::validate_non_special_ip};
 use api::names;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,47 +37,47 @@ fn validate_endpoint(endpoint: &FieldCursor<'_, '_>, kind: &str, errors: &mut Fi
         _ => {}
     }
     for address in addresses.items() {
-        validate_address(address.value(), kind, &address.path(), errors);
+        validate_address(&address, kind, errors);
     }
     if node.is_set() {
-        node.validate(validate_dns_subdomain, errors);
+        node.validate_text(api::names::dns1123_subdomain, errors);
     }
     if hostname.is_set() {
-        hostname.validate(validate_dns_label, errors);
+        hostname.validate_text(api::names::dns1123_label, errors);
     }
     let hints = endpoint.at("hints");
     validate_hints(&hints.at("forZones"), names::label_value, errors);
     validate_hints(&hints.at("forNodes"), names::dns1123_subdomain, errors);
 }
 
-fn validate_address(address: &Value, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let ip = address.as_str().and_then(api::address::ip);
+fn validate_address(address: &FieldCursor<'_, '_>, kind: &str, errors: &mut FieldErrors) {
+    let ip = api::address::ip(address.text());
     match kind {
-        "IPv4" if !ip.is_some_and(|ip| ip.is_ipv4()) => errors.invalid(path, address, "must be a valid IPv4 address"),
-        "IPv6" if !ip.is_some_and(|ip| ip.is_ipv6()) => errors.invalid(path, address, "must be a valid IPv6 address"),
-        "IPv4" | "IPv6" => validate_non_special_ip(address, path, errors),
-        "FQDN" => validate_fully_qualified_domain_name(address.as_str().unwrap_or(""), path, errors),
+        "IPv4" if !ip.is_some_and(|ip| ip.is_ipv4()) => address.invalid("must be a valid IPv4 address", errors),
+        "IPv6" if !ip.is_some_and(|ip| ip.is_ipv6()) => address.invalid("must be a valid IPv6 address", errors),
+        "IPv4" | "IPv6" => validate_non_special_ip(address, errors),
+        "FQDN" => validate_fully_qualified_domain_name(address, errors),
         _ => {}
     }
 }
 
 /// Validates a domain name, optionally with a trailing dot, and reports the first error (`IsFullyQualifiedDomainName`).
-fn validate_fully_qualified_domain_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if name.is_empty() {
-        return errors.required(path, "");
+fn validate_fully_qualified_domain_name(field: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if field.text().is_empty() {
+        return field.required("", errors);
     }
-    let name = name.strip_suffix('.').unwrap_or(name);
+    let name = field.text().strip_suffix('.').unwrap_or(field.text());
+    let mut invalid = |shown: &str, detail: &str| errors.invalid(&field.path(), &json!(shown), detail);
     let wrong = names::dns1123_subdomain(name);
     if !wrong.is_empty() {
-        return errors.invalid(path, &json!(name), &wrong.join(","));
+        return invalid(name, &wrong.join(","));
     }
     if !name.contains('.') {
-        let detail = "should be a domain with at least two segments separated by dots";
-        return errors.invalid(path, &json!(name), detail);
+        return invalid(name, "should be a domain with at least two segments separated by dots");
     }
     let part = name.split('.').map(|part| (part, names::dns1123_label(part))).find(|(_, wrong)| !wrong.is_empty());
     if let Some((part, wrong)) = part {
-        errors.invalid(path, &json!(part), &wrong.join(","));
+        invalid(part, &wrong.join(","));
     }
 }
 
@@ -92,25 +88,24 @@ fn validate_hints(hints: &FieldCursor<'_, '_>, rule: fn(&str) -> Vec<String>, er
     }
     let mut seen = BTreeSet::new();
     for hint in hints.items() {
-        let field = hint.at("name");
-        let (name, at) = (field.text(), field.path());
-        if !seen.insert(name) {
-            errors.duplicate(&at, &json!(name));
+        let name = hint.at("name");
+        if !seen.insert(name.text()) {
+            name.duplicate(errors);
         }
-        rule(name).iter().for_each(|e| errors.invalid(&at, &json!(name), e));
+        name.validate_text(rule, errors);
     }
 }
 
 fn validate_port<'v>(port: &FieldCursor<'v, '_>, names: &mut BTreeSet<&'v str>, errors: &mut FieldErrors) {
     let (name, application_protocol) = (port.at("name"), port.at("appProtocol"));
     if !name.text().is_empty() {
-        name.validate(validate_dns_label, errors);
+        name.validate_text(api::names::dns1123_label, errors);
     }
     if !names.insert(name.text()) {
         name.duplicate(errors);
     }
     port.at("protocol").supported(enums::PROTOCOLS, errors);
     if application_protocol.is_set() {
-        application_protocol.validate(validate_qualified_name, errors);
+        application_protocol.validate_text(api::names::qualified_name, errors);
     }
 }

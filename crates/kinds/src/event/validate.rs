@@ -1,9 +1,6 @@
 //! Validation of Events in the core group's version (`pkg/apis/core/validation/events.go`).
 
-use crate::{
-    FieldErrors, FieldPath,
-    field_validation::{text, validate_qualified_name},
-};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor, field_validation::text};
 use serde_json::{Value, json};
 
 /// Maximum lengths of fields; the first three are required.
@@ -32,11 +29,15 @@ pub(super) fn validate_legacy(object: &Value, core: bool, errors: &mut FieldErro
     if !is_new {
         return;
     }
-    let reporter = FieldPath::new(if core { "reportingComponent" } else { "reportingController" });
-    if text(object, "reportingComponent").is_empty() {
-        errors.required(&reporter, "");
+    let cursor = FieldCursor::object(object);
+    let reporter = cursor.at("reportingComponent");
+    let reporter = if core { reporter } else { reporter.shown_as("reportingController") };
+    let empty = json!("");
+    let reporter = if reporter.is_null() { reporter.with_value(&empty) } else { reporter };
+    if reporter.text().is_empty() {
+        reporter.required("", errors);
     }
-    validate_qualified_name(&json!(text(object, "reportingComponent")), &reporter, errors);
+    reporter.validate_text(api::names::qualified_name, errors);
     for (field, max) in MAX_LENGTHS {
         if field != "message" && text(object, field).is_empty() {
             errors.required(&FieldPath::new(field), "");

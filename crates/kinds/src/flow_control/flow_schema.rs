@@ -1,153 +1,145 @@
 //! Validation of FlowSchemas (`ValidateFlowSchema`).
 
 use super::validate_mandatory_object;
-use crate::{
-    FieldErrors, FieldPath,
-    field_validation::{items, text as text_of, validate_dns_label, validate_dns_subdomain},
-    flow_control::bootstrap,
-};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor, flow_control::bootstrap};
+use serde_json::Value;
 
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let precedence = spec["matchingPrecedence"].as_i64().unwrap_or(0);
-    if precedence <= 0 || precedence > 10_000 {
-        let detail = if precedence <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
-        errors.invalid(&path.child("matchingPrecedence"), &json!(precedence), detail);
+    let cursor = FieldCursor::object(object);
+    let (metadata, spec) = (cursor.at("metadata"), cursor.at("spec"));
+    let (precedence, method, level) =
+        (spec.at("matchingPrecedence"), spec.at("distinguisherMethod"), spec.at("priorityLevelConfiguration"));
+    let number = precedence.integer().unwrap_or(0);
+    if number <= 0 || number > 10_000 {
+        let detail = if number <= 0 { "must be a positive value" } else { "must not be greater than 10000" };
+        precedence.invalid(detail, errors);
     }
-    if precedence == 1 && object["metadata"]["name"] != "exempt" {
-        let detail = "only the schema named 'exempt' may have matchingPrecedence 1";
-        errors.invalid(&path.child("matchingPrecedence"), &json!(1), detail);
+    if number == 1 && metadata.at("name").text() != "exempt" {
+        precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1", errors);
     }
-    let method = &spec["distinguisherMethod"];
-    if !method.is_null() && !matches!(text_of(method, "type"), "ByNamespace" | "ByUser") {
-        let at = path.child("distinguisherMethod").child("type");
-        errors.not_supported(&at, method, &["ByNamespace", "ByUser"]);
+    let method_type = method.at("type");
+    if method.is_set() && !matches!(method_type.text(), "ByNamespace" | "ByUser") {
+        // Upstream shows the method.
+        method_type.with_value(method.value()).not_supported(&["ByNamespace", "ByUser"], errors);
     }
-    let (level, at) = (&spec["priorityLevelConfiguration"], path.child("priorityLevelConfiguration").child("name"));
-    match text_of(level, "name") {
-        "" => errors.required(&at, "must reference a priority level"),
-        _ => validate_dns_subdomain(&level["name"], &at, errors),
+    let level_name = level.at("name");
+    if level_name.text().is_empty() {
+        level_name.required("must reference a priority level", errors);
+    } else {
+        level_name.validate_text(api::names::dns1123_subdomain, errors);
     }
-    for (i, rule) in items(spec, "rules").enumerate() {
-        self::validate_rule(rule, &path.child("rules").index(i), errors);
-    }
+    spec.at("rules").items().for_each(|rule| self::validate_rule(&rule, errors));
     validate_mandatory_object(object, &bootstrap::mandatory().0, errors);
 }
 
 /// Validates a rule with its subjects (`ValidateFlowSchemaPolicyRulesWithSubjects`).
-fn validate_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if items(rule, "subjects").next().is_none() {
-        errors.required(&path.child("subjects"), "subjects must contain at least one value");
+fn validate_rule(rule: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (subjects, resource_rules, other_rules) =
+        (rule.at("subjects"), rule.at("resourceRules"), rule.at("nonResourceRules"));
+    if subjects.count() == 0 {
+        subjects.required("subjects must contain at least one value", errors);
     }
-    for (i, subject) in items(rule, "subjects").enumerate() {
-        self::validate_subject(subject, &path.child("subjects").index(i), errors);
+    subjects.items().for_each(|subject| self::validate_subject(&subject, errors));
+    if resource_rules.count() == 0 && other_rules.count() == 0 {
+        rule.required("at least one of resourceRules and nonResourceRules has to be non-empty", errors);
     }
-    if ["resourceRules", "nonResourceRules"].iter().all(|list| items(rule, list).next().is_none()) {
-        let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
-        errors.required(path, detail);
-    }
-    for (i, policy_rule) in items(rule, "resourceRules").enumerate() {
-        validate_resource_rule(policy_rule, &path.child("resourceRules").index(i), errors);
-    }
-    for (i, policy_rule) in items(rule, "nonResourceRules").enumerate() {
-        validate_non_resource_rule(policy_rule, &path.child("nonResourceRules").index(i), errors);
-    }
+    resource_rules.items().for_each(|rule| validate_resource_rule(&rule, errors));
+    other_rules.items().for_each(|rule| validate_non_resource_rule(&rule, errors));
 }
 
 /// Validates a subject, which must have exactly the field of its kind (`ValidateFlowSchemaSubject`).
-fn validate_subject(subject: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_subject(subject: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     const FIELDS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
-    let kind = text_of(subject, "kind");
+    let subject_kind = subject.at("kind");
+    let kind = subject_kind.text();
     let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == kind) else {
-        return errors.not_supported(&path.child("kind"), &json!(kind), &["Group", "ServiceAccount", "User"]);
+        return subject_kind.not_supported(&["Group", "ServiceAccount", "User"], errors);
     };
-    let (value, at) = (&subject[field], path.child(field));
+    let value = subject.at(field);
     if value.is_null() {
-        errors.required(&at, &format!("{field} is required when subject kind is '{kind}'"));
+        value.required(&format!("{field} is required when subject kind is '{kind}'"), errors);
     } else {
-        let account = kind == "ServiceAccount";
-        match text_of(value, "name") {
-            "" => errors.required(&at.child("name"), ""),
-            name if account && name != "*" => validate_dns_subdomain(&value["name"], &at.child("name"), errors),
-            _ => {}
+        let (name, namespace, is_account) = (value.at("name"), value.at("namespace"), kind == "ServiceAccount");
+        if name.text().is_empty() {
+            name.required("", errors);
+        } else if is_account && name.text() != "*" {
+            name.validate_text(api::names::dns1123_subdomain, errors);
         }
-        if account && text_of(value, "namespace").is_empty() {
-            errors.required(&at.child("namespace"), "must specify namespace for service account");
-        } else if account {
-            validate_dns_label(&value["namespace"], &at.child("namespace"), errors);
+        if is_account && namespace.text().is_empty() {
+            namespace.required("must specify namespace for service account", errors);
+        } else if is_account {
+            namespace.validate_text(api::names::dns1123_label, errors);
         }
     }
-    for (other, field) in FIELDS {
-        if other != kind && !subject[field].is_null() {
-            let detail = format!("{field} is forbidden when subject kind is not '{other}'");
-            errors.forbidden(&path.child(field), &detail);
+    for (other, name) in FIELDS {
+        let field = subject.at(name);
+        if other != kind && field.is_set() {
+            field.forbidden(&format!("{name} is forbidden when subject kind is not '{other}'"), errors);
         }
     }
 }
 
 /// Returns whether a list contains `*`, which must be its only item.
-fn validate_wildcard(list: &Value, items_name: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    let all = list.as_array().map_or(&[][..], Vec::as_slice);
-    let found = all.iter().any(|one| one == "*");
-    if found && all.len() > 1 {
-        errors.invalid(path, list, &format!("if '*' is present, must not specify other {items_name}"));
+fn validate_wildcard(list: &FieldCursor<'_, '_>, items_name: &str, errors: &mut FieldErrors) -> bool {
+    let found = list.items().any(|item| item.text() == "*");
+    if found && list.count() > 1 {
+        list.invalid(&format!("if '*' is present, must not specify other {items_name}"), errors);
     }
     found
 }
 
-fn validate_verbs(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (list, path) = (&rule["verbs"], path.child("verbs"));
-    if items(rule, "verbs").next().is_none() {
-        return errors.required(&path, "verbs must contain at least one value");
+fn validate_verbs(verbs: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if verbs.count() == 0 {
+        return verbs.required("verbs must contain at least one value", errors);
     }
-    let known = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
-    if !validate_wildcard(list, "verbs", &path, errors) && !items(rule, "verbs").all(known) {
-        errors.not_supported(&path, list, &VERBS);
+    let are_known = verbs.items().all(|verb| VERBS.contains(&verb.text()));
+    if !validate_wildcard(verbs, "verbs", errors) && !are_known {
+        verbs.not_supported(&VERBS, errors);
     }
 }
 
 /// Validates a resource rule (`ValidateFlowSchemaResourcePolicyRule`).
-fn validate_resource_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_verbs(rule, path, errors);
-    for (field, one, all) in [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")] {
-        let at = path.child(field);
-        if items(rule, field).next().is_none() {
-            errors.required(&at, &format!("resource rules must supply at least one {one}"));
+fn validate_resource_rule(rule: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_verbs(&rule.at("verbs"), errors);
+    for (list, one, all) in
+        [(rule.at("apiGroups"), "api group", "api groups"), (rule.at("resources"), "resource", "resources")]
+    {
+        if list.count() == 0 {
+            list.required(&format!("resource rules must supply at least one {one}"), errors);
         }
-        validate_wildcard(&rule[field], all, &at, errors);
+        validate_wildcard(&list, all, errors);
     }
-    let at = path.child("namespaces");
-    if items(rule, "namespaces").next().is_none() && rule["clusterScope"] != true {
+    let namespaces = rule.at("namespaces");
+    if namespaces.count() == 0 && !rule.at("clusterScope").is_true() {
         let detail = "resource rules that are not cluster scoped must supply at least one namespace";
-        errors.required(&at, detail);
+        namespaces.required(detail, errors);
     }
-    if validate_wildcard(&rule["namespaces"], "namespaces", &at, errors) {
+    if validate_wildcard(&namespaces, "namespaces", errors) {
         return;
     }
-    for (i, namespace) in items(rule, "namespaces").enumerate() {
-        for detail in api::names::dns1123_label(namespace.as_str().unwrap_or("")) {
+    for namespace in namespaces.items() {
+        for detail in api::names::dns1123_label(namespace.text()) {
             let detail = format!("each member of this list must be '*' or a DNS-1123 label; {detail}");
-            errors.invalid(&at.index(i), namespace, &detail);
+            namespace.invalid(&detail, errors);
         }
     }
 }
 
 /// Validates a non-resource rule (`ValidateFlowSchemaNonResourcePolicyRule`).
-fn validate_non_resource_rule(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_verbs(rule, path, errors);
-    let at = path.child("nonResourceURLs");
-    if items(rule, "nonResourceURLs").next().is_none() {
-        return errors.required(&at, "nonResourceURLs must contain at least one value");
+fn validate_non_resource_rule(rule: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_verbs(&rule.at("verbs"), errors);
+    let urls = rule.at("nonResourceURLs");
+    if urls.count() == 0 {
+        return urls.required("nonResourceURLs must contain at least one value", errors);
     }
-    if validate_wildcard(&rule["nonResourceURLs"], "non-resource URLs", &at, errors) {
+    if validate_wildcard(&urls, "non-resource URLs", errors) {
         return;
     }
-    for (i, url) in items(rule, "nonResourceURLs").enumerate() {
-        if let Some(detail) = non_resource_path_error(url.as_str().unwrap_or("")) {
-            errors.invalid(&at.index(i), url, detail);
+    for url in urls.items() {
+        if let Some(detail) = non_resource_path_error(url.text()) {
+            url.invalid(detail, errors);
         }
     }
 }
@@ -169,7 +161,7 @@ fn non_resource_path_error(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow_control::bootstrap;
+    use serde_json::json;
 
     fn found(name: &str, spec: &Value) -> Vec<String> {
         let mut errors = FieldErrors::default();

@@ -1,8 +1,8 @@
 //! Validation of PriorityLevelConfigurations (`ValidatePriorityLevelConfiguration`).
 
 use super::validate_mandatory_object;
-use crate::{FieldErrors, FieldPath, field_validation::text as text_of, flow_control::bootstrap};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor, flow_control::bootstrap};
+use serde_json::Value;
 
 /// Maximum number of queues of a level.
 const MAX_QUEUES: i64 = 10_000_000;
@@ -10,98 +10,93 @@ const MAX_QUEUES: i64 = 10_000_000;
 const MAX_HASH_BITS: f64 = 60.0;
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let kind = text_of(spec, "type");
+    let cursor = FieldCursor::object(object);
+    let (metadata, spec) = (cursor.at("metadata"), cursor.at("spec"));
+    let (level_type, limited, exempt) = (spec.at("type"), spec.at("limited"), spec.at("exempt"));
     // Only the level `exempt` can be exempt.
-    if (object["metadata"]["name"] == "exempt") != (kind == "Exempt") {
-        let detail = "must be 'Exempt' if and only if `name` is 'exempt'";
-        errors.invalid(&path.child("type"), &json!(kind), detail);
+    if (metadata.at("name").text() == "exempt") != (level_type.text() == "Exempt") {
+        level_type.invalid("must be 'Exempt' if and only if `name` is 'exempt'", errors);
     }
-    let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
-    match kind {
+    match level_type.text() {
         "Exempt" => {
-            if !limited.is_null() {
-                errors.forbidden(&path.child("limited"), "must be nil if the type is not Limited");
+            if limited.is_set() {
+                limited.forbidden("must be nil if the type is not Limited", errors);
             }
-            let at = path.child("exempt");
-            validate_shares(exempt, &at, errors);
-            validate_lendable_percent(exempt, &at, errors);
+            validate_shares(&exempt, errors);
+            validate_lendable_percent(&exempt, errors);
         }
         "Limited" => {
-            if !exempt.is_null() {
-                errors.forbidden(&path.child("exempt"), "must be nil if the type is Limited");
+            if exempt.is_set() {
+                exempt.forbidden("must be nil if the type is Limited", errors);
             }
             if limited.is_null() {
-                errors.required(&path.child("limited"), "must not be empty when type is Limited");
+                limited.required("must not be empty when type is Limited", errors);
             } else {
-                self::validate_limited(limited, &path.child("limited"), errors);
+                self::validate_limited(&limited, errors);
             }
         }
-        other => errors.not_supported(&path.child("type"), &json!(other), &["Exempt", "Limited"]),
+        _ => level_type.not_supported(&["Exempt", "Limited"], errors),
     }
     validate_mandatory_object(object, &bootstrap::mandatory().1, errors);
 }
 
-fn validate_shares(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let shares = &object["nominalConcurrencyShares"];
-    if shares.as_i64().is_some_and(|n| n < 0) {
-        errors.invalid(&path.child("nominalConcurrencyShares"), shares, "must be a non-negative integer");
+fn validate_shares(limits: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let shares = limits.at("nominalConcurrencyShares");
+    if shares.integer().is_some_and(|n| n < 0) {
+        shares.invalid("must be a non-negative integer", errors);
     }
 }
 
-fn validate_lendable_percent(object: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let percent = &object["lendablePercent"];
-    if percent.as_i64().is_some_and(|n| !(0..=100).contains(&n)) {
-        errors.invalid(&path.child("lendablePercent"), percent, "must be between 0 and 100, inclusive");
+fn validate_lendable_percent(limits: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let percent = limits.at("lendablePercent");
+    if percent.integer().is_some_and(|n| !(0..=100).contains(&n)) {
+        percent.invalid("must be between 0 and 100, inclusive", errors);
     }
 }
 
 /// Validates a limited level (`ValidateLimitedPriorityLevelConfiguration`).
-fn validate_limited(limited: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_shares(limited, path, errors);
-    let (response, at) = (&limited["limitResponse"], path.child("limitResponse"));
-    let queuing = &response["queuing"];
-    match text_of(response, "type") {
-        "Reject" if !queuing.is_null() => {
-            errors.forbidden(&at.child("queuing"), "must be nil if limited.limitResponse.type is not Limited");
+fn validate_limited(limited: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_shares(limited, errors);
+    let (response, borrowed) = (limited.at("limitResponse"), limited.at("borrowingLimitPercent"));
+    let (response_type, queuing) = (response.at("type"), response.at("queuing"));
+    match response_type.text() {
+        "Reject" if queuing.is_set() => {
+            queuing.forbidden("must be nil if limited.limitResponse.type is not Limited", errors);
         }
         "Queue" if queuing.is_null() => {
-            errors.required(&at.child("queuing"), "must not be empty if limited.limitResponse.type is Limited");
+            queuing.required("must not be empty if limited.limitResponse.type is Limited", errors);
         }
-        "Queue" => self::validate_queuing(queuing, &at.child("queuing"), errors),
-        "Reject" => {}
-        other => errors.not_supported(&at.child("type"), &json!(other), &["Queue", "Reject"]),
+        "Queue" => self::validate_queuing(&queuing, errors),
+        _ => response_type.supported(&["Queue", "Reject"], errors),
     }
-    validate_lendable_percent(limited, path, errors);
-    let borrowed = &limited["borrowingLimitPercent"];
-    if borrowed.as_i64().is_some_and(|n| n < 0) {
-        let detail = "if specified, must be a non-negative integer";
-        errors.invalid(&path.child("borrowingLimitPercent"), borrowed, detail);
+    validate_lendable_percent(limited, errors);
+    if borrowed.integer().is_some_and(|n| n < 0) {
+        borrowed.invalid("if specified, must be a non-negative integer", errors);
     }
 }
 
 /// Validates the queuing configuration (`ValidatePriorityLevelQueuingConfiguration`).
-fn validate_queuing(queuing: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let number = |field: &str| queuing[field].as_i64().unwrap_or(0);
-    let mut wrong = |field: &str, detail: &str| errors.invalid(&path.child(field), &json!(number(field)), detail);
-    if number("queueLengthLimit") <= 0 {
-        wrong("queueLengthLimit", "must be positive");
+fn validate_queuing(queuing: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (length, queues, hand) = (queuing.at("queueLengthLimit"), queuing.at("queues"), queuing.at("handSize"));
+    let number = |field: &FieldCursor<'_, '_>| field.integer().unwrap_or(0);
+    let (queue_count, hand_size) = (number(&queues), number(&hand));
+    if number(&length) <= 0 {
+        length.invalid("must be positive", errors);
     }
-    let (queues, hand) = (number("queues"), number("handSize"));
-    if queues <= 0 {
-        wrong("queues", "must be positive");
-    } else if queues > MAX_QUEUES {
-        wrong("queues", &format!("must not be greater than {MAX_QUEUES}"));
+    if queue_count <= 0 {
+        queues.invalid("must be positive", errors);
+    } else if queue_count > MAX_QUEUES {
+        queues.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
     }
-    if hand <= 0 {
-        wrong("handSize", "must be positive");
-    } else if hand > queues {
-        wrong("handSize", &format!("should not be greater than queues ({queues})"));
-    } else if required_entropy_bits(queues, hand) > MAX_HASH_BITS {
+    if hand_size <= 0 {
+        hand.invalid("must be positive", errors);
+    } else if hand_size > queue_count {
+        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
+    } else if required_entropy_bits(queue_count, hand_size) > MAX_HASH_BITS {
         let detail = format!(
-            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_HASH_BITS}"
+            "required entropy bits of deckSize {queue_count} and handSize {hand_size} should not be greater than {MAX_HASH_BITS}"
         );
-        wrong("handSize", &detail);
+        hand.invalid(&detail, errors);
     }
 }
 
@@ -114,7 +109,7 @@ fn required_entropy_bits(queues: i64, hand: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow_control::bootstrap;
+    use serde_json::json;
 
     fn validation_errors(name: &str, spec: Value) -> Vec<String> {
         let mut errors = FieldErrors::default();

@@ -5,8 +5,9 @@ mod validate;
 
 use super::GROUP;
 use crate::{
-    AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting,
-    field_validation::{items, text as text_of, validate_immutable, validate_ip},
+    AGE, Cell, FieldErrors, KindInfo, NAME, defaulting,
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of, validate_ip},
     generic_kind::GenericKind,
     or_none,
     service::validate_hostname,
@@ -39,13 +40,12 @@ pub(crate) static INGRESS: GenericKind = GenericKind {
 };
 /// Validates the load balancer status (`ValidateIngressLoadBalancerStatus`).
 fn validate_status(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status").child("loadBalancer").child("ingress");
-    for (i, ingress) in items(&object["status"]["loadBalancer"], "ingress").enumerate() {
-        let path = path.index(i);
-        if !text_of(ingress, "ip").is_empty() {
-            validate_ip(&ingress["ip"], &path.child("ip"), errors);
+    for ingress in FieldCursor::object(object).at("status").at("loadBalancer").at("ingress").items() {
+        let ip = ingress.at("ip");
+        if !ip.text().is_empty() {
+            validate_ip(&ip, errors);
         }
-        validate_hostname(ingress, &path, errors);
+        validate_hostname(&ingress.at("hostname"), errors);
     }
 }
 
@@ -69,8 +69,8 @@ pub(crate) static INGRESS_CLASS: GenericKind = GenericKind {
     default: |object| defaulting::set_defaults_at(object, "/spec/parameters", &[("scope", json!("Cluster"))]),
     validate: ingress_class::validate,
     validate_change: |object, old, errors| {
-        let path = FieldPath::new("spec").child("controller");
-        validate_immutable(&object["spec"]["controller"], &old["spec"]["controller"], &path, errors);
+        let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+        object.at("spec").at("controller").validate_immutable(&old.at("spec").at("controller"), errors);
     },
     ..GenericKind::new(&KindInfo {
         generation: true,

@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::{
     AGE, Cell, FieldErrors, FieldPath, KindInfo, NAME, defaulting, enums,
     field_cursor::FieldCursor,
-    field_validation::{self, items, parse_cidr, text as text_of, validate_cidr},
+    field_validation::{items, parse_cidr, text as text_of, validate_cidr},
     generic_kind::GenericKind,
     selector, text,
 };
@@ -42,7 +42,7 @@ fn set_network_policy_defaults(object: &mut Value) {
 fn validate_network_policy(object: &Value, errors: &mut FieldErrors) {
     let object = FieldCursor::object(object);
     let spec = object.at("spec");
-    spec.at("podSelector").validate(selector::validate, errors);
+    selector::validate(&spec.at("podSelector"), errors);
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.at(list).items() {
             rule.at("ports").items().for_each(|port| validate_port(&port, errors));
@@ -71,12 +71,12 @@ fn validate_port(policy_port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
             port.validate_text(api::names::port_name, errors);
         }
         _ => {
-            port.validate(field_validation::validate_port, errors);
+            port.validate_port(errors);
             if last.integer() < port.integer() {
                 invalid_end_port("must be greater than or equal to `port`", errors);
             }
             if !last.is_null() {
-                last.validate(field_validation::validate_port, errors);
+                last.validate_port(errors);
             }
         }
     }
@@ -84,7 +84,7 @@ fn validate_port(policy_port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
 
 fn validate_peer(peer: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let selectors = [peer.at("podSelector"), peer.at("namespaceSelector")];
-    selectors.iter().for_each(|selector| selector.validate(selector::validate, errors));
+    selectors.iter().for_each(|selector| selector::validate(selector, errors));
     let (selects, block) = (selectors.iter().any(|selector| !selector.is_null()), peer.at("ipBlock"));
     match (selects, block.is_null()) {
         (false, true) => peer.required("must specify a peer", errors),
@@ -100,10 +100,10 @@ fn validate_ip_block(block: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     if cidr.text().is_empty() {
         return cidr.required("", errors);
     }
-    cidr.validate(validate_cidr, errors);
+    validate_cidr(&cidr, errors);
     let Some(cidr) = parse_cidr(cidr.value()) else { return };
     for except in block.at("except").items() {
-        except.validate(validate_cidr, errors);
+        validate_cidr(&except, errors);
         if parse_cidr(except.value()).is_some_and(|part| !is_strict_subset(part, cidr)) {
             except.invalid("must be a strict subset of `cidr`", errors);
         }

@@ -1,64 +1,58 @@
 //! Validation of ServiceCIDRs: one CIDR, or one for each IP family (`pkg/apis/networking/validation`).
 
-use crate::{FieldErrors, FieldPath, field_validation};
+use crate::{FieldErrors, field_cursor::FieldCursor, field_validation};
 use serde_json::Value;
-use std::net::IpAddr;
-
-fn cidrs_path() -> FieldPath {
-    FieldPath::new("spec").child("cidrs")
-}
-
-fn cidrs(object: &Value) -> &[Value] {
-    object["spec"]["cidrs"].as_array().map_or(&[], Vec::as_slice)
-}
+use std::{collections::BTreeSet, net::IpAddr};
 
 pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
-    let all = cidrs(object);
-    let families = || all.iter().map(|cidr| field_validation::parse_cidr(cidr).map(|(ip, _)| ip.is_ipv4()));
-    match all {
-        [] => return errors.required(&cidrs_path(), "at least one CIDR required"),
-        [_] => {}
-        [_, _] => {
-            let both = families().collect::<Option<Vec<bool>>>().is_some_and(|all| all[0] != all[1]);
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let cidrs = spec.at("cidrs");
+    // Upstream shows the spec.
+    let shown = cidrs.with_value(spec.value());
+    match cidrs.count() {
+        0 => return cidrs.required("at least one CIDR required", errors),
+        1 => {}
+        2 => {
+            let family =
+                |cidr: FieldCursor<'_, '_>| field_validation::parse_cidr(cidr.value()).map(|(ip, _)| ip.is_ipv4());
+            let both = cidrs.items().map(family).collect::<Option<BTreeSet<bool>>>().is_some_and(|all| all.len() == 2);
             if !both {
                 let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-                return errors.invalid(&cidrs_path(), &object["spec"], detail);
+                return shown.invalid(detail, errors);
             }
         }
-        _ => return errors.invalid(&cidrs_path(), &object["spec"], "may only hold up to 2 values"),
+        _ => return shown.invalid("may only hold up to 2 values", errors),
     }
-    for (i, cidr) in all.iter().enumerate() {
-        validate_cidr(cidr, &cidrs_path().index(i), errors);
-    }
+    cidrs.items().for_each(|cidr| validate_cidr(&cidr, errors));
 }
 
 /// Validates a CIDR in canonical form without host bits (`IsValidCIDR`).
-fn validate_cidr(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    field_validation::validate_cidr(value, path, errors);
-    let Some((ip, bits)) = field_validation::parse_cidr(value) else { return };
+fn validate_cidr(cidr: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    field_validation::validate_cidr(cidr, errors);
+    let Some((ip, bits)) = field_validation::parse_cidr(cidr.value()) else { return };
     if matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
-        return errors.invalid(path, value, "must not have an IPv4-mapped IPv6 address");
+        return cidr.invalid("must not have an IPv4-mapped IPv6 address", errors);
     }
     let network = api::address::network((ip, bits));
     let canonical = format!("{network}/{bits}");
     if network != ip {
-        errors.invalid(path, value, "must not have bits set beyond the prefix length");
-    } else if *value != canonical.as_str() {
-        errors.invalid(path, value, &format!("must be in canonical form ({canonical:?})"));
+        cidr.invalid("must not have bits set beyond the prefix length", errors);
+    } else if cidr.text() != canonical {
+        cidr.invalid(&format!("must be in canonical form ({canonical:?})"), errors);
     }
 }
 
 /// Validates an update, which may only add a second IP family.
 pub(super) fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    const IMMUTABLE: &str = "field is immutable";
-    let (new_cidrs, old_cidrs) = (cidrs(object), cidrs(old));
-    if new_cidrs.len() != old_cidrs.len() && (old_cidrs.len(), new_cidrs.len()) != (1, 2) {
-        return errors.invalid(&cidrs_path(), &object["spec"]["cidrs"], IMMUTABLE);
+    let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+    let (spec, old_spec) = (object.at("spec"), old.at("spec"));
+    let (cidrs, old_cidrs) = (spec.at("cidrs"), old_spec.at("cidrs"));
+    if cidrs.count() != old_cidrs.count() && (old_cidrs.count(), cidrs.count()) != (1, 2) {
+        return cidrs.invalid("field is immutable", errors);
     }
-    for (i, (new_cidrs, old_cidrs)) in new_cidrs.iter().zip(old_cidrs).enumerate() {
-        if new_cidrs != old_cidrs {
-            errors.invalid(&cidrs_path().index(i), new_cidrs, IMMUTABLE);
-        }
+    for (cidr, old) in cidrs.items().zip(old_cidrs.items()) {
+        cidr.validate_immutable(&old, errors);
     }
 }
 

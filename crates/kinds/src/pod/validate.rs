@@ -33,10 +33,7 @@ pub(super) use update::validate_update;
 use crate::{
     FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
-    field_validation::{
-        items, text, validate_descending_path, validate_dns_label, validate_dns_subdomain, validate_ip,
-        validate_one_of, validate_port, validate_qualified_name, validate_required_dns_label,
-    },
+    field_validation::{items, text, validate_descending_path, validate_ip},
     object_meta,
 };
 use serde_json::{Value, json};
@@ -46,67 +43,71 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Validates a new Pod (`ValidatePodCreate`).
 pub(super) fn validate_pod_create(object: &Value, errors: &mut FieldErrors) {
     validate_pod(object, errors);
-    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    if items(spec, "ephemeralContainers").next().is_some() {
-        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    let pod = FieldCursor::object(object);
+    let spec = pod.at("spec");
+    let (ephemeral, node) = (spec.at("ephemeralContainers"), spec.at("nodeName"));
+    if ephemeral.count() > 0 {
+        ephemeral.forbidden("cannot be set on create", errors);
     }
-    if !text(spec, "nodeName").is_empty() && items(spec, "schedulingGates").next().is_some() {
-        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    if !node.text().is_empty() && spec.at("schedulingGates").count() > 0 {
+        node.forbidden("cannot be set until all schedulingGates have been cleared", errors);
     }
     apparmor::validate_annotations_match_fields(object, errors);
-    security_context::validate_host_sysctls(spec, &path.child("securityContext").child("sysctls"), errors);
+    security_context::validate_host_sysctls(&spec, errors);
 }
 
 /// Validates a new or updated Pod (`ValidatePod`).
 pub(super) fn validate_pod(object: &Value, errors: &mut FieldErrors) {
     apparmor::validate_annotations(object, errors);
     validate_deletion_cost(&object["metadata"]["annotations"], errors);
-    let (path, pod_spec) = (FieldPath::new("spec"), &object["spec"]);
-    validate_pod_spec(pod_spec, &path, errors);
-    volume::validate_ephemeral_claim_names(text(&object["metadata"], "name"), pod_spec, &path.child("volumes"), errors);
+    let pod = FieldCursor::object(object);
+    let spec = pod.at("spec");
+    validate_pod_spec(&spec, errors);
+    let name = pod.at("metadata").at("name").text();
+    volume::validate_ephemeral_claim_names(name, &spec.at("volumes"), errors);
 }
 
 /// Validates the spec of a Pod or Pod template (`ValidatePodSpec`).
-pub(crate) fn validate_pod_spec(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let volumes = volume::validate_volumes(spec, &path.child("volumes"), errors);
-    resource_claims::validate_pod_claims(spec, &path.child("resourceClaims"), errors);
-    container::validate_containers(spec, path, &volumes, errors);
-    resources::validate_pod_resources(spec, &path.child("resources"), errors);
-    let pod_spec = FieldCursor::new(spec, path);
-    pod_spec.at("overhead").validate(validate_overhead, errors);
-    pod_spec.at("restartPolicy").one_of(enums::RESTART_POLICIES, errors);
-    pod_spec.at("dnsPolicy").one_of(enums::DNS_POLICIES, errors);
-    pod_spec.at("nodeSelector").validate(object_meta::labels, errors);
-    security_context::validate_pod_security(spec, path, errors);
-    dns::validate_dns_config(spec, &path.child("dnsConfig"), errors);
-    scheduling::validate_scheduling(spec, path, errors);
+pub(crate) fn validate_pod_spec(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let volumes = volume::validate_volumes(&spec.at("volumes"), errors);
+    resource_claims::validate_pod_claims(&spec.at("resourceClaims"), errors);
+    container::validate_containers(spec, &volumes, errors);
+    resources::validate_pod_resources(spec, errors);
+    validate_overhead(&spec.at("overhead"), errors);
+    spec.at("restartPolicy").one_of(enums::RESTART_POLICIES, errors);
+    spec.at("dnsPolicy").one_of(enums::DNS_POLICIES, errors);
+    object_meta::labels(&spec.at("nodeSelector"), errors);
+    security_context::validate_pod_security(spec, errors);
+    dns::validate_dns_config(spec, errors);
+    scheduling::validate_scheduling(spec, errors);
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
-        let name = pod_spec.at(name);
+        let name = spec.at(name);
         if !name.text().is_empty() {
-            name.validate(validate_dns_subdomain, errors);
+            name.validate_text(api::names::dns1123_subdomain, errors);
         }
     }
-    let deadline = pod_spec.at("activeDeadlineSeconds");
+    let deadline = spec.at("activeDeadlineSeconds");
     if deadline.integer().is_some_and(|s| !(1..=2_147_483_647).contains(&s)) {
         deadline.invalid("must be between 1 and 2147483647, inclusive", errors);
     }
-    for name in [pod_spec.at("hostname"), pod_spec.at("subdomain")] {
+    for name in [spec.at("hostname"), spec.at("subdomain")] {
         if !name.text().is_empty() {
-            name.validate(validate_dns_label, errors);
+            name.validate_text(api::names::dns1123_label, errors);
         }
     }
-    validate_hostname_override(spec, path, errors);
-    for alias in pod_spec.at("hostAliases").items() {
-        alias.at("ip").validate(validate_ip, errors);
-        alias.at("hostnames").items().for_each(|name| name.validate(validate_dns_subdomain, errors));
+    validate_hostname_override(spec, errors);
+    for alias in spec.at("hostAliases").items() {
+        validate_ip(&alias.at("ip"), errors);
+        let names = alias.at("hostnames");
+        names.items().for_each(|name| name.validate_text(api::names::dns1123_subdomain, errors));
     }
-    let (preemption, os) = (pod_spec.at("preemptionPolicy"), pod_spec.at("os"));
+    let (preemption, os) = (spec.at("preemptionPolicy"), spec.at("os"));
     if preemption.is_set() {
         preemption.one_of(enums::PREEMPTION_POLICIES, errors);
     }
     if os.is_set() {
         os.at("name").one_of(&["linux", "windows"], errors);
-        os::validate_os_fields(spec, path, errors);
+        os::validate_os_fields(spec, errors);
     }
 }
 
@@ -122,19 +123,26 @@ fn validate_deletion_cost(annotations: &Value, errors: &mut FieldErrors) {
 }
 
 /// Validates the overhead of a Pod (`validateOverhead`). Like upstream, as the limits of a container, also in the path.
-pub(crate) fn validate_overhead(overhead: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    resources::validate_requirements(&json!({"limits": overhead}), path, errors);
+pub(crate) fn validate_overhead(overhead: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if overhead.is_set() {
+        let limits = json!({"limits": overhead.value()});
+        resources::validate_requirements(&overhead.with_value(&limits), errors);
+    }
 }
 
 /// Validates `hostnameOverride` (KEP-4762).
-fn validate_hostname_override(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(name) = spec.get("hostnameOverride") else { return };
-    let at = path.child("hostnameOverride");
-    validate_dns_subdomain(name, &at, errors);
-    if name.as_str().is_some_and(|n| n.len() > 64) {
-        errors.too_long(&at, 64);
+fn validate_hostname_override(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let name = spec.at("hostnameOverride");
+    if name.is_null() {
+        return;
     }
-    for field in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|f| spec[f] == json!(true)) {
-        errors.forbidden(&at, &format!("may not be specified when {field} is true"));
+    name.validate_text(api::names::dns1123_subdomain, errors);
+    if name.text().len() > 64 {
+        name.too_long(64, errors);
+    }
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec.at(field).is_true() {
+            name.forbidden(&format!("may not be specified when {field} is true"), errors);
+        }
     }
 }

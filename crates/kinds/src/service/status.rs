@@ -1,8 +1,9 @@
 //! Defaults and validation of the load balancer status (`ValidateLoadBalancerStatus`).
 
 use crate::{
-    FieldErrors, FieldPath,
-    field_validation::{items, text as text_of, validate_dns_subdomain, validate_ip},
+    FieldErrors,
+    field_cursor::FieldCursor,
+    field_validation::{text as text_of, validate_ip},
 };
 use serde_json::{Value, json};
 
@@ -17,37 +18,38 @@ pub(super) fn set_load_balancer_status_defaults(object: &mut Value) {
 }
 
 pub(super) fn validate_load_balancer_status(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status").child("loadBalancer").child("ingress");
-    let status = &object["status"]["loadBalancer"];
-    if object["spec"]["type"] != "LoadBalancer" {
-        if items(status, "ingress").next().is_some() {
-            errors.forbidden(&path, "may only be used when `spec.type` is \"LoadBalancer\"");
+    let object = FieldCursor::object(object);
+    let (spec, status) = (object.at("spec"), object.at("status"));
+    let balancer = status.at("loadBalancer");
+    let ingress = balancer.at("ingress");
+    if spec.at("type").text() != "LoadBalancer" {
+        if ingress.count() > 0 {
+            ingress.forbidden("may only be used when `spec.type` is \"LoadBalancer\"", errors);
         }
         return;
     }
-    for (i, one) in items(status, "ingress").enumerate() {
-        let (path, has_ip) = (path.index(i), !text_of(one, "ip").is_empty());
+    for point in ingress.items() {
+        let (ip, mode) = (point.at("ip"), point.at("ipMode"));
+        let has_ip = !ip.text().is_empty();
         if has_ip {
-            validate_ip(&one["ip"], &path.child("ip"), errors);
+            validate_ip(&ip, errors);
         }
-        let (at, known) = (path.child("ipMode"), ["Proxy", "VIP"]);
-        match (one["ipMode"].as_str(), has_ip) {
-            (None, true) => errors.required(&at, "must be specified when `ip` is set"),
-            (Some(_), false) => errors.forbidden(&at, "may not be specified when `ip` is not set"),
-            (Some(mode), true) if !known.contains(&mode) => errors.not_supported(&at, &one["ipMode"], &known),
-            _ => {}
+        match (mode.is_set(), has_ip) {
+            (false, true) => mode.required("must be specified when `ip` is set", errors),
+            (true, false) => mode.forbidden("may not be specified when `ip` is not set", errors),
+            (true, true) => mode.supported(&["Proxy", "VIP"], errors),
+            (false, false) => {}
         }
-        validate_hostname(one, &path, errors);
+        validate_hostname(&point.at("hostname"), errors);
     }
 }
 
 /// Validates the optional hostname of a load balancer ingress.
-pub(crate) fn validate_hostname(ingress: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (host, at) = (text_of(ingress, "hostname"), path.child("hostname"));
-    if !host.is_empty() {
-        validate_dns_subdomain(&ingress["hostname"], &at, errors);
+pub(crate) fn validate_hostname(hostname: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if !hostname.text().is_empty() {
+        hostname.validate_text(api::names::dns1123_subdomain, errors);
     }
-    if host.parse::<std::net::IpAddr>().is_ok() {
-        errors.invalid(&at, &ingress["hostname"], "must be a DNS name, not an IP address");
+    if hostname.text().parse::<std::net::IpAddr>().is_ok() {
+        hostname.invalid("must be a DNS name, not an IP address", errors);
     }
 }

@@ -4,9 +4,7 @@ use super::{is_externally_accessible, needs_cluster_ip, needs_health_check};
 use crate::{
     FieldErrors, FieldPath, enums,
     field_cursor::FieldCursor,
-    field_validation::{
-        is_ipv6, items, validate_cidr, validate_ip, validate_non_special_ip, validate_port, validate_qualified_name,
-    },
+    field_validation::{is_ipv6, validate_cidr, validate_ip, validate_non_special_ip},
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -38,8 +36,8 @@ pub(super) fn validate_session_affinity(spec: &FieldCursor<'_, '_>, errors: &mut
 
 pub(super) fn validate_external_ips(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     for address in spec.at("externalIPs").items() {
-        address.validate(validate_ip, errors);
-        address.validate(validate_non_special_ip, errors);
+        validate_ip(&address, errors);
+        validate_non_special_ip(&address, errors);
     }
 }
 
@@ -53,7 +51,7 @@ fn validate_source_ranges_annotation(object: &Value, is_load_balancer: bool, err
         errors.forbidden(&at, LOAD_BALANCER_ONLY);
     }
     for range in ranges.split(',').map(str::trim).filter(|_| !ranges.trim().is_empty()) {
-        validate_cidr(&json!(range), &at, errors);
+        validate_cidr(&FieldCursor::new(&json!(range), &at), errors);
     }
 }
 
@@ -62,12 +60,12 @@ pub(super) fn validate_load_balancer_fields(object: &Value, spec: &FieldCursor<'
     let is_load_balancer = spec.at("type").text() == "LoadBalancer";
     let ranges = spec.at("loadBalancerSourceRanges");
     // Upstream's path starts with a capital letter.
-    let at = spec.path().child("LoadBalancerSourceRanges");
+    let ranges = ranges.shown_as("LoadBalancerSourceRanges");
     if !is_load_balancer && ranges.count() > 0 {
-        errors.forbidden(&at, LOAD_BALANCER_ONLY);
+        ranges.forbidden(LOAD_BALANCER_ONLY, errors);
     }
-    for (i, range) in ranges.items().enumerate() {
-        validate_cidr(&json!(range.text().trim()), &at.index(i), errors);
+    for range in ranges.items() {
+        validate_cidr(&range.with_value(&json!(range.text().trim())), errors);
     }
     if ranges.count() == 0 {
         validate_source_ranges_annotation(object, is_load_balancer, errors);
@@ -79,7 +77,7 @@ pub(super) fn validate_load_balancer_fields(object: &Value, spec: &FieldCursor<'
         }
     }
     if is_load_balancer && class.is_set() {
-        class.validate(validate_qualified_name, errors);
+        class.validate_text(api::names::qualified_name, errors);
     }
 }
 
@@ -95,7 +93,7 @@ pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut
     let port = spec.at("healthCheckNodePort");
     if port.integer().is_some_and(|n| n != 0) {
         if needs_health_check(spec.value()) {
-            port.validate(validate_port, errors);
+            port.validate_port(errors);
         } else {
             let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
             port.invalid(detail, errors);
@@ -111,32 +109,30 @@ pub(super) fn validate_traffic_policies(spec: &FieldCursor<'_, '_>, errors: &mut
 }
 
 /// Validates the cluster IPs and IP families for a single-stack cluster (`ValidateServiceClusterIPsRelatedFields`).
-pub(super) fn validate_cluster_ips(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, ips) = (path.child("clusterIPs"), || items(spec, "clusterIPs"));
-    let (all, first) = (&spec["clusterIPs"], spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()));
-    match (first, ips().next()) {
-        (Some(_), None) => errors.required(&at, ""),
-        (Some(first), Some(ip)) if ip != first => errors.invalid(&at, all, "first value must match `clusterIP`"),
-        (None, Some(_)) => errors.invalid(&at, all, "must be empty when `clusterIP` is not specified"),
+pub(super) fn validate_cluster_ips(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (ips, first) = (spec.at("clusterIPs"), spec.at("clusterIP").text());
+    match (first, ips.items().next().map(|ip| ip.text())) {
+        ("", None) => {}
+        ("", Some(_)) => ips.invalid("must be empty when `clusterIP` is not specified", errors),
+        (_, None) => ips.required("", errors),
+        (first, Some(ip)) if ip != first => ips.invalid("first value must match `clusterIP`", errors),
         _ => {}
     }
-    validate_ip_families(spec, path, errors);
+    validate_ip_families(spec, errors);
     let before = errors.0.len();
-    for (i, address) in ips().enumerate() {
-        if i == 0 && address == "None" {
-            if ips().count() > 1 {
-                errors.invalid(&at, all, "'None' must be the first and only value");
-            }
-        } else {
-            validate_ip(address, &at.index(i), errors);
+    for (i, address) in ips.items().enumerate() {
+        if i > 0 || address.text() != "None" {
+            validate_ip(&address, errors);
+        } else if ips.count() > 1 {
+            ips.invalid("'None' must be the first and only value", errors);
         }
     }
-    if ips().count() > 2 {
-        errors.invalid(&at, all, "may only hold up to 2 values");
+    if ips.count() > 2 {
+        ips.invalid("may only hold up to 2 values", errors);
     }
-    let ipv6_count = ips().filter(|ip| is_ipv6(ip)).count();
-    if errors.0.len() == before && ips().count() > 1 && (ipv6_count == 0 || ipv6_count == ips().count()) {
-        errors.invalid(&at, all, "may specify no more than one IP for each IP family");
+    let ipv6_count = ips.items().filter(|ip| is_ipv6(ip.value())).count();
+    if errors.0.len() == before && ips.count() > 1 && (ipv6_count == 0 || ipv6_count == ips.count()) {
+        ips.invalid("may specify no more than one IP for each IP family", errors);
     }
 }
 
@@ -147,44 +143,44 @@ pub fn is_headless_without_selector(spec: &Value) -> bool {
     spec["clusterIP"] == "None" && !selects
 }
 
-fn validate_ip_families(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let is_selectorless = is_headless_without_selector(spec);
-    let (at, known) = (path.child("ipFamilies"), enums::IP_FAMILIES);
+fn validate_ip_families(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let is_selectorless = is_headless_without_selector(spec.value());
+    let known = enums::IP_FAMILIES;
     let mut seen = HashSet::new();
-    for (i, family) in items(spec, "ipFamilies").enumerate() {
-        if !known.iter().any(|k| family == k) {
-            errors.not_supported(&at.index(i), family, known);
-        } else if !seen.insert(family) {
-            errors.duplicate(&at.index(i), family);
-        } else if family == "IPv6" && !is_selectorless {
-            errors.invalid(&at.index(i), family, "not configured on this cluster");
+    for family in spec.at("ipFamilies").items() {
+        if !known.contains(&family.text()) {
+            family.not_supported(known, errors);
+        } else if !seen.insert(family.text()) {
+            family.duplicate(errors);
+        } else if family.text() == "IPv6" && !is_selectorless {
+            family.invalid("not configured on this cluster", errors);
         }
     }
-    let (at, policy) = (path.child("ipFamilyPolicy"), &spec["ipFamilyPolicy"]);
-    let known = enums::IP_FAMILY_POLICIES;
-    if policy == "RequireDualStack" && !is_selectorless {
-        errors.invalid(&at, policy, "this cluster is not configured for dual-stack services");
-    } else if !policy.is_null() && !known.iter().any(|k| policy == k) {
-        errors.not_supported(&at, policy, known);
+    let policy = spec.at("ipFamilyPolicy");
+    if policy.text() == "RequireDualStack" && !is_selectorless {
+        policy.invalid("this cluster is not configured for dual-stack services", errors);
+    } else if policy.is_set() {
+        policy.supported(enums::IP_FAMILY_POLICIES, errors);
     }
 }
 
 /// Validates that an update does not change allocated values (`ValidateServiceUpdate`).
-pub(super) fn validate_service_update(spec: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
-    if needs_cluster_ip(spec) && needs_cluster_ip(old) {
-        let (new, before) = (items(spec, "clusterIPs"), items(old, "clusterIPs"));
-        for (i, _) in new.zip(before).enumerate().filter(|(_, (new, old))| new != old) {
-            errors.invalid(&path.child("clusterIPs").index(i), &spec["clusterIPs"], "may not change once set");
+pub(super) fn validate_service_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+    let (spec, old) = (object.at("spec"), old.at("spec"));
+    let both = |is: fn(&Value) -> bool| is(spec.value()) && is(old.value());
+    if both(needs_cluster_ip) {
+        let (ips, old_ips) = (spec.at("clusterIPs"), old.at("clusterIPs"));
+        for (ip, _) in ips.items().zip(old_ips.items()).filter(|(new, old)| new.value() != old.value()) {
+            // Upstream shows the whole list.
+            ip.with_value(ips.value()).invalid("may not change once set", errors);
         }
     }
-    let both = |needs: fn(&Value) -> bool| needs(spec) && needs(old);
-    let field = "loadBalancerClass";
-    if both(|spec| spec["type"] == "LoadBalancer") && spec[field] != old[field] {
-        errors.invalid(&path.child(field), &spec[field], "may not change once set");
+    let (class, port) = (spec.at("loadBalancerClass"), spec.at("healthCheckNodePort"));
+    if both(|spec| spec["type"] == "LoadBalancer") && class.value() != old.at("loadBalancerClass").value() {
+        class.invalid("may not change once set", errors);
     }
-    let field = "healthCheckNodePort";
-    if both(needs_health_check) && spec[field] != old[field] {
-        errors.forbidden(&path.child(field), "field is immutable");
+    if both(needs_health_check) && port.value() != old.at("healthCheckNodePort").value() {
+        port.forbidden("field is immutable", errors);
     }
 }

@@ -1,12 +1,7 @@
 //! Validation of Services (`ValidateService`).
 
 use super::traffic;
-use crate::{
-    FieldErrors, enums,
-    field_cursor::FieldCursor,
-    field_validation::{validate_port, validate_qualified_name},
-    object_meta,
-};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor, object_meta};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -32,11 +27,11 @@ pub(super) fn validate_service(object: &Value, errors: &mut FieldErrors) {
             port.at("nodePort").forbidden("may not be used when `type` is 'ClusterIP'", errors);
         }
     }
-    spec.at("selector").validate(object_meta::labels, errors);
+    object_meta::labels(&spec.at("selector"), errors);
     affinity.supported(enums::SESSION_AFFINITIES, errors);
     traffic::validate_session_affinity(&spec, errors);
     if kind != "ExternalName" {
-        traffic::validate_cluster_ips(spec.value(), &spec.path(), errors);
+        traffic::validate_cluster_ips(&spec, errors);
     }
     traffic::validate_external_ips(&spec, errors);
     service_type.supported(enums::SERVICE_TYPES, errors);
@@ -74,17 +69,17 @@ fn validate_ports(ports: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
                 }
             }
         }
-        port.validate(validate_port, errors);
+        port.validate_port(errors);
         protocol.supported(enums::PROTOCOLS, errors);
         let target = service_port.at("targetPort");
         if target.value().is_string() {
             target.validate_text(api::names::port_name, errors);
         } else {
-            target.validate(validate_port, errors);
+            target.validate_port(errors);
         }
         let application_protocol = service_port.at("appProtocol");
         if application_protocol.is_set() {
-            application_protocol.validate(validate_qualified_name, errors);
+            application_protocol.validate_text(api::names::qualified_name, errors);
         }
         let node_port = service_port.at("nodePort");
         let number = node_port.integer().filter(|n| *n != 0);

@@ -1,9 +1,9 @@
 //! Validation of CSIDrivers and CSINodes (`pkg/apis/storage/validation`).
 
 use crate::{
-    FieldErrors, FieldPath,
+    FieldErrors,
     field_cursor::FieldCursor,
-    field_validation::{items, validate_csi_driver_name, validate_immutable, validate_qualified_name},
+    field_validation::{items, validate_csi_driver_name},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -22,9 +22,9 @@ pub(super) fn validate_csi_driver(object: &Value, errors: &mut FieldErrors) {
     spec.at("fsGroupPolicy").supported(&["File", "None", "ReadWriteOnceWithFSType"], errors);
     validate_token_requests(&spec.at("tokenRequests"), errors);
     let modes = spec.at("volumeLifecycleModes");
-    for mode in modes.items().filter(|mode| !matches!(mode.text(), "Ephemeral" | "Persistent")) {
+    for mode in modes.items() {
         // Upstream's path has no index.
-        errors.not_supported(&modes.path(), mode.value(), &["Ephemeral", "Persistent"]);
+        modes.with_value(mode.value()).supported(&["Ephemeral", "Persistent"], errors);
     }
     let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
     if period.integer().is_some_and(|seconds| seconds < MIN_UPDATE_PERIOD_SECONDS) {
@@ -34,12 +34,12 @@ pub(super) fn validate_csi_driver(object: &Value, errors: &mut FieldErrors) {
 
 /// Validates an update of a CSIDriver (`ValidateCSIDriverUpdate`).
 pub(super) fn validate_csi_driver_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
-    // Upstream's path has `attachedRequired`.
-    for (field, path_name) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
-    {
-        validate_immutable(&object["spec"][field], &old["spec"][field], &path.child(path_name), errors);
-    }
+    let (object, old) = (FieldCursor::object(object), FieldCursor::object(old));
+    let (spec, old) = (object.at("spec"), old.at("spec"));
+    // Upstream's path.
+    let attach_required = spec.at("attachRequired").shown_as("attachedRequired");
+    attach_required.validate_immutable(&old.at("attachRequired"), errors);
+    spec.at("volumeLifecycleModes").validate_immutable(&old.at("volumeLifecycleModes"), errors);
 }
 
 /// Validates token requests, whose audiences must be unique (`validateTokenRequests`).
@@ -69,7 +69,7 @@ pub(super) fn validate_csi_node(object: &Value, errors: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for driver in object.at("spec").at("drivers").items() {
         let (name, id) = (driver.at("name"), driver.at("nodeID"));
-        name.validate(validate_csi_driver_name, errors);
+        validate_csi_driver_name(&name, errors);
         if id.text().is_empty() {
             id.required("", errors);
         }
@@ -80,16 +80,17 @@ pub(super) fn validate_csi_node(object: &Value, errors: &mut FieldErrors) {
         if !names.insert(name.text()) {
             name.duplicate(errors);
         }
-        let (path, mut keys) = (driver.path(), BTreeSet::new());
-        // Upstream's path is that of the driver.
+        let mut keys = BTreeSet::new();
         for key in driver.at("topologyKeys").items() {
+            // Upstream's path is that of the driver.
+            let key = driver.with_value(key.value());
             if key.text().is_empty() {
-                errors.required(&path, "");
+                key.required("", errors);
             }
             if !keys.insert(key.text()) {
-                errors.duplicate(&path, key.value());
+                key.duplicate(errors);
             }
-            validate_qualified_name(key.value(), &path, errors);
+            key.validate_text(api::names::qualified_name, errors);
         }
     }
 }
@@ -101,14 +102,13 @@ pub(super) fn validate_csi_node_update(object: &Value, old: &Value, errors: &mut
         driver.as_object_mut().map(|fields| fields.remove("allocatable"));
         driver
     };
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
+    let drivers = spec.at("drivers");
     for old_driver in items(&old["spec"], "drivers") {
-        for new_driver in items(&object["spec"], "drivers").filter(|now| now["name"] == old_driver["name"]) {
-            validate_immutable(
-                &immutable_fields(new_driver),
-                &immutable_fields(old_driver),
-                &FieldPath::new("spec").child("drivers"),
-                errors,
-            );
+        for driver in drivers.items().filter(|driver| *driver.at("name").value() == old_driver["name"]) {
+            let (new, old) = (immutable_fields(driver.value()), immutable_fields(old_driver));
+            drivers.with_value(&new).validate_immutable(&FieldCursor::object(&old), errors);
         }
     }
 }

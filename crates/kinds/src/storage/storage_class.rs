@@ -2,10 +2,11 @@
 
 use crate::{
     FieldErrors, FieldPath, enums,
-    field_validation::{items, text as text_of, validate_qualified_name},
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of},
     node_labels,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number and total size of parameters (`maxProvisionerParameterLen`, `maxProvisionerParameterSize`).
@@ -14,16 +15,12 @@ const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
 /// Validates a StorageClass (`ValidateStorageClass`).
 pub(super) fn validate_storage_class(object: &Value, errors: &mut FieldErrors) {
-    validate_provisioner(object, "provisioner", errors);
-    validate_parameters(object, errors);
-    for (field, supported) in
-        [("reclaimPolicy", enums::CLASS_RECLAIM_POLICIES), ("volumeBindingMode", enums::VOLUME_BINDING_MODES)]
-    {
-        if !supported.contains(&text_of(object, field)) {
-            errors.not_supported(&FieldPath::new(field), &object[field], supported);
-        }
-    }
-    validate_allowed_topologies(object, errors);
+    let object = FieldCursor::object(object);
+    validate_provisioner(&object.at("provisioner"), errors);
+    validate_parameters(&object.at("parameters"), errors);
+    object.at("reclaimPolicy").supported(enums::CLASS_RECLAIM_POLICIES, errors);
+    object.at("volumeBindingMode").supported(enums::VOLUME_BINDING_MODES, errors);
+    validate_allowed_topologies(&object.at("allowedTopologies"), errors);
 }
 
 /// Returns the warnings of a StorageClass (`GetWarningsForStorageClass`).
@@ -41,72 +38,71 @@ pub(super) fn warnings(object: &Value) -> Vec<String> {
 
 /// Validates a VolumeAttributesClass (`ValidateVolumeAttributesClass`).
 pub(super) fn validate_volume_attributes_class(object: &Value, errors: &mut FieldErrors) {
-    validate_provisioner(object, "driverName", errors);
-    validate_parameters(object, errors);
-    if object["parameters"].as_object().is_none_or(Map::is_empty) {
-        errors.required(&FieldPath::new("parameters"), "must contain at least one key/value pair");
+    let object = FieldCursor::object(object);
+    let parameters = object.at("parameters");
+    validate_provisioner(&object.at("driverName"), errors);
+    validate_parameters(&parameters, errors);
+    if parameters.entries().next().is_none() {
+        parameters.required("must contain at least one key/value pair", errors);
     }
 }
 
-fn validate_provisioner(object: &Value, field: &str, errors: &mut FieldErrors) {
-    let path = FieldPath::new(field);
-    match text_of(object, field) {
-        "" => errors.required(&path, ""),
-        text => validate_qualified_name(&json!(text.to_lowercase()), &path, errors),
+fn validate_provisioner(provisioner: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if provisioner.text().is_empty() {
+        return provisioner.required("", errors);
     }
+    let name = provisioner.text().to_lowercase();
+    let wrong = api::names::qualified_name(&name);
+    wrong.iter().for_each(|detail| errors.invalid(&provisioner.path(), &json!(name), detail));
 }
 
-fn validate_parameters(object: &Value, errors: &mut FieldErrors) {
-    let (path, none) = (FieldPath::new("parameters"), Map::new());
-    let all = object["parameters"].as_object().unwrap_or(&none);
-    if all.len() > MAX_PARAMETERS {
-        return errors.too_long(&path, MAX_PARAMETERS);
+fn validate_parameters(parameters: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if parameters.entries().count() > MAX_PARAMETERS {
+        return parameters.too_long(MAX_PARAMETERS, errors);
     }
-    if all.contains_key("") {
-        errors.invalid(&path, &json!(""), "field can not be empty.");
+    if parameters.key("").is_set() {
+        errors.invalid(&parameters.path(), &json!(""), "field can not be empty.");
     }
-    if all.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
-        > MAX_PARAMETERS_SIZE
-    {
-        errors.too_long(&path, MAX_PARAMETERS_SIZE);
+    let size: usize = parameters.entries().map(|(key, value)| key.len() + value.text().len()).sum();
+    if size > MAX_PARAMETERS_SIZE {
+        parameters.too_long(MAX_PARAMETERS_SIZE, errors);
     }
 }
 
 /// Validates the allowed topologies (`validateAllowedTopologies`).
-fn validate_allowed_topologies(object: &Value, errors: &mut FieldErrors) {
-    let path = FieldPath::new("allowedTopologies");
+fn validate_allowed_topologies(topologies: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     // Upstream's list starts with as many empty terms, so an empty term is a duplicate.
-    let mut before = vec![BTreeMap::new(); items(object, "allowedTopologies").count()];
-    for (i, term) in items(object, "allowedTopologies").enumerate() {
-        let at = path.index(i).child("matchLabelExpressions");
-        let label_values = self::validate_topology_term(term, &at, errors);
-        before.iter().filter(|other| **other == label_values).for_each(|_| errors.duplicate(&at, &json!("")));
+    let mut before = vec![BTreeMap::new(); topologies.count()];
+    for term in topologies.items() {
+        let expressions = term.at("matchLabelExpressions");
+        let label_values = self::validate_topology_term(&expressions, errors);
+        for _ in before.iter().filter(|other| **other == label_values) {
+            errors.duplicate(&expressions.path(), &json!(""));
+        }
         before.push(label_values);
     }
 }
 
 /// Validates a topology selector term. Returns the values of each label (`ValidateTopologySelectorTerm`).
-fn validate_topology_term<'a>(
-    term: &'a Value,
-    path: &FieldPath,
+fn validate_topology_term<'v>(
+    expressions: &FieldCursor<'v, '_>,
     errors: &mut FieldErrors,
-) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+) -> BTreeMap<&'v str, BTreeSet<&'v str>> {
     let mut label_values = BTreeMap::new();
-    for (i, expression) in items(term, "matchLabelExpressions").enumerate() {
-        let path = path.index(i);
-        let (at, mut values) = (path.child("values"), BTreeSet::new());
-        if items(expression, "values").next().is_none() {
-            errors.required(&at, "");
+    for expression in expressions.items() {
+        let (key, values) = (expression.at("key"), expression.at("values"));
+        if values.count() == 0 {
+            values.required("", errors);
         }
-        for (j, value) in items(expression, "values").enumerate() {
-            if !values.insert(value.as_str().unwrap_or("")) {
-                errors.duplicate(&at.index(j), value);
+        let mut found = BTreeSet::new();
+        for value in values.items() {
+            if !found.insert(value.text()) {
+                value.duplicate(errors);
             }
         }
-        let (key, at) = (text_of(expression, "key"), path.child("key"));
-        validate_qualified_name(&json!(key), &at, errors);
-        if label_values.insert(key, values).is_some() {
-            errors.duplicate(&at, &json!(key));
+        key.validate_text(api::names::qualified_name, errors);
+        if label_values.insert(key.text(), found).is_some() {
+            key.duplicate(errors);
         }
     }
     label_values

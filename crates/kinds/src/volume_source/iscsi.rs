@@ -1,59 +1,71 @@
 //! Validation of iSCSI volumes (`validateISCSIVolumeSource`, `validateISCSIPersistentVolumeSource`).
 
 use super::{Owner, is_unset_or_byte};
-use crate::{FieldErrors, FieldPath, field_validation::text};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor};
+use serde_json::json;
 
 /// Maximum length of volume name and target portal, which form a directory's name.
 const MAX_NAME_AND_PORTAL_LENGTH: usize = 64;
 
-pub(super) fn validate_iscsi(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
-    let path = at.child("iscsi");
-    validate_portal(source, owner, at, errors);
-    if !text(source, "iqn").is_empty() {
-        validate_name(&source["iqn"], owner, &path.child("iqn"), errors);
+pub(super) fn validate_iscsi<'v>(
+    source: &FieldCursor<'v, '_>,
+    owner: Owner<'_>,
+    volume: &FieldCursor<'v, '_>,
+    errors: &mut FieldErrors,
+) {
+    validate_portal(source, owner, volume, errors);
+    let (iqn, lun, secret, initiator) =
+        (source.at("iqn"), source.at("lun"), source.at("secretRef"), source.at("initiatorName"));
+    if !iqn.text().is_empty() {
+        validate_name(&iqn, owner, errors);
     }
-    if !is_unset_or_byte(&source["lun"]) {
-        errors.invalid(&path.child("lun"), &source["lun"], "must be between 0 and 255, inclusive");
+    if !is_unset_or_byte(&lun) {
+        lun.invalid("must be between 0 and 255, inclusive", errors);
     }
-    let secret = &source["secretRef"];
-    if secret.is_null() && (source["chapAuthDiscovery"] == true || source["chapAuthSession"] == true) {
-        errors.required(&path.child("secretRef"), "");
+    let uses_chap = source.at("chapAuthDiscovery").is_true() || source.at("chapAuthSession").is_true();
+    if secret.is_null() && uses_chap {
+        secret.required("", errors);
     }
-    if matches!(owner, Owner::PersistentVolume(_)) && !secret.is_null() && text(secret, "name").is_empty() {
-        errors.required(&path.child("secretRef").child("name"), "");
+    if matches!(owner, Owner::PersistentVolume(_)) && secret.is_set() && secret.at("name").text().is_empty() {
+        secret.at("name").required("", errors);
     }
-    if !source["initiatorName"].is_null() {
+    if initiator.is_set() {
         // Upstream's path.
-        validate_name(&source["initiatorName"], owner, &path.child("initiatorname"), errors);
+        validate_name(&initiator.shown_as("initiatorname"), owner, errors);
     }
 }
 
-fn validate_portal(source: &Value, owner: Owner<'_>, at: &FieldPath, errors: &mut FieldErrors) {
-    let portal = text(source, "targetPortal");
-    let (volume, at, value) = match owner {
-        Owner::Pod(volume) => (volume, at.child("name"), json!(volume)),
-        Owner::PersistentVolume(volume) => (volume, at.child("iscsi").child("targetportal"), json!(portal)),
-    };
-    if !source["initiatorName"].is_null() && format!("{volume}:{portal}").len() > MAX_NAME_AND_PORTAL_LENGTH {
+fn validate_portal(
+    source: &FieldCursor<'_, '_>,
+    owner: Owner<'_>,
+    volume: &FieldCursor<'_, '_>,
+    errors: &mut FieldErrors,
+) {
+    let portal = source.at("targetPortal");
+    let (Owner::Pod(name) | Owner::PersistentVolume(name)) = owner;
+    if source.at("initiatorName").is_set() && format!("{name}:{}", portal.text()).len() > MAX_NAME_AND_PORTAL_LENGTH {
         let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
-        errors.invalid(&at, &value, detail);
+        match owner {
+            Owner::Pod(name) => errors.invalid(&volume.at("name").path(), &json!(name), detail),
+            // Upstream's path.
+            Owner::PersistentVolume(_) => portal.shown_as("targetportal").invalid(detail, errors),
+        }
     }
 }
 
-fn validate_name(value: &Value, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let name = value.as_str().unwrap_or("");
+fn validate_name(field: &FieldCursor<'_, '_>, owner: Owner<'_>, errors: &mut FieldErrors) {
+    let name = field.text();
     let is_valid = match name.get(..3) {
         Some("iqn") => is_iqn(name),
         Some("eui") => is_prefixed_number(name, 16),
         Some("naa") => is_prefixed_number(name, 32),
         _ if matches!(owner, Owner::Pod(_)) => {
-            return errors.invalid(path, value, "must be valid format starting with iqn, eui, or naa");
+            return field.invalid("must be valid format starting with iqn, eui, or naa", errors);
         }
         _ => false,
     };
     if !is_valid {
-        errors.invalid(path, value, "must be valid format");
+        field.invalid("must be valid format", errors);
     }
 }
 

@@ -1,11 +1,13 @@
 use super::*;
+use crate::FieldPath;
 
 /// Checks the errors of a volume's source.
 #[track_caller]
 fn check_owner(owner: Owner<'_>, volume: Value, expected: &[&str]) {
     let (path, mut errors) = (FieldPath::new("v"), FieldErrors::default());
-    if let Some((kind, source)) = single_source(&volume, owner, &path, &mut errors) {
-        validate_source(kind, source, owner, &path, &mut errors);
+    let cursor = FieldCursor::new(&volume, &path);
+    if let Some((kind, source)) = single_source(&cursor, owner, &mut errors) {
+        validate_source(kind, &source, owner, &cursor, &mut errors);
     }
     let messages: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
     assert_eq!(messages, expected, "{volume}");

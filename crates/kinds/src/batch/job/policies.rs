@@ -1,13 +1,7 @@
 //! Validation of a Job's Pod failure policy, success policy and Pod replacement policy.
 
 use super::indexes;
-use crate::{
-    FieldErrors, FieldPath, enums,
-    field_validation::{
-        items, push_invalid_without_value, text as text_of, validate_nonnegative, validate_qualified_name,
-    },
-};
-use serde_json::{Value, json};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use std::collections::BTreeSet;
 
 /// Maximum number of rules of a policy, and of Pod conditions of a rule.
@@ -17,154 +11,141 @@ const MAX_EXIT_CODES: usize = 255;
 /// Maximum length of a rule's `succeededIndexes` in bytes.
 const MAX_INDEXES_LENGTH: usize = 64 * 1024;
 
-pub(super) fn validate_policies(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !spec["podFailurePolicy"].is_null() {
-        validate_pod_failure_policy(spec, &path.child("podFailurePolicy").child("rules"), errors);
+pub(super) fn validate_policies(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (failure, success, replacement) =
+        (spec.at("podFailurePolicy"), spec.at("successPolicy"), spec.at("podReplacementPolicy"));
+    if failure.is_set() {
+        validate_pod_failure_policy(spec, errors);
     }
-    if !spec["successPolicy"].is_null() {
-        let at = path.child("successPolicy");
-        if text_of(spec, "completionMode") == "Indexed" {
-            validate_success_policy(spec, &at.child("rules"), errors);
+    if success.is_set() {
+        if spec.at("completionMode").text() == "Indexed" {
+            let completions = spec.at("completions").integer().unwrap_or(0);
+            validate_success_policy(&success.at("rules"), completions, errors);
         } else {
-            errors.invalid(&at, &spec["successPolicy"], "requires indexed completion mode");
+            success.invalid("requires indexed completion mode", errors);
         }
     }
-    let (at, replacement) = (path.child("podReplacementPolicy"), &spec["podReplacementPolicy"]);
-    let allowed: &[&str] =
-        if spec["podFailurePolicy"].is_null() { enums::POD_REPLACEMENT_POLICIES } else { &["Failed"] };
-    if !replacement.is_null() && !allowed.iter().any(|a| replacement == a) {
-        errors.not_supported(&at, replacement, allowed);
+    let allowed: &[&str] = if failure.is_null() { enums::POD_REPLACEMENT_POLICIES } else { &["Failed"] };
+    if replacement.is_set() {
+        replacement.supported(allowed, errors);
     }
 }
 
 /// Validates the Pod failure policy (`validatePodFailurePolicy`).
-fn validate_pod_failure_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (policy, pods) = (&spec["podFailurePolicy"], &spec["template"]["spec"]);
-    validate_max_items(items(policy, "rules").count(), MAX_RULES, path, errors);
-    let containers: BTreeSet<&str> =
-        ["containers", "initContainers"].iter().flat_map(|l| items(pods, l)).map(|c| text_of(c, "name")).collect();
-    for (i, rule) in items(policy, "rules").enumerate() {
-        let path = path.index(i);
-        let (at, has_index_limit) = (path.child("action"), !spec["backoffLimitPerIndex"].is_null());
-        if text_of(rule, "action") == "FailIndex" && !has_index_limit {
-            errors.invalid(&at, &rule["action"], "requires the backoffLimitPerIndex to be set");
+fn validate_pod_failure_policy(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (policy, template) = (spec.at("podFailurePolicy"), spec.at("template"));
+    let (rules, pod_spec) = (policy.at("rules"), template.at("spec"));
+    validate_max_items(&rules, MAX_RULES, errors);
+    let mut containers = BTreeSet::new();
+    for list in [pod_spec.at("containers"), pod_spec.at("initContainers")] {
+        containers.extend(list.items().map(|container| container.at("name").text()));
+    }
+    for rule in rules.items() {
+        let (action, codes, conditions) = (rule.at("action"), rule.at("onExitCodes"), rule.at("onPodConditions"));
+        if action.text() == "FailIndex" && spec.at("backoffLimitPerIndex").is_null() {
+            action.invalid("requires the backoffLimitPerIndex to be set", errors);
         }
-        validate_required_enum(&rule["action"], enums::POD_FAILURE_POLICY_ACTIONS, &at, errors);
-        let (codes, conditions) = (&rule["onExitCodes"], items(rule, "onPodConditions").count());
-        if !codes.is_null() {
-            validate_exit_codes(codes, &path.child("onExitCodes"), &containers, errors);
+        validate_required_enum(&action, enums::POD_FAILURE_POLICY_ACTIONS, errors);
+        if codes.is_set() {
+            validate_exit_codes(&codes, &containers, errors);
         }
-        validate_pod_conditions(rule, &path.child("onPodConditions"), errors);
-        match (codes.is_null(), conditions == 0) {
+        validate_pod_conditions(&conditions, errors);
+        match (codes.is_null(), conditions.count() == 0) {
             (false, false) => {
-                push_invalid_without_value(
-                    &path,
-                    "specifying both OnExitCodes and OnPodConditions is not supported",
-                    errors,
-                );
+                let detail = "specifying both OnExitCodes and OnPodConditions is not supported";
+                rule.invalid_without_value(detail, errors);
             }
             (true, true) => {
-                push_invalid_without_value(
-                    &path,
-                    "specifying one of OnExitCodes and OnPodConditions is required",
-                    errors,
-                );
+                rule.invalid_without_value("specifying one of OnExitCodes and OnPodConditions is required", errors);
             }
             _ => {}
         }
     }
 }
 
-fn validate_exit_codes(rule: &Value, path: &FieldPath, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
-    validate_required_enum(&rule["operator"], enums::EXIT_CODES_OPERATORS, &path.child("operator"), errors);
-    if rule["containerName"].as_str().is_some_and(|name| !containers.contains(name)) {
-        let detail = "must be one of the container or initContainer names in the pod template";
-        errors.invalid(&path.child("containerName"), &rule["containerName"], detail);
+fn validate_exit_codes(rule: &FieldCursor<'_, '_>, containers: &BTreeSet<&str>, errors: &mut FieldErrors) {
+    let (operator, container, values) = (rule.at("operator"), rule.at("containerName"), rule.at("values"));
+    validate_required_enum(&operator, enums::EXIT_CODES_OPERATORS, errors);
+    if container.is_set() && !containers.contains(container.text()) {
+        container.invalid("must be one of the container or initContainer names in the pod template", errors);
     }
-    let (path, values) = (path.child("values"), || items(rule, "values").filter_map(Value::as_i64));
-    let codes: Vec<i64> = values().collect();
-    if codes.is_empty() {
-        errors.invalid(&path, &rule["values"], "at least one value is required");
+    if values.count() == 0 {
+        values.invalid("at least one value is required", errors);
     }
-    validate_max_items(codes.len(), MAX_EXIT_CODES, &path, errors);
+    validate_max_items(&values, MAX_EXIT_CODES, errors);
     let mut seen = BTreeSet::new();
-    for (i, code) in codes.iter().enumerate() {
-        if *code == 0 && rule["operator"] == "In" {
-            errors.invalid(&path.index(i), &json!(code), "must not be 0 for the In operator");
+    for code in values.items() {
+        if code.integer() == Some(0) && operator.text() == "In" {
+            code.invalid("must not be 0 for the In operator", errors);
         }
-        if !seen.insert(code) {
-            errors.duplicate(&path.index(i), &json!(code));
+        if !seen.insert(code.integer()) {
+            code.duplicate(errors);
         }
     }
-    if !codes.is_sorted() {
-        errors.invalid(&path, &rule["values"], "must be ordered");
+    if !values.items().map(|code| code.integer()).is_sorted() {
+        values.invalid("must be ordered", errors);
     }
 }
 
-fn validate_pod_conditions(rule: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_max_items(items(rule, "onPodConditions").count(), MAX_RULES, path, errors);
-    for (i, pattern) in items(rule, "onPodConditions").enumerate() {
-        let path = path.index(i);
-        validate_qualified_name(&pattern["type"], &path.child("type"), errors);
-        validate_required_enum(&pattern["status"], &["False", "True", "Unknown"], &path.child("status"), errors);
+fn validate_pod_conditions(conditions: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_max_items(conditions, MAX_RULES, errors);
+    for pattern in conditions.items() {
+        pattern.at("type").validate_text(api::names::qualified_name, errors);
+        validate_required_enum(&pattern.at("status"), &["False", "True", "Unknown"], errors);
     }
 }
 
-/// Validates the success policy (`validateSuccessPolicy`).
-fn validate_success_policy(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let rules = || items(&spec["successPolicy"], "rules");
-    if rules().next().is_none() {
-        errors.required(path, "at least one rules must be specified when the successPolicy is specified");
+/// Validates the rules of a success policy (`validateSuccessPolicy`).
+fn validate_success_policy(rules: &FieldCursor<'_, '_>, completions: i64, errors: &mut FieldErrors) {
+    if rules.count() == 0 {
+        rules.required("at least one rules must be specified when the successPolicy is specified", errors);
     }
-    validate_max_items(rules().count(), MAX_RULES, path, errors);
-    let completions = spec["completions"].as_i64().unwrap_or(0);
-    for (i, rule) in rules().enumerate() {
-        let path = path.index(i);
-        let (text, count) = (rule["succeededIndexes"].as_str(), rule["succeededCount"].as_i64());
-        if text.is_none() && count.is_none() {
-            errors.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
+    validate_max_items(rules, MAX_RULES, errors);
+    for rule in rules.items() {
+        let (succeeded, count) = (rule.at("succeededIndexes"), rule.at("succeededCount"));
+        if succeeded.is_null() && count.is_null() {
+            rule.required("at least one of succeededCount or succeededIndexes must be specified", errors);
         }
         let mut index_count = 0;
-        if let Some(text) = text {
-            let at = path.child("succeededIndexes");
-            if text.len() > MAX_INDEXES_LENGTH {
-                errors.too_long(&at, MAX_INDEXES_LENGTH);
+        if succeeded.is_set() {
+            if succeeded.text().len() > MAX_INDEXES_LENGTH {
+                succeeded.too_long(MAX_INDEXES_LENGTH, errors);
             }
-            match indexes::count_indexes(text, completions) {
+            match indexes::count_indexes(succeeded.text(), completions) {
                 Ok(count) => index_count = count,
-                Err(error) => errors.invalid(&at, &json!(text), &format!("error parsing succeededIndexes: {error}")),
+                Err(error) => succeeded.invalid(&format!("error parsing succeededIndexes: {error}"), errors),
             }
         }
-        validate_nonnegative(rule, "succeededCount", &path, errors);
-        let at = path.child("succeededCount");
+        count.nonnegative(errors);
         let bounds = [
             (Some(completions), "the number of specified completions"),
-            (text.map(|_| index_count), "the number of indexes in the specified succeededIndexes field"),
+            (
+                succeeded.is_set().then_some(index_count),
+                "the number of indexes in the specified succeededIndexes field",
+            ),
         ];
         for (max, message) in bounds {
-            if let (Some(count), Some(max)) = (count, max)
-                && count > max
+            if let (Some(number), Some(max)) = (count.integer(), max)
+                && number > max
             {
-                errors.invalid(&at, &json!(count), &format!("must be less than or equal to {max} ({message})"));
+                count.invalid(&format!("must be less than or equal to {max} ({message})"), errors);
             }
         }
     }
 }
 
-fn validate_max_items(count: usize, max: usize, path: &FieldPath, errors: &mut FieldErrors) {
-    if count > max {
-        errors.too_many(path, count, max);
+fn validate_max_items(list: &FieldCursor<'_, '_>, max: usize, errors: &mut FieldErrors) {
+    if list.count() > max {
+        list.too_many(max, errors);
     }
 }
 
 /// Validates a required enumeration value, with the message that only Jobs have.
-fn validate_required_enum(value: &Value, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    match value.as_str().unwrap_or("") {
-        "" => {
-            let all: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();
-            errors.required(path, &format!("valid values: [{}]", all.join(" ")));
-        }
-        text if allowed.contains(&text) => {}
-        _ => errors.not_supported(path, value, allowed),
+fn validate_required_enum(field: &FieldCursor<'_, '_>, allowed: &[&str], errors: &mut FieldErrors) {
+    if field.text().is_empty() {
+        let all: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();
+        field.required(&format!("valid values: [{}]", all.join(" ")), errors);
+    } else {
+        field.supported(allowed, errors);
     }
 }

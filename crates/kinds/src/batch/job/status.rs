@@ -4,7 +4,8 @@
 use super::indexes;
 use crate::{
     FieldErrors, FieldPath,
-    field_validation::{items, push_invalid_without_value, text as text_of, validate_nonnegative},
+    field_cursor::FieldCursor,
+    field_validation::{items, text as text_of},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,11 +14,12 @@ use std::collections::BTreeSet;
 pub(super) fn validate_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = FieldPath::new("status");
     let status = &object["status"];
-    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        validate_nonnegative(status, field, &path, errors);
+    let cursor = FieldCursor::new(status, &path);
+    for name in ["active", "succeeded", "failed", "ready", "terminating"] {
+        cursor.at(name).nonnegative(errors);
     }
-    validate_uncounted_pods(status, &path.child("uncountedTerminatedPods"), errors);
-    validate_conditions(object, old, &path.child("conditions"), errors);
+    validate_uncounted_pods(&cursor.at("uncountedTerminatedPods"), errors);
+    validate_conditions(object, old, &cursor.at("conditions"), errors);
     validate_times(object, old, &path, errors);
     validate_finished_job(object, old, &path, errors);
     self::validate_indexes(object, old, &path, errors);
@@ -50,22 +52,21 @@ fn condition_changed(object: &Value, old: &Value, kind: &str) -> bool {
 }
 
 /// Validates that UIDs of uncounted terminated Pods are unique.
-fn validate_uncounted_pods(status: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_uncounted_pods(pods: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for list in ["succeeded", "failed"] {
-        for (i, uid) in items(&status["uncountedTerminatedPods"], list).enumerate() {
-            let at = path.child(list).index(i);
-            if uid == "" {
-                errors.invalid(&at, uid, "must not be empty");
-            } else if !seen.insert(uid.as_str()) {
-                errors.duplicate(&at, uid);
+    for list in [pods.at("succeeded"), pods.at("failed")] {
+        for uid in list.items() {
+            if uid.text().is_empty() {
+                uid.invalid("must not be empty", errors);
+            } else if !seen.insert(uid.text()) {
+                uid.duplicate(errors);
             }
         }
     }
 }
 
 /// Validates conditions that exclude or require each other, and terminal conditions.
-fn validate_conditions(object: &Value, old: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_conditions(object: &Value, old: &Value, conditions: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let (complete, failed) = (has_condition(object, "Complete"), has_condition(object, "Failed"));
     let (failing, succeeding) = (has_condition(object, "FailureTarget"), has_condition(object, "SuccessCriteriaMet"));
     let any_changed = |kinds: &[&str]| kinds.iter().any(|kind| condition_changed(object, old, kind));
@@ -104,10 +105,10 @@ fn validate_conditions(object: &Value, old: &Value, path: &FieldPath, errors: &m
     rules
         .iter()
         .filter(|(is_violated, _)| *is_violated)
-        .for_each(|(_, detail)| push_invalid_without_value(path, detail, errors));
+        .for_each(|(_, detail)| conditions.invalid_without_value(detail, errors));
     for kind in ["Failed", "Complete", "FailureTarget"] {
         if has_condition(old, kind) && !has_condition(object, kind) {
-            push_invalid_without_value(path, &format!("cannot disable the terminal {kind}=True condition"), errors);
+            conditions.invalid_without_value(&format!("cannot disable the terminal {kind}=True condition"), errors);
         }
     }
 }

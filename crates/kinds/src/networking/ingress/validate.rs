@@ -1,11 +1,7 @@
 //! Validation of Ingresses (`ValidateIngressCreate`).
 
 use super::ingress_class;
-use crate::{
-    FieldErrors, FieldPath, enums,
-    field_cursor::FieldCursor,
-    field_validation::{self, validate_dns_subdomain},
-};
+use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
 /// Deprecated annotation of the class.
@@ -34,11 +30,11 @@ pub(super) fn validate(object: &Value, errors: &mut FieldErrors) {
         }
         let secret = tls.at("secretName");
         if !secret.text().is_empty() {
-            secret.validate(validate_dns_subdomain, errors);
+            secret.validate_text(api::names::dns1123_subdomain, errors);
         }
     }
     if !class.is_null() {
-        class.validate(validate_dns_subdomain, errors);
+        class.validate_text(api::names::dns1123_subdomain, errors);
     }
 }
 
@@ -57,7 +53,7 @@ fn validate_host(host: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     if host.text().contains('*') {
         host.validate_text(api::names::wildcard_dns1123_subdomain, errors);
     } else {
-        host.validate(validate_dns_subdomain, errors);
+        host.validate_text(api::names::dns1123_subdomain, errors);
     }
 }
 
@@ -111,25 +107,20 @@ fn validate_backend(backend: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     match (service.is_null(), resource.is_null()) {
         (false, false) => wrong("cannot set both resource and service backends"),
         (true, true) => wrong("resource or service backend is required"),
-        (true, false) => resource.validate(ingress_class::validate_typed_reference, errors),
-        (false, true) => validate_service(&service, &backend.path(), errors),
+        (true, false) => ingress_class::validate_typed_reference(&resource, errors),
+        (false, true) => validate_service(&service, backend, errors),
     }
 }
 
-/// Validates the service of a backend, whose path is that of errors of the port as a whole.
-fn validate_service(service: &FieldCursor<'_, '_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let service_name = service.at("name");
-    if service_name.text().is_empty() {
-        service_name.required("", errors);
-    } else {
-        service_name.validate_text(api::names::dns1035_label, errors);
-    }
+/// Validates the service of a backend. Errors of the port as a whole have the path of the backend.
+fn validate_service(service: &FieldCursor<'_, '_>, backend: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    service.at("name").validate_required_text(api::names::dns1035_label, errors);
     let port = service.at("port");
     let (name, number) = (port.at("name"), port.at("number"));
     match (name.text(), number.integer().unwrap_or(0)) {
-        ("", 0) => errors.required(path, "port name or number is required"),
-        ("", _) => number.validate(field_validation::validate_port, errors),
+        ("", 0) => backend.required("port name or number is required", errors),
+        ("", _) => number.validate_port(errors),
         (_, 0) => name.validate_text(api::names::port_name, errors),
-        _ => errors.invalid(path, &json!(""), "cannot set both port name & port number"),
+        _ => errors.invalid(&backend.path(), &json!(""), "cannot set both port name & port number"),
     }
 }

@@ -1,7 +1,7 @@
 //! Validation of AppArmor profiles in fields and in deprecated annotations (KEP-24).
 
 use super::{items, text};
-use crate::{FieldErrors, FieldPath, enums};
+use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -14,29 +14,29 @@ const MAX_PROFILE_NAME_LENGTH: usize = 4095;
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Validates the AppArmor profile of a security context (`ValidateAppArmorProfileField`).
-pub(super) fn validate_profile(context: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("appArmorProfile");
-    let Some(profile) = context.get("appArmorProfile").filter(|p| p.is_object()) else { return };
-    let at = path.child("localhostProfile");
-    let name = profile.get("localhostProfile").filter(|n| !n.is_null());
-    match (text(profile, "type"), name) {
-        ("Localhost", name) => {
-            let name = name.and_then(Value::as_str).unwrap_or("");
-            if name.trim() != name {
-                errors.invalid(&at, &json!(name), "must not be padded with whitespace");
-            } else if name.is_empty() {
-                errors.required(&at, "must be set when AppArmor type is Localhost");
+pub(super) fn validate_profile(context: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let profile = context.at("appArmorProfile");
+    if profile.is_null() {
+        return;
+    }
+    let (profile_type, name) = (profile.at("type"), profile.at("localhostProfile"));
+    match profile_type.text() {
+        "Localhost" => {
+            let text = name.text();
+            if text.trim() != text {
+                name.invalid("must not be padded with whitespace", errors);
+            } else if text.is_empty() {
+                name.required("must be set when AppArmor type is Localhost", errors);
             }
-            if name.len() > MAX_PROFILE_NAME_LENGTH {
-                errors.too_long(&at, MAX_PROFILE_NAME_LENGTH);
+            if text.len() > MAX_PROFILE_NAME_LENGTH {
+                name.too_long(MAX_PROFILE_NAME_LENGTH, errors);
             }
         }
-        ("RuntimeDefault" | "Unconfined", Some(name)) => {
-            errors.invalid(&at, name, "can only be set when AppArmor type is Localhost");
+        "RuntimeDefault" | "Unconfined" if name.is_set() => {
+            name.invalid("can only be set when AppArmor type is Localhost", errors);
         }
-        ("RuntimeDefault" | "Unconfined", None) => {}
-        ("", _) => errors.required(&path.child("type"), "type is required when appArmorProfile is set"),
-        _ => errors.not_supported(&path.child("type"), &profile["type"], enums::APPARMOR_PROFILE_TYPES),
+        "" => profile_type.required("type is required when appArmorProfile is set", errors),
+        _ => profile_type.supported(enums::APPARMOR_PROFILE_TYPES, errors),
     }
 }
 
@@ -67,35 +67,32 @@ pub(super) fn validate_annotations(object: &Value, errors: &mut FieldErrors) {
 
 /// Validates that annotations and fields match (`validateAppArmorAnnotationsAndFieldsMatchOnCreate`).
 pub(super) fn validate_annotations_match_fields(object: &Value, errors: &mut FieldErrors) {
-    let spec = &object["spec"];
-    if spec["os"]["name"] == "windows" {
+    let object_cursor = FieldCursor::object(object);
+    let spec = object_cursor.at("spec");
+    if spec.at("os").at("name").text() == "windows" {
         return;
     }
     let annotated: HashMap<&str, &str> = annotations(object).collect();
+    let pod_profile = spec.at("securityContext").at("appArmorProfile").value();
     for list in CONTAINER_LISTS {
-        for (i, c) in items(spec, list).enumerate() {
-            let container_profile = &c["securityContext"]["appArmorProfile"];
-            let profile = if container_profile.is_null() {
-                &spec["securityContext"]["appArmorProfile"]
-            } else {
-                container_profile
-            };
-            let (false, Some(annotation)) = (profile.is_null(), annotated.get(text(c, "name"))) else { continue };
-            let path = FieldPath::new("spec").child(list).index(i).child("securityContext").child("appArmorProfile");
-            let same_type = match text(profile, "type") {
+        for container in spec.at(list).items() {
+            let context = container.at("securityContext");
+            let own = context.at("appArmorProfile");
+            // Like upstream, an error of the Pod's profile has the path of the container's.
+            let profile = if own.is_null() { own.with_value(pod_profile) } else { own };
+            let annotation = annotated.get(container.at("name").text());
+            let (false, Some(annotation)) = (profile.is_null(), annotation) else { continue };
+            let (profile_type, name) = (profile.at("type"), profile.at("localhostProfile"));
+            let same_type = match profile_type.text() {
                 "Unconfined" => *annotation == UNCONFINED,
                 "RuntimeDefault" => *annotation == RUNTIME_DEFAULT,
                 "Localhost" => annotation.starts_with(LOCALHOST_PREFIX),
                 _ => true,
             };
             if !same_type {
-                errors.forbidden(&path.child("type"), "apparmor type in annotation and field must match");
-            } else if annotation
-                .strip_prefix(LOCALHOST_PREFIX)
-                .is_some_and(|name| name != text(profile, "localhostProfile"))
-            {
-                let detail = "apparmor profile in annotation and field must match";
-                errors.forbidden(&path.child("localhostProfile"), detail);
+                profile_type.forbidden("apparmor type in annotation and field must match", errors);
+            } else if annotation.strip_prefix(LOCALHOST_PREFIX).is_some_and(|profile| profile != name.text()) {
+                name.forbidden("apparmor profile in annotation and field must match", errors);
             }
         }
     }

@@ -1,16 +1,15 @@
 //! Validation of the DNS config of a Pod (`validatePodDNSConfig`).
 
-use super::validate_ip;
-use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor, field_validation::validate_ip};
+use serde_json::json;
 
 /// Maximum length of the search list in bytes, including spaces (`MaxDNSSearchListChars`).
 const MAX_DNS_SEARCH_LIST_CHARS: usize = 2048;
 
-pub(super) fn validate_dns_config(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let config = FieldCursor::new(&spec["dnsConfig"], path);
+pub(super) fn validate_dns_config(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let config = spec.at("dnsConfig");
     let (servers, searches) = (config.at("nameservers"), config.at("searches"));
-    if spec["dnsPolicy"] == "None" {
+    if spec.at("dnsPolicy").text() == "None" {
         if config.is_null() {
             return config.required("must provide `dnsConfig` when `dnsPolicy` is None", errors);
         }
@@ -21,7 +20,7 @@ pub(super) fn validate_dns_config(spec: &Value, path: &FieldPath, errors: &mut F
     if servers.count() > 3 {
         servers.invalid("must not have more than 3 nameservers", errors);
     }
-    servers.items().for_each(|server| server.validate(validate_ip, errors));
+    servers.items().for_each(|server| validate_ip(&server, errors));
     if searches.count() > 32 {
         searches.invalid("must not have more than 32 search paths", errors);
     }

@@ -1,53 +1,55 @@
 //! Validation of ephemeral containers and of updates of their list.
 
 use super::{container, items, resource_claims, text, volume::Volumes};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 
 const FORBIDDEN_MESSAGE: &str = "cannot be set for an Ephemeral Container";
+const FORBIDDEN_FIELDS: [&str; 8] = [
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+];
 /// Annotation of mirror Pods.
 const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Validates the ephemeral containers (`validateEphemeralContainers`). `names` are those of all other containers.
-pub(super) fn validate_ephemeral_containers(
-    spec: &Value,
-    path: &FieldPath,
-    volumes: &Volumes,
-    names: &mut BTreeSet<String>,
+pub(super) fn validate_ephemeral_containers<'v>(
+    spec: &FieldCursor<'v, '_>,
+    volumes: &Volumes<'_>,
+    names: &mut BTreeSet<&'v str>,
     errors: &mut FieldErrors,
 ) {
     let (others, claims) = (names.clone(), resource_claims::claim_names(spec));
-    for (i, c) in items(spec, "ephemeralContainers").enumerate() {
-        let path = path.child("ephemeralContainers").index(i);
-        container::validate_container_common(c, &path, volumes, &claims, spec, errors);
-        container::validate_unique_name(names, c, &path, errors);
-        let target = text(c, "targetContainerName");
-        if !target.is_empty() && !others.contains(target) {
-            errors.not_found(&path.child("targetContainerName"), &c["targetContainerName"]);
+    for container in spec.at("ephemeralContainers").items() {
+        container::validate_container_common(&container, volumes, &claims, spec, errors);
+        container::validate_unique_name(names, &container, errors);
+        let target = container.at("targetContainerName");
+        if !target.text().is_empty() && !others.contains(target.text()) {
+            target.not_found(errors);
         }
-        let forbidden = [
-            "ports",
-            "livenessProbe",
-            "readinessProbe",
-            "startupProbe",
-            "lifecycle",
-            "resizePolicy",
-            "restartPolicy",
-            "restartPolicyRules",
-        ];
-        for field in forbidden.into_iter().filter(|f| c.get(f).is_some()) {
-            errors.forbidden(&path.child(field), FORBIDDEN_MESSAGE);
+        for name in FORBIDDEN_FIELDS {
+            forbid(&container.at(name), container.at(name).is_set(), errors);
         }
-        if c["resources"].as_object().is_some_and(|r| !r.is_empty()) {
-            errors.forbidden(&path.child("resources"), FORBIDDEN_MESSAGE);
-        }
-        for (j, mount) in items(c, "volumeMounts").enumerate() {
-            let path = path.child("volumeMounts").index(j);
-            for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(mount, f).is_empty()) {
-                errors.forbidden(&path.child(field), FORBIDDEN_MESSAGE);
+        let resources = container.at("resources");
+        forbid(&resources, resources.entries().next().is_some(), errors);
+        for mount in container.at("volumeMounts").items() {
+            for path in [mount.at("subPath"), mount.at("subPathExpr")] {
+                forbid(&path, !path.text().is_empty(), errors);
             }
         }
+    }
+}
+
+fn forbid(field: &FieldCursor<'_, '_>, is_forbidden: bool, errors: &mut FieldErrors) {
+    if is_forbidden {
+        field.forbidden(FORBIDDEN_MESSAGE, errors);
     }
 }
 

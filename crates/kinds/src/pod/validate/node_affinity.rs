@@ -1,30 +1,27 @@
 //! Validation of node affinity (`validateNodeAffinity`).
 
-use super::{items, scheduling::validate_weight, text, validate_qualified_name};
-use crate::{FieldErrors, FieldPath};
+use super::{items, scheduling::validate_weight};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
 use serde_json::{Value, json};
 
-pub(super) fn validate_node_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(required) = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") {
-        validate_node_selector(required, &path.child("requiredDuringSchedulingIgnoredDuringExecution"), errors);
+pub(super) fn validate_node_affinity(affinity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let required = affinity.at("requiredDuringSchedulingIgnoredDuringExecution");
+    if required.is_set() {
+        validate_node_selector(&required, errors);
     }
-    let list = "preferredDuringSchedulingIgnoredDuringExecution";
-    for (i, preferred) in items(affinity, list).enumerate() {
-        let path = path.child(list).index(i);
-        validate_weight(preferred, &path, errors);
-        validate_term(&preferred["preference"], false, &path.child("preference"), errors);
+    for preferred in affinity.at("preferredDuringSchedulingIgnoredDuringExecution").items() {
+        validate_weight(&preferred.at("weight"), errors);
+        validate_term(&preferred.at("preference"), false, errors);
     }
 }
 
 /// Validates a node selector (`ValidateNodeSelector`).
-pub(crate) fn validate_node_selector(selector: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("nodeSelectorTerms");
-    if items(selector, "nodeSelectorTerms").next().is_none() {
-        errors.required(&path, "must have at least one node selector term");
+pub(crate) fn validate_node_selector(selector: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let terms = selector.at("nodeSelectorTerms");
+    if terms.count() == 0 {
+        terms.required("must have at least one node selector term", errors);
     }
-    for (i, one) in items(selector, "nodeSelectorTerms").enumerate() {
-        validate_term(one, true, &path.index(i), errors);
-    }
+    terms.items().for_each(|term| validate_term(&term, true, errors));
 }
 
 /// Validates an update of a gated Pod's node affinity, which may only become narrower (`validateNodeAffinityMutation`).
@@ -56,52 +53,47 @@ fn only_adds_requirements(new: &Value, old: &Value) -> bool {
 }
 
 /// Validates a node selector term. Label values are validated for required terms only.
-fn validate_term(term: &Value, is_required: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, r) in items(term, "matchExpressions").enumerate() {
-        let path = path.child("matchExpressions").index(i);
-        validate_expression(r, &path, errors);
-        validate_qualified_name(&r["key"], &path.child("key"), errors);
-        for (j, value) in items(r, "values").enumerate().filter(|_| is_required) {
-            let wrong = api::names::label_value(value.as_str().unwrap_or(""));
-            wrong.iter().for_each(|e| errors.invalid(&path.child("values").index(j), value, e));
+fn validate_term(term: &FieldCursor<'_, '_>, is_required: bool, errors: &mut FieldErrors) {
+    for requirement in term.at("matchExpressions").items() {
+        validate_expression(&requirement, errors);
+        requirement.at("key").validate_text(api::names::qualified_name, errors);
+        for value in requirement.at("values").items().filter(|_| is_required) {
+            value.validate_text(api::names::label_value, errors);
         }
     }
-    for (i, r) in items(term, "matchFields").enumerate() {
-        validate_field(r, &path.child("matchFields").index(i), errors);
-    }
+    term.at("matchFields").items().for_each(|requirement| validate_field(&requirement, errors));
 }
 
-fn validate_expression(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (values, at) = (items(r, "values").count(), path.child("values"));
-    match text(r, "operator") {
-        "In" | "NotIn" if values == 0 => {
-            errors.required(&at, "must be specified when `operator` is 'In' or 'NotIn'");
+fn validate_expression(requirement: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (operator, values) = (requirement.at("operator"), requirement.at("values"));
+    match operator.text() {
+        "In" | "NotIn" if values.count() == 0 => {
+            values.required("must be specified when `operator` is 'In' or 'NotIn'", errors);
         }
-        "Exists" | "DoesNotExist" if values > 0 => {
-            errors.forbidden(&at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        "Exists" | "DoesNotExist" if values.count() > 0 => {
+            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'", errors);
         }
-        "Gt" | "Lt" if values != 1 => {
-            errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+        "Gt" | "Lt" if values.count() != 1 => {
+            values.required("must be specified single value when `operator` is 'Lt' or 'Gt'", errors);
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+        _ => operator.invalid("not a valid selector operator", errors),
     }
 }
 
 /// Validates a field requirement; only `metadata.name` is supported (`ValidateNodeFieldSelectorRequirement`).
-fn validate_field(r: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match text(r, "operator") {
-        "In" | "NotIn" if items(r, "values").count() == 1 => {}
+fn validate_field(requirement: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (key, operator, values) = (requirement.at("key"), requirement.at("operator"), requirement.at("values"));
+    match operator.text() {
+        "In" | "NotIn" if values.count() == 1 => {}
         "In" | "NotIn" => {
             let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            errors.required(&path.child("values"), detail);
+            values.required(detail, errors);
         }
-        other => errors.invalid(&path.child("operator"), &json!(other), "not a valid selector operator"),
+        _ => operator.invalid("not a valid selector operator", errors),
     }
-    if r["key"] != "metadata.name" {
-        return errors.invalid(&path.child("key"), &r["key"], "not a valid field selector key");
+    if key.text() != "metadata.name" {
+        return key.invalid("not a valid field selector key", errors);
     }
-    for (i, name) in items(r, "values").enumerate() {
-        super::validate_dns_subdomain(name, &path.child("values").index(i), errors);
-    }
+    values.items().for_each(|name| name.validate_text(api::names::dns1123_subdomain, errors));
 }

@@ -1,8 +1,6 @@
 //! Validation of fields that the Pod's operating system does not support (`validateLinux`, `validateWindows`).
 
-use super::items;
-use crate::{FieldErrors, FieldPath};
-use serde_json::Value;
+use crate::{FieldErrors, field_cursor::FieldCursor};
 
 const LINUX_POD_MESSAGE: &str = "windows options cannot be set for a linux pod";
 const WINDOWS_POD_MESSAGE: &str = "cannot be set for a windows pod";
@@ -37,53 +35,55 @@ const LINUX_CONTAINER_FIELDS: [&str; 10] = [
     "runAsGroup",
 ];
 
-pub(super) fn validate_os_fields(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match spec["os"]["name"].as_str() {
-        Some("linux") => validate_linux(spec, path, errors),
-        Some("windows") => validate_windows(spec, path, errors),
+pub(super) fn validate_os_fields(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    match spec.at("os").at("name").text() {
+        "linux" => validate_linux(spec, errors),
+        "windows" => validate_windows(spec, errors),
         _ => {}
     }
 }
 
-/// Returns the security contexts of all containers, with their paths.
-fn container_security_contexts<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, FieldPath)> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"].into_iter();
-    let each = lists.flat_map(|list| items(spec, list).enumerate().map(move |(i, c)| (list, i, c)));
-    each.map(|(list, i, c)| (&c["securityContext"], path.child(list).index(i).child("securityContext"))).collect()
-}
-
-fn validate_linux(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let of_pod = (&spec["securityContext"], path.child("securityContext"));
-    for (context, path) in std::iter::once(of_pod).chain(container_security_contexts(spec, path)) {
-        if context.get("windowsOptions").is_some() {
-            errors.forbidden(&path.child("windowsOptions"), LINUX_POD_MESSAGE);
-        }
+/// Calls a function with the security contexts of all containers.
+fn for_each_container_context(spec: &FieldCursor<'_, '_>, mut validate: impl FnMut(&FieldCursor<'_, '_>)) {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        spec.at(list).items().for_each(|container| validate(&container.at("securityContext")));
     }
 }
 
-fn validate_windows(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (parent, field) in LINUX_POD_FIELDS {
-        let (holder, at) = match parent {
-            "" => (spec, path.clone()),
-            parent => (&spec[parent], path.child(parent)),
-        };
-        if is_set(holder, field) {
-            errors.forbidden(&at.child(field), WINDOWS_POD_MESSAGE);
+fn validate_linux(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let mut validate = |context: &FieldCursor<'_, '_>| {
+        let options = context.at("windowsOptions");
+        if options.is_set() {
+            options.forbidden(LINUX_POD_MESSAGE, errors);
+        }
+    };
+    validate(&spec.at("securityContext"));
+    for_each_container_context(spec, validate);
+}
+
+fn validate_windows(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for (parent, name) in LINUX_POD_FIELDS {
+        let holder = if parent.is_empty() { *spec } else { spec.at(parent) };
+        let field = holder.at(name);
+        if is_set(name, &field) {
+            field.forbidden(WINDOWS_POD_MESSAGE, errors);
         }
     }
-    for (context, path) in container_security_contexts(spec, path) {
-        for field in LINUX_CONTAINER_FIELDS.into_iter().filter(|field| context.get(field).is_some()) {
-            errors.forbidden(&path.child(field), WINDOWS_POD_MESSAGE);
+    for_each_container_context(spec, |context| {
+        for name in LINUX_CONTAINER_FIELDS {
+            let field = context.at(name);
+            if field.is_set() {
+                field.forbidden(WINDOWS_POD_MESSAGE, errors);
+            }
         }
-    }
+    });
 }
 
 /// Whether a field is set. False and an empty list count as unset for some fields.
-fn is_set(holder: &Value, field: &str) -> bool {
-    match (field, &holder[field]) {
-        (_, Value::Null) => false,
-        ("hostPID" | "hostIPC", value) => value == &Value::Bool(true),
-        ("sysctls", value) => value.as_array().is_some_and(|list| !list.is_empty()),
-        _ => true,
+fn is_set(name: &str, field: &FieldCursor<'_, '_>) -> bool {
+    match name {
+        "hostPID" | "hostIPC" => field.is_true(),
+        "sysctls" => field.count() > 0,
+        _ => field.is_set(),
     }
 }

@@ -1,53 +1,42 @@
 //! Validation of inter-pod affinity and anti-affinity (`validatePodAffinityTerm`).
 
-use super::{items, text, validate_dns_label, validate_qualified_name};
-use crate::{FieldErrors, FieldPath, selector};
-use serde_json::{Value, json};
+use super::scheduling::validate_weight;
+use crate::{FieldErrors, field_cursor::FieldCursor, selector};
 use std::collections::HashSet;
 
-pub(super) fn validate_pod_affinity(affinity: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let list = "requiredDuringSchedulingIgnoredDuringExecution";
-    for (i, one) in items(affinity, list).enumerate() {
-        validate_term(one, &path.child(list).index(i), errors);
+pub(super) fn validate_pod_affinity(affinity: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for term in affinity.at("requiredDuringSchedulingIgnoredDuringExecution").items() {
+        validate_term(&term, errors);
     }
-    let list = "preferredDuringSchedulingIgnoredDuringExecution";
-    for (i, preferred) in items(affinity, list).enumerate() {
-        let path = path.child(list).index(i);
-        super::scheduling::validate_weight(preferred, &path, errors);
-        validate_term(&preferred["podAffinityTerm"], &path.child("podAffinityTerm"), errors);
+    for preferred in affinity.at("preferredDuringSchedulingIgnoredDuringExecution").items() {
+        validate_weight(&preferred.at("weight"), errors);
+        validate_term(&preferred.at("podAffinityTerm"), errors);
     }
 }
 
-fn validate_term(term: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for field in ["labelSelector", "namespaceSelector"] {
-        selector::validate(&term[field], &path.child(field), errors);
+fn validate_term(term: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (labels, topology_key) = (term.at("labelSelector"), term.at("topologyKey"));
+    let (matched, mismatched) = (term.at("matchLabelKeys"), term.at("mismatchLabelKeys"));
+    selector::validate(&labels, errors);
+    selector::validate(&term.at("namespaceSelector"), errors);
+    // Upstream's path is `namespace`, without an index.
+    let namespaces = term.at("namespaces").shown_as("namespace");
+    for name in namespaces.items() {
+        namespaces.with_value(name.value()).validate_text(api::names::dns1123_label, errors);
     }
-    for name in items(term, "namespaces") {
-        // Upstream's path is `namespace`, without an index.
-        validate_dns_label(name, &path.child("namespace"), errors);
-    }
-    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
-        validate_label_keys(term, field, &path.child(field), errors);
-    }
-    let mismatched: HashSet<&Value> = items(term, "mismatchLabelKeys").collect();
-    for (i, key) in items(term, "matchLabelKeys").enumerate() {
-        if mismatched.contains(key) {
-            let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
-            errors.invalid(&path.child("matchLabelKeys").index(i), key, detail);
+    for keys in [matched, mismatched] {
+        if keys.count() > 0 && labels.is_null() {
+            keys.forbidden("must not be specified when labelSelector is not set", errors);
+        } else {
+            keys.items().for_each(|key| key.validate_text(api::names::qualified_name, errors));
         }
     }
-    let at = path.child("topologyKey");
-    if text(term, "topologyKey").is_empty() {
-        errors.required(&at, "can not be empty");
+    let mismatched: HashSet<&str> = mismatched.items().map(|key| key.text()).collect();
+    for key in matched.items().filter(|key| mismatched.contains(key.text())) {
+        key.invalid("exists in both matchLabelKeys and mismatchLabelKeys", errors);
     }
-    validate_qualified_name(&json!(text(term, "topologyKey")), &at, errors);
-}
-
-fn validate_label_keys(term: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if items(term, field).next().is_some() && term["labelSelector"].is_null() {
-        return errors.forbidden(path, "must not be specified when labelSelector is not set");
+    if topology_key.text().is_empty() {
+        topology_key.required("can not be empty", errors);
     }
-    for (i, key) in items(term, field).enumerate() {
-        validate_qualified_name(key, &path.index(i), errors);
-    }
+    topology_key.validate_text(api::names::qualified_name, errors);
 }

@@ -1,15 +1,17 @@
 //! Validation of probes and lifecycle handlers.
 
-use super::validate_port;
-use crate::{FieldErrors, FieldPath, enums, field_cursor::FieldCursor};
-use serde_json::{Value, json};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
+use serde_json::json;
 
 /// Handlers of probes and lifecycle hooks, in the order of upstream's validation.
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
 /// Validates the lifecycle and probes of an app container or sidecar.
-pub(super) fn validate_lifecycle_and_probes(c: &Value, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
-    let container = FieldCursor::new(c, path);
+pub(super) fn validate_lifecycle_and_probes(
+    container: &FieldCursor<'_, '_>,
+    grace: Option<i64>,
+    errors: &mut FieldErrors,
+) {
     let lifecycle = container.at("lifecycle");
     for hook in [lifecycle.at("postStart"), lifecycle.at("preStop")].iter().filter(|hook| hook.is_set()) {
         validate_handler(hook, grace, errors);
@@ -97,6 +99,7 @@ fn validate_port_or_name(port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Validates a port; an absent one is 0.
 fn validate_port_number(port: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
-    validate_port(&json!(port.integer().unwrap_or(0)), &port.path(), errors);
+    port.with_value(&json!(port.integer().unwrap_or(0))).validate_port(errors);
 }

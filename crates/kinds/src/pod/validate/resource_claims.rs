@@ -1,41 +1,36 @@
 //! Validation of ResourceClaims of Pods and containers (KEP-4381).
 
-use super::{items, text, validate_dns_label, validate_dns_subdomain};
-use crate::{FieldErrors, FieldPath};
-use serde_json::{Value, json};
+use crate::{FieldErrors, field_cursor::FieldCursor};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Validates the claims of a Pod (`validatePodResourceClaims`).
-pub(super) fn validate_pod_claims(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_pod_claims(claims: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for (i, claim) in items(spec, "resourceClaims").enumerate() {
-        let path = path.index(i);
-        let at = path.child("name");
-        if text(claim, "name").is_empty() {
-            errors.required(&at, "");
-        } else if seen.insert(text(claim, "name")) {
-            validate_dns_label(&claim["name"], &at, errors);
+    for claim in claims.items() {
+        let name = claim.at("name");
+        if name.text().is_empty() {
+            name.required("", errors);
+        } else if seen.insert(name.text()) {
+            name.validate_text(api::names::dns1123_label, errors);
         } else {
-            errors.duplicate(&at, &claim["name"]);
+            name.duplicate(errors);
         }
-        // Upstream shows its internal type, with Go's field names.
-        let (one, template) = (&claim["resourceClaimName"], &claim["resourceClaimTemplateName"]);
-        let shown = || json!({"Name": claim["name"], "ResourceClaimName": one, "ResourceClaimTemplateName": template});
-        match (one.is_null(), template.is_null()) {
-            (false, false) => {
-                let detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                errors.invalid(&path, &shown(), detail);
-            }
-            (true, true) => {
-                let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                errors.invalid(&path, &shown(), detail);
-            }
-            _ => {}
+        let (one, template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
+        if one.is_null() == template.is_null() {
+            let detail = if one.is_null() {
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            } else {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            };
+            // Upstream shows its internal type, with Go's field names.
+            let shown = json!({
+                "Name": name.value(), "ResourceClaimName": one.value(), "ResourceClaimTemplateName": template.value(),
+            });
+            errors.invalid(&claim.path(), &shown, detail);
         }
-        for field in ["resourceClaimName", "resourceClaimTemplateName"] {
-            if !claim[field].is_null() {
-                validate_dns_subdomain(&claim[field], &path.child(field), errors);
-            }
+        for reference in [one, template].iter().filter(|reference| reference.is_set()) {
+            reference.validate_text(api::names::dns1123_subdomain, errors);
         }
     }
 }
@@ -43,28 +38,35 @@ pub(super) fn validate_pod_claims(spec: &Value, path: &FieldPath, errors: &mut F
 /// Names of a Pod's claims.
 pub(super) type ClaimNames<'a> = BTreeSet<&'a str>;
 
-pub(super) fn claim_names(spec: &Value) -> ClaimNames<'_> {
-    items(spec, "resourceClaims").map(|claim| text(claim, "name")).filter(|name| !name.is_empty()).collect()
+pub(super) fn claim_names<'v>(spec: &FieldCursor<'v, '_>) -> ClaimNames<'v> {
+    let claims = spec.at("resourceClaims");
+    claims.items().map(|claim| claim.at("name").text()).filter(|name| !name.is_empty()).collect()
 }
 
 /// Validates the claims that a container uses (`validateResourceClaimNames`).
-pub(super) fn validate_container_claims(c: &Value, known: &ClaimNames<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_container_claims(
+    claims: &FieldCursor<'_, '_>,
+    known: &ClaimNames<'_>,
+    errors: &mut FieldErrors,
+) {
     let mut seen = BTreeSet::new();
-    for (i, claim) in items(&c["resources"], "claims").enumerate() {
-        let (path, name, request) = (path.index(i), text(claim, "name"), text(claim, "request"));
-        if name.is_empty() {
-            errors.required(&path, "");
+    for claim in claims.items() {
+        let (name, request) = (claim.at("name"), claim.at("request").text());
+        if name.text().is_empty() {
+            claim.required("", errors);
             continue;
         }
+        // Upstream's path lacks the field.
+        let claim = claim.with_value(name.value());
         // An entry without a request includes all requests of the claim.
-        if seen.contains(&(name, "")) || !seen.insert((name, request)) {
-            errors.duplicate(&path, &claim["name"]);
+        if seen.contains(&(name.text(), "")) || !seen.insert((name.text(), request)) {
+            claim.duplicate(errors);
         }
-        if !known.contains(name) && !errors.is_full() {
+        if !known.contains(name.text()) && !errors.is_full() {
             let names: Vec<&str> = known.iter().copied().collect();
             let list = if names.is_empty() { " which is empty".to_owned() } else { format!(": {}", names.join(", ")) };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{list}");
-            errors.not_found_because(&path, &claim["name"], &detail);
+            errors.not_found_because(&claim.path(), claim.value(), &detail);
         }
     }
 }

@@ -1,35 +1,34 @@
 //! Validation of container restart policies and rules (KEP-5307, KEP-5532).
 
-use super::{items, text};
-use crate::{FieldErrors, FieldPath, enums};
+use super::items;
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use api::feature_gates::{FeatureGates, Gate};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const RESTART_ALL_CONTAINERS: &str = "RestartAllContainers";
 
 /// Validates a container's restart policy and rules (`validateContainerRestartPolicy`).
-pub(super) fn validate_restart_policy(c: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !c["restartPolicy"].is_null() {
-        validate_supported(c, "restartPolicy", enums::CONTAINER_RESTART_POLICIES, path, errors);
+pub(super) fn validate_restart_policy(container: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (policy, rules) = (container.at("restartPolicy"), container.at("restartPolicyRules"));
+    if policy.is_set() {
+        policy.supported(enums::CONTAINER_RESTART_POLICIES, errors);
     }
-    let count = items(c, "restartPolicyRules").count();
-    if count > 0 && c["restartPolicy"].is_null() {
-        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+    if rules.count() > 0 && policy.is_null() {
+        policy.required("must specify restartPolicy when restart rules are used", errors);
     }
-    let path = path.child("restartPolicyRules");
-    if count > 20 {
-        errors.too_many(&path, count, 20);
+    if rules.count() > 20 {
+        rules.too_many(20, errors);
     }
-    for (i, rule) in items(c, "restartPolicyRules").enumerate() {
-        let (codes, path) = (&rule["exitCodes"], path.index(i).child("exitCodes"));
+    for rule in rules.items() {
+        let codes = rule.at("exitCodes");
         if codes.is_null() {
-            errors.required(&path, "must be specified");
+            codes.required("must be specified", errors);
             continue;
         }
-        validate_supported(codes, "operator", enums::RESTART_RULE_OPERATORS, &path, errors);
-        let count = items(codes, "values").count();
-        if count > 255 {
-            errors.too_many(&path.child("values"), count, 255);
+        validate_supported(&codes.at("operator"), enums::RESTART_RULE_OPERATORS, errors);
+        let values = codes.at("values");
+        if values.count() > 255 {
+            values.too_many(255, errors);
         }
     }
 }
@@ -44,15 +43,16 @@ pub(in crate::pod) fn validate_gated_values(
     let rules = gates.enabled(Gate::ContainerRestartRules) || old.is_some_and(uses_restart_rules);
     let all = gates.enabled(Gate::RestartAllContainersOnContainerExits) || old.is_some_and(has_restart_all_rule);
     let actions: &[&str] = if all { &["Restart", RESTART_ALL_CONTAINERS] } else { &["Restart"] };
+    let object = FieldCursor::object(object);
+    let spec = object.at("spec");
     for list in ["containers", "initContainers"] {
-        let path = FieldPath::new("spec").child(list);
-        for (i, c) in items(&object["spec"], list).enumerate() {
-            let path = path.index(i);
-            if !rules && !c["restartPolicy"].is_null() {
-                validate_supported(c, "restartPolicy", &["Always"], &path, errors);
+        for container in spec.at(list).items() {
+            let policy = container.at("restartPolicy");
+            if !rules && policy.is_set() {
+                policy.supported(&["Always"], errors);
             }
-            for (j, rule) in items(c, "restartPolicyRules").enumerate() {
-                validate_supported(rule, "action", actions, &path.child("restartPolicyRules").index(j), errors);
+            for rule in container.at("restartPolicyRules").items() {
+                validate_supported(&rule.at("action"), actions, errors);
             }
         }
     }
@@ -73,9 +73,9 @@ pub(super) fn has_restart_all_rule(object: &Value) -> bool {
     ["containers", "initContainers"].iter().any(|list| items(&object["spec"], list).any(rules))
 }
 
-fn validate_supported(v: &Value, key: &str, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    let value = text(v, key);
-    if !allowed.contains(&value) {
-        errors.not_supported(&path.child(key), &json!(value), allowed);
+/// Validates an enumeration. Its error shows an absent value as an empty string.
+fn validate_supported(field: &FieldCursor<'_, '_>, allowed: &[&str], errors: &mut FieldErrors) {
+    if !allowed.contains(&field.text()) {
+        errors.not_supported(&field.path(), &Value::from(field.text()), allowed);
     }
 }

@@ -1,68 +1,68 @@
 //! Validation of scheduling constraints: tolerations, affinity, topology spread constraints and gates.
 
-use super::{items, node_affinity, pod_affinity, text, topology_spread, validate_one_of, validate_qualified_name};
-use crate::{FieldErrors, FieldPath, enums};
-use serde_json::{Value, json};
+use super::{node_affinity, pod_affinity, topology_spread};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
+use serde_json::json;
 use std::collections::BTreeSet;
 
-pub(super) fn validate_scheduling(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_tolerations(spec, &path.child("tolerations"), errors);
-    let affinity = path.child("affinity");
-    node_affinity::validate_node_affinity(&spec["affinity"]["nodeAffinity"], &affinity.child("nodeAffinity"), errors);
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        pod_affinity::validate_pod_affinity(&spec["affinity"][kind], &affinity.child(kind), errors);
-    }
-    for (i, gate) in items(spec, "readinessGates").enumerate() {
-        let path = path.child("readinessGates").index(i).child("conditionType");
-        validate_qualified_name(&gate["conditionType"], &path, errors);
+pub(super) fn validate_scheduling(spec: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_tolerations(&spec.at("tolerations"), errors);
+    let affinity = spec.at("affinity");
+    node_affinity::validate_node_affinity(&affinity.at("nodeAffinity"), errors);
+    pod_affinity::validate_pod_affinity(&affinity.at("podAffinity"), errors);
+    pod_affinity::validate_pod_affinity(&affinity.at("podAntiAffinity"), errors);
+    for gate in spec.at("readinessGates").items() {
+        gate.at("conditionType").validate_text(api::names::qualified_name, errors);
     }
     let mut seen = BTreeSet::new();
-    for (i, gate) in items(spec, "schedulingGates").enumerate() {
-        let path = path.child("schedulingGates").index(i);
-        validate_qualified_name(&gate["name"], &path, errors);
-        if !seen.insert(text(gate, "name")) {
-            errors.duplicate(&path, &gate["name"]);
+    for gate in spec.at("schedulingGates").items() {
+        let name = gate.at("name");
+        // Upstream's path lacks the field.
+        let shown = gate.with_value(name.value());
+        shown.validate_text(api::names::qualified_name, errors);
+        if !seen.insert(name.text()) {
+            shown.duplicate(errors);
         }
     }
-    topology_spread::validate_topology_spread_constraints(spec, &path.child("topologySpreadConstraints"), errors);
+    topology_spread::validate_topology_spread_constraints(&spec.at("topologySpreadConstraints"), errors);
 }
 
-pub(crate) fn validate_tolerations(spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    for (i, t) in items(spec, "tolerations").enumerate() {
-        let path = path.index(i);
-        let (key, operator, value, effect) = (text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect"));
-        if !key.is_empty() {
-            validate_qualified_name(&t["key"], &path.child("key"), errors);
-        } else if operator != "Exists" {
-            let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&path.child("operator"), &json!(operator), text);
+pub(crate) fn validate_tolerations(tolerations: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    for toleration in tolerations.items() {
+        let (key, operator) = (toleration.at("key"), toleration.at("operator"));
+        let (value, effect) = (toleration.at("value"), toleration.at("effect"));
+        if !key.text().is_empty() {
+            key.validate_text(api::names::qualified_name, errors);
+        } else if operator.text() != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&operator.path(), &json!(operator.text()), detail);
         }
-        if t.get("tolerationSeconds").is_some() && effect != "NoExecute" {
-            let text = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(&path.child("effect"), &json!(effect), text);
+        if toleration.at("tolerationSeconds").is_set() && effect.text() != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.invalid(&effect.path(), &json!(effect.text()), detail);
         }
-        let at = path.child("operator");
-        match operator {
+        match operator.text() {
             "" | "Equal" => {
-                let wrong = api::names::label_value(value);
+                let wrong = api::names::label_value(value.text());
                 if !wrong.is_empty() {
-                    errors.invalid(&at, &t["value"], &wrong.join(";"));
+                    operator.with_value(value.value()).invalid(&wrong.join(";"), errors);
                 }
             }
-            "Exists" if !value.is_empty() => {
-                errors.invalid(&at, &t["value"], "value must be empty when `operator` is 'Exists'");
+            "Exists" if !value.text().is_empty() => {
+                let shown = operator.with_value(value.value());
+                shown.invalid("value must be empty when `operator` is 'Exists'", errors);
             }
             "Exists" => {}
-            _ => errors.not_supported(&at, &t["operator"], enums::TOLERATION_OPERATORS),
+            _ => operator.not_supported(enums::TOLERATION_OPERATORS, errors),
         }
-        if !effect.is_empty() {
-            validate_one_of(t, "effect", enums::TAINT_EFFECTS, &path, errors);
+        if !effect.text().is_empty() {
+            effect.supported(enums::TAINT_EFFECTS, errors);
         }
     }
 }
 
-pub(super) fn validate_weight(v: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if !(1..=100).contains(&v["weight"].as_i64().unwrap_or(0)) {
-        errors.invalid(&path.child("weight"), &json!(v["weight"].as_i64().unwrap_or(0)), "must be in the range 1-100");
+pub(super) fn validate_weight(weight: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if !(1..=100).contains(&weight.integer().unwrap_or(0)) {
+        weight.invalid("must be in the range 1-100", errors);
     }
 }

@@ -1,7 +1,7 @@
 //! Validation of updates of a Pod's status (`ValidatePodStatusUpdate`).
 
-use super::{items, text, validate_dns_subdomain, validate_ip, validate_qualified_name};
-use crate::{FieldErrors, FieldPath, field_validation::is_ipv6};
+use super::{items, text, validate_ip};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor, field_validation::is_ipv6};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
@@ -10,25 +10,30 @@ const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 
 /// Validates an update of a Pod's status (`ValidatePodStatusUpdate`).
 pub(crate) fn validate_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (path, new, before) = (FieldPath::new("status"), &object["status"], &old["status"]);
-    if new["qosClass"] != before["qosClass"] {
-        errors.invalid(&path.child("qosClass"), &new["qosClass"], "field is immutable");
+    let (object, before) = (FieldCursor::object(object), FieldCursor::object(old));
+    let (status, spec, before) = (object.at("status"), object.at("spec"), before.at("status"));
+    status.at("qosClass").validate_immutable(&before.at("qosClass"), errors);
+    let node = status.at("nominatedNodeName");
+    if node.value() != before.at("nominatedNodeName").value() && !node.text().is_empty() {
+        node.validate_text(api::names::dns1123_subdomain, errors);
     }
-    if new["nominatedNodeName"] != before["nominatedNodeName"] && !text(new, "nominatedNodeName").is_empty() {
-        validate_dns_subdomain(&new["nominatedNodeName"], &path.child("nominatedNodeName"), errors);
+    for condition in status.at("conditions").items() {
+        let condition_type = condition.at("type");
+        if !SYSTEM_CONDITIONS.contains(&condition_type.text()) {
+            condition_type.shown_as("Type").validate_text(api::names::qualified_name, errors);
+        }
     }
-    for (i, condition) in
-        items(new, "conditions").enumerate().filter(|(_, c)| !SYSTEM_CONDITIONS.contains(&text(c, "type")))
-    {
-        validate_qualified_name(&condition["type"], &path.child("conditions").index(i).child("Type"), errors);
+    validate_container_state_transitions(status.value(), old, &status.path(), errors);
+    validate_claim_statuses(&status.at("resourceClaimStatuses"), &spec.at("resourceClaims"), errors);
+    validate_addresses(&status.at("podIPs"), errors);
+    let (host_ip, host_ips) = (status.at("hostIP"), status.at("hostIPs"));
+    for first in host_ips.items().take(1) {
+        let ip = first.at("ip");
+        if ip.value() != host_ip.value() {
+            ip.invalid("must be equal to `hostIP`", errors);
+        }
     }
-    validate_container_state_transitions(new, old, &path, errors);
-    validate_claim_statuses(new, &object["spec"], &path.child("resourceClaimStatuses"), errors);
-    validate_addresses(new, "podIPs", &path, errors);
-    if let Some(first) = items(new, "hostIPs").next().filter(|first| first["ip"] != new["hostIP"]) {
-        errors.invalid(&path.child("hostIPs").index(0).child("ip"), &first["ip"], "must be equal to `hostIP`");
-    }
-    validate_addresses(new, "hostIPs", &path, errors);
+    validate_addresses(&host_ips, errors);
 }
 
 /// Validates that terminated containers that must not restart stay terminated (`ValidateContainerStateTransition`).
@@ -63,28 +68,30 @@ fn validate_container_state_transitions(new: &Value, old: &Value, path: &FieldPa
 }
 
 /// Validates that each claim status belongs to a claim of the Pod.
-fn validate_claim_statuses(new: &Value, spec: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let known: HashSet<&Value> = items(spec, "resourceClaims").map(|claim| &claim["name"]).collect();
-    let is_known = |status: &Value| known.contains(&status["name"]);
-    for (i, status) in items(new, "resourceClaimStatuses").enumerate().filter(|(_, status)| !is_known(status)) {
-        let detail = "must match the name of an entry in `spec.resourceClaims`";
-        errors.invalid(&path.index(i).child("name"), &status["name"], detail);
+fn validate_claim_statuses(statuses: &FieldCursor<'_, '_>, claims: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let known: HashSet<&str> = claims.items().map(|claim| claim.at("name").text()).collect();
+    for status in statuses.items() {
+        let name = status.at("name");
+        if !known.contains(name.text()) {
+            name.invalid("must match the name of an entry in `spec.resourceClaims`", errors);
+        }
     }
 }
 
 /// Validates IP addresses, at most one for each IP family.
-fn validate_addresses(new: &Value, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let (path, addresses) = (path.child(field), || items(new, field).map(|address| &address["ip"]));
-    let mut seen = HashSet::new();
-    for (i, address) in addresses().enumerate() {
-        validate_ip(address, &path.index(i), errors);
-        if !seen.insert(address) {
-            errors.duplicate(&path.index(i), &new[field][i]);
+fn validate_addresses(addresses: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (mut seen, mut ipv6_count) = (HashSet::new(), 0);
+    for address in addresses.items() {
+        // Upstream's path lacks the field.
+        let ip = address.with_value(address.at("ip").value());
+        validate_ip(&ip, errors);
+        if !seen.insert(ip.text()) {
+            address.duplicate(errors);
         }
+        ipv6_count += usize::from(is_ipv6(ip.value()));
     }
-    let (count, ipv6_count) = (addresses().count(), addresses().filter(|ip| is_ipv6(ip)).count());
-    if count > 2 || count == 2 && ipv6_count != 1 {
-        errors.invalid(&path, &new[field], "may specify no more than one IP for each IP family");
+    if addresses.count() > 2 || addresses.count() == 2 && ipv6_count != 1 {
+        addresses.invalid("may specify no more than one IP for each IP family", errors);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Validation of Pod updates (`ValidatePodUpdate`).
 
 use super::{apparmor, items, scheduling, text};
-use crate::{FieldErrors, FieldPath};
+use crate::{FieldErrors, FieldPath, field_cursor::FieldCursor};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
@@ -97,7 +97,7 @@ fn validate_toleration_update(spec: &Value, old_spec: &Value, path: &FieldPath, 
     };
     let new_tolerations: HashSet<Value> = items(spec, "tolerations").map(without_seconds).collect();
     if items(old_spec, "tolerations").all(|t| new_tolerations.contains(&without_seconds(t))) {
-        scheduling::validate_tolerations(spec, path, errors);
+        scheduling::validate_tolerations(&FieldCursor::new(&spec["tolerations"], path), errors);
     } else {
         errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
     }

@@ -1,48 +1,49 @@
 //! Validation of raw block volumes (`ValidateVolumeDevices`).
 
-use super::{items, text, volume::Volumes};
-use crate::{FieldErrors, FieldPath};
-use serde_json::{Value, json};
+use super::volume::Volumes;
+use crate::{FieldErrors, field_cursor::FieldCursor};
 use std::collections::{BTreeSet, HashSet};
 
-pub(super) fn validate_volume_devices(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
+pub(super) fn validate_volume_devices(
+    container: &FieldCursor<'_, '_>,
+    volumes: &Volumes<'_>,
+    errors: &mut FieldErrors,
+) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    let mount_fields =
-        |field: &str| -> HashSet<&str> { items(c, "volumeMounts").filter_map(|m| m[field].as_str()).collect() };
-    let (mounted_names, mounted_paths) = (mount_fields("name"), mount_fields("mountPath"));
-    for (i, device) in items(c, "volumeDevices").enumerate() {
-        let (path, name, target) = (path.index(i), text(device, "name"), text(device, "devicePath"));
-        let (at_name, at_path) = (path.child("name"), path.child("devicePath"));
-        let (shown_name, shown_path) = (json!(name), json!(target));
-        if name.is_empty() {
-            errors.required(&at_name, "");
-        } else if !names.insert(name) {
-            errors.invalid(&at_name, &shown_name, "must be unique");
+    let mounts = container.at("volumeMounts");
+    let mounted_names: HashSet<&str> = mounts.items().map(|mount| mount.at("name").text()).collect();
+    let mounted_paths: HashSet<&str> = mounts.items().map(|mount| mount.at("mountPath").text()).collect();
+    for device in container.at("volumeDevices").items() {
+        let (name, target) = (device.at("name"), device.at("devicePath"));
+        if name.text().is_empty() {
+            name.required("", errors);
+        } else if !names.insert(name.text()) {
+            name.invalid("must be unique", errors);
         }
-        match volumes.get(name).map(String::as_str) {
-            None => errors.not_found(&at_name, &shown_name),
-            Some("persistentVolumeClaim" | "ephemeral") => {}
+        match volumes.get(name.text()) {
+            None => name.not_found(errors),
+            Some(&"persistentVolumeClaim" | &"ephemeral") => {}
             Some(_) => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.invalid(&at_name, &shown_name, detail);
+                name.invalid(detail, errors);
             }
         }
-        if target.is_empty() {
-            errors.required(&at_path, "");
+        if target.text().is_empty() {
+            target.required("", errors);
         }
-        if paths.contains(target) {
-            errors.invalid(&at_path, &shown_path, "must be unique");
+        if paths.contains(target.text()) {
+            target.invalid("must be unique", errors);
         }
-        if target.split('/').any(|part| part == "..") {
-            errors.invalid(&at_path, &shown_path, "can not contain backsteps ('..')");
+        if target.text().split('/').any(|part| part == "..") {
+            target.invalid("can not contain backsteps ('..')", errors);
         } else {
-            paths.insert(target);
+            paths.insert(target.text());
         }
-        if mounted_names.contains(name) {
-            errors.invalid(&at_name, &shown_name, "must not already exist in volumeMounts");
+        if mounted_names.contains(name.text()) {
+            name.invalid("must not already exist in volumeMounts", errors);
         }
-        if mounted_paths.contains(target) {
-            errors.invalid(&at_path, &shown_path, "must not already exist as a path in volumeMounts");
+        if mounted_paths.contains(target.text()) {
+            target.invalid("must not already exist as a path in volumeMounts", errors);
         }
     }
 }

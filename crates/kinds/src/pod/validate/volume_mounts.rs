@@ -1,73 +1,81 @@
 //! Validation of volume mounts (`ValidateVolumeMounts`).
 
-use super::{items, text, validate_descending_path, validate_one_of, volume::Volumes};
-use crate::{FieldErrors, FieldPath, enums};
-use serde_json::{Value, json};
+use super::{validate_descending_path, volume::Volumes};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
 use std::collections::BTreeSet;
 
-fn validate_recursive_read_only(m: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match m["recursiveReadOnly"].as_str() {
-        None | Some("Disabled") => {}
-        Some("Enabled" | "IfPossible") => {
-            if m["readOnly"] != json!(true) {
-                errors.forbidden(path, "may only be specified when readOnly is true");
-            }
-            if !matches!(m["mountPropagation"].as_str(), None | Some("None")) {
-                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
-            }
+pub(super) fn validate_volume_mounts(container: &FieldCursor<'_, '_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
+    let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let device_names: BTreeSet<&str> = devices.items().map(|device| device.at("name").text()).collect();
+    let device_paths: BTreeSet<&str> = devices.items().map(|device| device.at("devicePath").text()).collect();
+    let mut seen = BTreeSet::new();
+    for mount in mounts.items() {
+        let (name, mount_path) = (mount.at("name"), mount.at("mountPath"));
+        if name.text().is_empty() {
+            name.required("", errors);
         }
-        Some(_) => errors.not_supported(path, &m["recursiveReadOnly"], &["Disabled", "Enabled", "IfPossible"]),
+        let volume = volumes.get(name.text());
+        if volume.is_none() {
+            name.not_found(errors);
+        }
+        if mount_path.text().is_empty() {
+            mount_path.required("", errors);
+        }
+        if !seen.insert(mount_path.text()) {
+            mount_path.invalid("must be unique", errors);
+        }
+        if device_names.contains(name.text()) {
+            name.invalid("must not already exist in volumeDevices", errors);
+        }
+        if device_paths.contains(mount_path.text()) {
+            mount_path.invalid("must not already exist as a path in volumeDevices", errors);
+        }
+        // Some paths lack the index, as upstream.
+        let without_index = mounts.with_value(mount.value());
+        for name in ["subPath", "subPathExpr"] {
+            let field = mount.at(name);
+            if field.text().is_empty() {
+                continue;
+            }
+            if volume.is_some_and(|kind| *kind == "image") {
+                field.invalid("not allowed in image volume sources", errors);
+            }
+            validate_descending_path(&without_index.at(name), errors);
+        }
+        let expression = mount.at("subPathExpr");
+        if !mount.at("subPath").text().is_empty() && !expression.text().is_empty() {
+            expression.invalid("subPathExpr and subPath are mutually exclusive", errors);
+        }
+        validate_propagation(&without_index.at("mountPropagation"), container, errors);
+        validate_recursive_read_only(&mount, errors);
     }
 }
 
-pub(super) fn validate_volume_mounts(c: &Value, path: &FieldPath, volumes: &Volumes, errors: &mut FieldErrors) {
-    let mut seen = BTreeSet::new();
-    let device_fields =
-        |field: &str| -> BTreeSet<&str> { items(c, "volumeDevices").filter_map(|d| d[field].as_str()).collect() };
-    let (device_names, device_paths) = (device_fields("name"), device_fields("devicePath"));
-    for (i, m) in items(c, "volumeMounts").enumerate() {
-        // Some paths lack the index, as upstream.
-        let (list_path, path) = (path, path.index(i));
-        if text(m, "name").is_empty() {
-            errors.required(&path.child("name"), "");
-        }
-        let volume = volumes.get(text(m, "name"));
-        if volume.is_none() {
-            errors.not_found(&path.child("name"), &json!(text(m, "name")));
-        }
-        if text(m, "mountPath").is_empty() {
-            errors.required(&path.child("mountPath"), "");
-        }
-        if !seen.insert(text(m, "mountPath")) {
-            errors.invalid(&path.child("mountPath"), &m["mountPath"], "must be unique");
-        }
-        if device_names.contains(text(m, "name")) {
-            errors.invalid(&path.child("name"), &m["name"], "must not already exist in volumeDevices");
-        }
-        if device_paths.contains(text(m, "mountPath")) {
-            let detail = "must not already exist as a path in volumeDevices";
-            errors.invalid(&path.child("mountPath"), &m["mountPath"], detail);
-        }
-        for field in ["subPath", "subPathExpr"].into_iter().filter(|f| !text(m, f).is_empty()) {
-            if volume.is_some_and(|kind| kind == "image") {
-                errors.invalid(&path.child(field), &m[field], "not allowed in image volume sources");
+fn validate_propagation(propagation: &FieldCursor<'_, '_>, container: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if propagation.is_null() {
+        return;
+    }
+    propagation.one_of(enums::MOUNT_PROPAGATIONS, errors);
+    let is_privileged = container.at("securityContext").at("privileged").is_true();
+    if propagation.text() == "Bidirectional" && !is_privileged {
+        propagation.forbidden("Bidirectional mount propagation is available only to privileged containers", errors);
+    }
+}
+
+fn validate_recursive_read_only(mount: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let recursive = mount.at("recursiveReadOnly");
+    match recursive.text() {
+        "Disabled" => {}
+        _ if recursive.is_null() => {}
+        "Enabled" | "IfPossible" => {
+            if !mount.at("readOnly").is_true() {
+                recursive.forbidden("may only be specified when readOnly is true", errors);
             }
-            validate_descending_path(&m[field], &list_path.child(field), errors);
-        }
-        if !text(m, "subPath").is_empty() && !text(m, "subPathExpr").is_empty() {
-            errors.invalid(
-                &path.child("subPathExpr"),
-                &m["subPathExpr"],
-                "subPathExpr and subPath are mutually exclusive",
-            );
-        }
-        if m.get("mountPropagation").is_some() {
-            validate_one_of(m, "mountPropagation", enums::MOUNT_PROPAGATIONS, list_path, errors);
-            if m["mountPropagation"] == "Bidirectional" && c["securityContext"]["privileged"] != json!(true) {
-                let text = "Bidirectional mount propagation is available only to privileged containers";
-                errors.forbidden(&list_path.child("mountPropagation"), text);
+            let propagation = mount.at("mountPropagation");
+            if propagation.is_set() && propagation.text() != "None" {
+                recursive.forbidden("may only be specified when mountPropagation is None or not specified", errors);
             }
         }
-        validate_recursive_read_only(m, &path.child("recursiveReadOnly"), errors);
+        _ => recursive.not_supported(&["Disabled", "Enabled", "IfPossible"], errors),
     }
 }

@@ -1,69 +1,70 @@
 //! Validation of `image`, `csi` and `ephemeral` volumes.
 
-use crate::{
-    FieldErrors, FieldPath, enums,
-    pod::validate::{items, text, validate_dns_subdomain, validate_one_of},
-};
-use serde_json::{Map, Value, json};
+use crate::{FieldErrors, enums, field_cursor::FieldCursor};
+use api::quantity::Amount;
 
 const MAX_DRIVER_NAME_LENGTH: usize = 63;
 
 /// Validates an image volume (`validateImageVolumeSource`).
-pub(super) fn validate_image(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    if text(source, "reference").is_empty() {
-        errors.required(&path.child("reference"), "");
+pub(super) fn validate_image(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    if source.at("reference").text().is_empty() {
+        source.at("reference").required("", errors);
     }
-    validate_one_of(source, "pullPolicy", enums::PULL_POLICIES, path, errors);
+    source.at("pullPolicy").one_of(enums::PULL_POLICIES, errors);
 }
 
 /// Validates a CSI ephemeral inline volume (`validateCSIVolumeSource`).
-pub(super) fn validate_csi(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, driver) = (path.child("driver"), text(source, "driver"));
-    if driver.is_empty() {
-        errors.required(&at, "");
+pub(super) fn validate_csi(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let driver = source.at("driver");
+    if driver.text().is_empty() {
+        driver.required("", errors);
     }
-    if driver.len() > MAX_DRIVER_NAME_LENGTH {
-        errors.too_long(&at, MAX_DRIVER_NAME_LENGTH);
+    if driver.text().len() > MAX_DRIVER_NAME_LENGTH {
+        driver.too_long(MAX_DRIVER_NAME_LENGTH, errors);
     }
-    let wrong = api::names::dns1123_subdomain(&driver.to_lowercase());
-    wrong.iter().for_each(|e| errors.invalid(&at, &json!(driver), e));
-    let Some(secret) = source.get("nodePublishSecretRef").filter(|r| r.is_object()) else { return };
-    match text(secret, "name") {
-        "" => errors.required(&path.child("nodePublishSecretRef").child("name"), ""),
+    driver.validate_text(|name| api::names::dns1123_subdomain(&name.to_lowercase()), errors);
+    let secret = source.at("nodePublishSecretRef");
+    if secret.is_null() {
+        return;
+    }
+    let name = secret.at("name");
+    if name.text().is_empty() {
+        name.required("", errors);
+    } else {
         // Upstream's path lacks `nodePublishSecretRef`.
-        _ => validate_dns_subdomain(&secret["name"], &path.child("name"), errors),
+        source.with_value(secret.value()).at("name").validate_text(api::names::dns1123_subdomain, errors);
     }
 }
 
 /// Validates a generic ephemeral volume (`ValidatePersistentVolumeClaimTemplate`).
-pub(super) fn validate_ephemeral(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("volumeClaimTemplate");
-    let Some(template) = source.get("volumeClaimTemplate").filter(|t| t.is_object()) else {
-        return errors.required(&path, "");
-    };
-    let (spec, path) = (&template["spec"], path.child("spec"));
-    let modes = path.child("accessModes");
-    if items(spec, "accessModes").next().is_none() {
-        errors.required(&modes, "at least 1 access mode is required");
+pub(super) fn validate_ephemeral(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let template = source.at("volumeClaimTemplate");
+    if template.is_null() {
+        return template.required("", errors);
     }
-    for mode in items(spec, "accessModes").filter(|m| !m.as_str().is_some_and(|m| enums::ACCESS_MODES.contains(&m))) {
-        errors.not_supported(&modes, mode, enums::ACCESS_MODES);
+    let spec = template.at("spec");
+    let (modes, resources, volume_mode) = (spec.at("accessModes"), spec.at("resources"), spec.at("volumeMode"));
+    if modes.count() == 0 {
+        modes.required("at least 1 access mode is required", errors);
     }
-    let exclusive = items(spec, "accessModes").any(|m| m == "ReadWriteOncePod");
-    if exclusive && items(spec, "accessModes").any(|m| m != "ReadWriteOncePod") {
-        errors.forbidden(&modes, "may not use ReadWriteOncePod with other access modes");
+    // Upstream's path lacks the index.
+    for mode in modes.items() {
+        modes.with_value(mode.value()).supported(enums::ACCESS_MODES, errors);
     }
-    let at = path.child("resources").key("storage");
-    match spec["resources"]["requests"].as_object().and_then(|r: &Map<_, _>| r.get("storage")) {
-        None => errors.required(&at, ""),
-        Some(size) => {
-            let amount = api::quantity::Amount::parse(size.as_str().unwrap_or("")).unwrap_or_default();
-            if amount <= api::quantity::Amount::ZERO {
-                errors.invalid(&at, size, "must be greater than zero");
-            }
-        }
+    let is_exclusive = |mode: &FieldCursor<'_, '_>| mode.text() == "ReadWriteOncePod";
+    if modes.items().any(|mode| is_exclusive(&mode)) && !modes.items().all(|mode| is_exclusive(&mode)) {
+        modes.forbidden("may not use ReadWriteOncePod with other access modes", errors);
     }
-    if spec.get("volumeMode").is_some_and(|mode| !enums::VOLUME_MODES.iter().any(|known| mode == known)) {
-        errors.not_supported(&path.child("volumeMode"), &spec["volumeMode"], enums::VOLUME_MODES);
+    // Upstream's path lacks `requests`.
+    let requests = resources.at("requests");
+    let size = resources.with_value(requests.value());
+    let size = size.key("storage");
+    if size.is_null() {
+        size.required("", errors);
+    } else if Amount::parse(size.text()).unwrap_or_default() <= Amount::ZERO {
+        size.invalid("must be greater than zero", errors);
+    }
+    if volume_mode.is_set() {
+        volume_mode.supported(enums::VOLUME_MODES, errors);
     }
 }

@@ -1,13 +1,8 @@
 //! Validation of projected volumes (`validateProjectionSources`).
 
-use super::{validate_downward_api, validate_file_path, validate_key_paths, validate_mode, validate_non_reserved_path};
-use crate::{
-    FieldErrors, FieldPath,
-    certificates::signer_name,
-    field_validation::{items, text},
-    selector,
-};
-use serde_json::{Value, json};
+use super::{validate_downward_api, validate_file_path, validate_key_paths, validate_mode};
+use crate::{FieldErrors, certificates::signer_name, field_cursor::FieldCursor, selector};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Types of sources, in upstream's order.
@@ -15,90 +10,102 @@ const KINDS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
-pub(super) fn validate_projected(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_mode(source, "defaultMode", path, errors);
+pub(super) fn validate_projected(volume: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    validate_mode(&volume.at("defaultMode"), errors);
     let mut taken = BTreeSet::new();
-    for (i, s) in items(source, "sources").enumerate() {
-        let at = path.child("sources").index(i);
-        let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| s.get(kind).is_some_and(|v| !v.is_null())).collect();
-        for kind in &kinds {
-            validate_source(kind, &s[*kind], path, &at.child(kind), errors);
-            for (file, shown) in file_paths(kind, &s[*kind]) {
+    for projection in volume.at("sources").items() {
+        let mut count = 0;
+        for kind in KINDS {
+            let source = projection.at(kind);
+            if source.is_null() {
+                continue;
+            }
+            count += 1;
+            validate_source(kind, &source, volume, errors);
+            for (file, shown) in file_paths(kind, &source) {
                 if !taken.insert(file) {
-                    errors.invalid(path, &json!(shown), "conflicting duplicate paths");
+                    errors.invalid(&volume.path(), &json!(shown), "conflicting duplicate paths");
                 }
             }
         }
-        if kinds.len() > 1 {
-            errors.forbidden(&at, "may not specify more than 1 volume type per source");
+        if count > 1 {
+            projection.forbidden("may not specify more than 1 volume type per source", errors);
         }
     }
 }
 
 /// Returns the paths of a source's files, each with the value that an error shows.
-fn file_paths<'a>(kind: &str, source: &'a Value) -> Vec<(&'a str, &'a str)> {
-    let items = items(source, "items").map(|item| text(item, "path"));
+fn file_paths<'v>(kind: &str, source: &FieldCursor<'v, '_>) -> Vec<(&'v str, &'v str)> {
+    let items = source.at("items");
+    let paths = items.items().map(|item| item.at("path").text());
     let files: Vec<(&str, &str)> = match kind {
-        "secret" | "configMap" => items.map(|path| (path, text(source, "name"))).collect(),
-        "downwardAPI" => items.map(|path| (path, path)).collect(),
-        "clusterTrustBundle" => vec![(text(source, "path"), text(source, "path"))],
+        "secret" | "configMap" => paths.map(|path| (path, source.at("name").text())).collect(),
+        "downwardAPI" => paths.map(|path| (path, path)).collect(),
+        "clusterTrustBundle" => vec![(source.at("path").text(), source.at("path").text())],
         // Upstream does not check the paths of tokens.
         _ => Vec::new(),
     };
     files.into_iter().filter(|(path, _)| !path.is_empty()).collect()
 }
 
-fn validate_source(kind: &str, source: &Value, volume: &FieldPath, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_source<'v>(
+    kind: &str,
+    source: &FieldCursor<'v, '_>,
+    volume: &FieldCursor<'v, '_>,
+    errors: &mut FieldErrors,
+) {
     match kind {
         "secret" | "configMap" => {
-            if text(source, "name").is_empty() {
-                errors.required(&path.child("name"), "");
+            if source.at("name").text().is_empty() {
+                source.at("name").required("", errors);
             }
-            validate_key_paths(source, path, errors);
+            validate_key_paths(&source.at("items"), errors);
         }
-        "downwardAPI" => validate_downward_api(source, path, errors),
-        "serviceAccountToken" => validate_service_account_token(source, volume, path, errors),
-        "clusterTrustBundle" => validate_cluster_trust_bundle(source, path, errors),
+        "downwardAPI" => validate_downward_api(source, errors),
+        "serviceAccountToken" => validate_service_account_token(source, volume, errors),
+        "clusterTrustBundle" => validate_cluster_trust_bundle(source, errors),
         _ => {}
     }
 }
 
-fn validate_service_account_token(source: &Value, volume: &FieldPath, path: &FieldPath, errors: &mut FieldErrors) {
-    let (seconds, at) = (source["expirationSeconds"].as_i64().unwrap_or(3600), path.child("expirationSeconds"));
+fn validate_service_account_token<'v>(
+    source: &FieldCursor<'v, '_>,
+    volume: &FieldCursor<'v, '_>,
+    errors: &mut FieldErrors,
+) {
+    let expiration = source.at("expirationSeconds");
+    let seconds = expiration.integer().unwrap_or(3600);
     if seconds < 600 {
-        errors.invalid(&at, &json!(seconds), "may not specify a duration less than 10 minutes");
+        expiration.invalid("may not specify a duration less than 10 minutes", errors);
     }
     if seconds > MAX_TOKEN_SECONDS {
-        errors.invalid(&at, &json!(seconds), "may not specify a duration larger than 2^32 seconds");
+        expiration.invalid("may not specify a duration larger than 2^32 seconds", errors);
     }
     // Upstream reports the path of the volume.
-    match text(source, "path") {
-        "" => errors.required(&volume.child("path"), ""),
-        _ => validate_non_reserved_path(&source["path"], &volume.child("path"), errors),
-    }
+    validate_file_path(&volume.with_value(source.value()).at("path"), errors);
 }
 
-fn validate_cluster_trust_bundle(source: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    match (source["name"].as_str(), source["signerName"].as_str()) {
-        (Some(_), Some(_)) => errors.invalid(path, source, "only one of name and signerName may be used"),
-        (Some(name), None) => {
-            if name.is_empty() {
-                errors.required(&path.child("name"), "must be a valid object name");
+fn validate_cluster_trust_bundle(source: &FieldCursor<'_, '_>, errors: &mut FieldErrors) {
+    let (name, signer, labels) = (source.at("name"), source.at("signerName"), source.at("labelSelector"));
+    match (name.is_set(), signer.is_set()) {
+        (true, true) => source.invalid("only one of name and signerName may be used", errors),
+        (true, false) => {
+            if name.text().is_empty() {
+                name.required("must be a valid object name", errors);
             }
-            if source.get("labelSelector").is_some() {
-                let detail = "labelSelector must be unset if name is specified";
-                errors.invalid(&path.child("labelSelector"), &source["labelSelector"], detail);
+            if labels.is_set() {
+                labels.invalid("labelSelector must be unset if name is specified", errors);
             }
         }
-        (None, Some(signer)) => {
-            let at = path.child("signerName");
-            match signer {
-                "" => errors.required(&at, "must be a valid signer name"),
-                _ => signer_name::validate(&source["signerName"], &at, errors),
+        (false, true) => {
+            if signer.text().is_empty() {
+                signer.required("must be a valid signer name", errors);
+            } else {
+                signer_name::validate(&signer, errors);
             }
-            selector::validate(&source["labelSelector"], &path.child("labelSelector"), errors);
+            selector::validate(&labels, errors);
         }
-        (None, None) => errors.required(path, "either name or signerName must be specified"),
+        (false, false) => source.required("either name or signerName must be specified", errors),
     }
-    validate_file_path(source, path, errors);
+    validate_file_path(&source.at("path"), errors);
 }
