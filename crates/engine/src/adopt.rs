@@ -76,7 +76,9 @@ fn subdirectories(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(REMOVED) {
-            fs::remove_dir_all(entry.path())?;
+            if let Err(error) = fs::remove_dir_all(entry.path()) {
+                tracing::warn!(path = %entry.path().display(), %error, "failed to complete a removal");
+            }
         } else if entry.file_type()?.is_dir() {
             found.push((name, entry.path()));
         }
@@ -107,17 +109,26 @@ async fn adopt(inner: &Arc<Inner>, id: &str, dir: &Path) -> io::Result<()> {
         Some(keeper) => follow(inner, &sandbox, &keeper).await,
         None => false,
     };
-    if is_ready && !followed {
-        // A keeper that lives but does not answer would be a second parent.
-        kill_keeper(dir).await;
-        sandbox.take_keeper();
+    if followed {
+        return Ok(());
+    }
+    // A keeper that does not answer would be a second parent; one of a stopped sandbox was about to end.
+    kill_keeper(dir).await;
+    sandbox.take_keeper();
+    if is_ready {
         keeper_events::keeper_lost(inner, &sandbox).await;
+        return Ok(());
+    }
+    for container in sandbox.all_containers() {
+        if let Err(error) = keeper_events::end_unobserved(inner, &sandbox, &container).await {
+            tracing::error!(container = container.id(), %error, "failed to end a container without a keeper");
+        }
     }
     Ok(())
 }
 
 /// Subscribes to a keeper, and takes over the states of its containers. Returns whether it answered.
-async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &Keeper) -> bool {
+pub(crate) async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &Keeper) -> bool {
     let Ok(events) = keeper.subscribe().await else { return false };
     let Ok(states) = keeper.list_containers().await else { return false };
     for container in sandbox.all_containers() {
@@ -219,8 +230,7 @@ fn release_unknown_images(inner: &Inner) {
 pub(crate) async fn kill_containers(data_dir: &Path) -> io::Result<()> {
     for (_, dir) in subdirectories(&pods_dir(data_dir)).unwrap_or_default() {
         for (_, container) in subdirectories(&Sandbox::containers_dir(&dir)).unwrap_or_default() {
-            let record: Option<ContainerRecord> =
-                records::load(&Container::record_path(&container)).unwrap_or_default();
+            let record: Option<ContainerRecord> = records::load(&Container::record_path(&container))?;
             if let Some(cgroup) = record.and_then(|record| Cgroup::find(&record.cgroup)) {
                 cgroup.kill_all().await?;
             }

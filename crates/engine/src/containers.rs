@@ -11,14 +11,19 @@ use crate::{
     stop,
 };
 use jiff::Timestamp;
+use keeper::{Client as Keeper, ErrorCode};
 use runtime::{
     ContainerConfig, ContainerDisk, ContainerId, ContainerState, Exit, LinuxResources, RuntimeError, RuntimeEvent,
     SandboxConfig,
 };
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Exit code and reason of a container that failed to start, as containerd reports them.
 const START_ERROR: (i32, &str) = (128, "StartError");
+/// Maximum time that other calls of the keeper use a container, and interval of attempts to delete it.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(30);
+const DELETE_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time to measure a writable layer.
 const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -91,19 +96,22 @@ fn running_pid(sandbox: &Sandbox, id: &str) -> Result<i32, RuntimeError> {
 /// # Errors
 /// When the OCI runtime refuses. The container is then exited with code 128, `StartError`.
 pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
-    let (sandbox, container) = inner.container(&id)?;
-    let keeper = sandbox.keeper()?;
-    {
-        let _changes = sandbox.changes.read().await;
-        if container.state() != ContainerState::Created {
-            return Err(RuntimeError::Failed(format!("container {id} was started before")));
-        }
-        let starting = container.clone();
-        let now = Timestamp::now();
-        blocking(move || starting.update(|record| record.started_at = Some(now)))
-            .await
-            .map_err(failed("record the start of the container"))?;
+    let (sandbox, _) = inner.container(&id)?;
+    // Until the process runs: a stop or removal that does not see it would leave it running.
+    let _changes = sandbox.changes.read().await;
+    let (_, container) = inner.container(&id)?;
+    let _starting = container.starting.lock().await;
+    if sandbox.record().state != SandboxState::Ready {
+        return Err(RuntimeError::Failed(format!("sandbox {} is not ready", sandbox.record().id)));
     }
+    if container.state() != ContainerState::Created {
+        return Err(RuntimeError::Failed(format!("container {id} was started before")));
+    }
+    let keeper = sandbox.keeper()?;
+    let (recorded, now) = (container.clone(), Timestamp::now());
+    blocking(move || recorded.update(|record| record.started_at = Some(now)))
+        .await
+        .map_err(failed("record the start of the container"))?;
     let started = async {
         container.set_pid(Some(keeper.create_container(&id).await?));
         keeper.start_container(&id).await
@@ -120,10 +128,23 @@ async fn record_start_error(
     container: &Arc<Container>,
     message: &str,
 ) -> Result<(), RuntimeError> {
-    delete_process(inner, sandbox, container).await?;
     let (code, reason) = START_ERROR;
     let exit = Exit { code, reason: reason.to_owned(), message: message.to_owned(), finished_at: Timestamp::now() };
-    end(inner, container, exit).await
+    // Before the deletion, which kills a created process: its exit is not the container's.
+    let is_first = container.set_exit(exit.clone());
+    delete_process(inner, sandbox, container).await?;
+    if !is_first {
+        return Ok(());
+    }
+    record_exit(container, &exit).await?;
+    inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
+    Ok(())
+}
+
+async fn record_exit(container: &Arc<Container>, exit: &Exit) -> Result<(), RuntimeError> {
+    let (ended, exit) = (container.clone(), exit.clone());
+    let recorded = blocking(move || ended.update(|record| record.exit = Some(exit))).await;
+    recorded.map_err(failed("record the exit of the container"))
 }
 
 /// Records an exit that the keeper did not record, and reports it.
@@ -131,37 +152,52 @@ async fn record_start_error(
 /// # Errors
 /// When the file system fails.
 pub(crate) async fn end(inner: &Inner, container: &Arc<Container>, exit: Exit) -> Result<(), RuntimeError> {
-    let (ended, recorded) = (container.clone(), exit.clone());
-    blocking(move || ended.update(|record| record.exit = Some(recorded)))
-        .await
-        .map_err(failed("record the exit of the container"))?;
+    record_exit(container, &exit).await?;
     if container.set_exit(exit.clone()) {
         inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
     }
     Ok(())
 }
 
-/// Deletes a container in the OCI runtime, with processes that outlived the first one.
+/// Deletes a container in the OCI runtime, with processes that outlived the first one. Succeeds if it is deleted already.
 ///
 /// # Errors
-/// When a process does not end.
+/// When a process does not end, or the OCI runtime fails.
 pub(crate) async fn delete_process(
     inner: &Arc<Inner>,
     sandbox: &Sandbox,
     container: &Container,
 ) -> Result<(), RuntimeError> {
     let record = container.record();
+    // One deletion at a time: the keeper refuses a second one, which would then be missed.
+    let mut deleted = container.deleted.lock().await;
+    if *deleted || record.started_at.is_none() {
+        return Ok(());
+    }
     if let Some(cgroup) = Cgroup::find(&record.cgroup) {
         cgroup.kill_all().await.map_err(failed("kill the processes of the container"))?;
     }
-    let deleted = match sandbox.keeper() {
-        Ok(keeper) => keeper.delete_container(&record.id, true).await.map_err(|error| error.to_string()),
-        Err(_) => oci_runtime::delete(inner, &sandbox.record(), &record.id).await.map_err(|error| error.to_string()),
-    };
-    if let Err(error) = deleted {
-        tracing::debug!(container = record.id, error, "the OCI runtime has no such container");
+    match sandbox.keeper() {
+        Ok(keeper) => delete_with_keeper(&keeper, &record.id).await?,
+        Err(_) => oci_runtime::delete(inner, &sandbox.record(), &record.id).await?,
     }
+    *deleted = true;
     Ok(())
+}
+
+/// Deletes a container, and repeats while another call of the keeper uses it.
+async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeError> {
+    let deadline = Instant::now() + DELETE_TIMEOUT;
+    loop {
+        match keeper.delete_container(id, true).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.code() == Some(ErrorCode::NotFound) => return Ok(()),
+            Err(error) if error.code() == Some(ErrorCode::WrongState) && Instant::now() < deadline => {
+                tokio::time::sleep(DELETE_INTERVAL).await;
+            }
+            Err(error) => return Err(failed(format!("delete container {id}"))(error)),
+        }
+    }
 }
 
 /// Removes a container, and kills it if it is running. Succeeds if it does not exist.
@@ -170,8 +206,8 @@ pub(crate) async fn delete_process(
 /// When a step fails; the call can be repeated.
 pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
     let Ok((sandbox, container)) = inner.container(&id) else { return Ok(()) };
-    stop::kill(&sandbox, &container).await?;
     let _changes = sandbox.changes.write().await;
+    stop::kill(&inner, &sandbox, &container).await?;
     delete_process(&inner, &sandbox, &container).await?;
     remove_files(&inner, &sandbox, &container).await
 }

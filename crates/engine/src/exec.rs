@@ -98,9 +98,8 @@ pub(crate) async fn exec_sync(
     let (stderr, stderr_end) = streams::output().map_err(failed("exec"))?;
     let descriptors = ExecStreams::Descriptors { stdin: None, stdout: Some(stdout_end), stderr: Some(stderr_end) };
     let mut exit = sandbox.execs.wait(id, &exec_id);
-    keeper.exec(id, &exec_id, process.path(), descriptors).await.map_err(failed("exec in container"))?;
-    drop(process);
     let work = async {
+        keeper.exec(id, &exec_id, process.path(), descriptors).await.map_err(failed("exec in container"))?;
         let (code, stdout, stderr) = tokio::join!(exit.code(), collect(stdout), collect(stderr));
         let code = code.ok_or_else(|| RuntimeError::Failed("the keeper of the Pod has ended".to_owned()))?;
         Ok(ExecOutput { code, stdout, stderr })

@@ -1,13 +1,13 @@
 //! Follows the events of the keepers: exits of containers and exec processes, and the end of a keeper.
 
 use crate::{
-    containers,
+    adopt, containers,
     records::SandboxState,
     sandboxes::blocking,
     state::{Container, Inner, Sandbox},
 };
 use jiff::Timestamp;
-use keeper::{Event, Events};
+use keeper::{Client as Keeper, Event, Events};
 use runtime::{ContainerId, ContainerState, Exit, RuntimeEvent, SandboxId};
 use std::{
     path::Path,
@@ -32,10 +32,21 @@ async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
     }
     let Some(inner) = inner.upgrade() else { return };
     sandbox.execs.end();
-    // A stop takes the keeper before it ends it.
-    if sandbox.take_keeper().is_some() {
-        keeper_lost(&inner, &sandbox).await;
+    sandbox.take_keeper();
+    if sandbox.is_ending() {
+        return;
     }
+    // The connection may have ended alone, for example after too many events that wait.
+    if let Ok(keeper) = Keeper::connect(&sandbox.dir).await {
+        sandbox.set_keeper(keeper.clone());
+        if adopt::follow(&inner, &sandbox, &keeper).await {
+            return;
+        }
+        sandbox.take_keeper();
+    }
+    // A keeper without a connection would be a second parent.
+    adopt::kill_keeper(&sandbox.dir).await;
+    keeper_lost(&inner, &sandbox).await;
 }
 
 /// Converts an exit of the keeper.

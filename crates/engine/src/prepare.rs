@@ -13,6 +13,7 @@ use bundle::{
 };
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
+use oci_spec::runtime::{PosixRlimitBuilder, PosixRlimitType};
 use runtime::{
     ContainerConfig, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile,
 };
@@ -177,7 +178,20 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
         devices: &devices,
         seccomp_profile: profile.as_deref().map_err(String::as_str),
     };
-    bundle::container_spec(&context, &inner.host).map_err(|error| RuntimeError::Failed(error.to_string()))
+    let mut spec =
+        bundle::container_spec(&context, &inner.host).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    limit_open_files(&mut spec).map_err(failed("limit the container's open files"))?;
+    Ok(spec)
+}
+
+/// Sets the limit of open files, which this process has raised for itself: some programs iterate over all descriptors.
+fn limit_open_files(spec: &mut Spec) -> io::Result<()> {
+    let (soft, hard) = runtime::container_file_limits()?;
+    let limit = PosixRlimitBuilder::default().typ(PosixRlimitType::RlimitNofile).soft(soft).hard(hard).build();
+    let mut process = spec.process().clone().unwrap_or_default();
+    process.set_rlimits(Some(vec![limit.map_err(io::Error::other)?]));
+    spec.set_process(Some(process));
+    Ok(())
 }
 
 fn pod_files(request: &Request) -> bundle::PodFiles {

@@ -1,7 +1,7 @@
 //! Creation, stop and removal of sandboxes.
 
 use crate::{
-    containers, keeper_events, oci_runtime,
+    adopt, containers, keeper_events, oci_runtime,
     pod_files::PodFiles,
     records::{self, SandboxRecord, SandboxState, VERSION},
     runtime_service::network_namespace,
@@ -148,7 +148,7 @@ async fn create(
 pub(crate) async fn stop(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
     let Ok(sandbox) = inner.sandbox(&id) else { return Ok(()) };
     let _changes = sandbox.changes.write().await;
-    stop_containers(&sandbox).await?;
+    stop_containers(&inner, &sandbox).await?;
     let record = sandbox.record();
     if record.network == NamespaceMode::Pod {
         inner.options.network.detach(&id).await.map_err(failed("release the Pod network"))?;
@@ -160,9 +160,9 @@ pub(crate) async fn stop(inner: Arc<Inner>, id: String) -> Result<(), RuntimeErr
     end_keeper(&inner, &sandbox).await
 }
 
-async fn stop_containers(sandbox: &Sandbox) -> Result<(), RuntimeError> {
+async fn stop_containers(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), RuntimeError> {
     let all = sandbox.all_containers();
-    let ended = join_all(all.iter().map(|container| stop::kill(sandbox, container))).await;
+    let ended = join_all(all.iter().map(|container| stop::kill(inner, sandbox, container))).await;
     ended.into_iter().collect()
 }
 
@@ -171,9 +171,16 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     for container in sandbox.all_containers() {
         containers::delete_process(inner, sandbox, &container).await?;
     }
-    // Taken first: its end is expected.
-    let Some(keeper) = sandbox.take_keeper() else { return Ok(()) };
-    keeper.shutdown().await.map_err(failed("end the keeper of the sandbox"))
+    sandbox.begin_ending();
+    if let Ok(keeper) = sandbox.keeper()
+        && let Err(error) = keeper.shutdown().await
+    {
+        tracing::warn!(sandbox = sandbox.record().id, %error, "failed to shut down a keeper, killing it");
+    }
+    // Its containers are deleted. A keeper must not outlive its sandbox.
+    adopt::kill_keeper(&sandbox.dir).await;
+    sandbox.take_keeper();
+    Ok(())
 }
 
 /// Removes a sandbox with its containers. Succeeds if it does not exist.

@@ -14,6 +14,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::mpsc,
 };
+use tokio_util::task::AbortOnDropHandle;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -67,18 +68,15 @@ pub(crate) async fn exec(inner: &Inner, id: &str, command: &[String], io: Sessio
     let (started, exit) = tokio::sync::oneshot::channel();
     // The exit is awaited by a task, before the process starts.
     let (waiting, container_id, waiting_id) = (sandbox.clone(), id.to_owned(), exec_id.clone());
-    let code = tokio::spawn(async move {
+    let code = AbortOnDropHandle::new(tokio::spawn(async move {
         let mut wait = waiting.execs.wait(&container_id, &waiting_id);
         let _ = started.send(());
         wait.code().await
-    });
+    }));
     let _ = exit.await;
     let running = match keeper.exec(id, &exec_id, process.path(), streams).await {
         Ok(running) => running,
-        Err(error) => {
-            code.abort();
-            return Err(RuntimeError::Failed(format!("failed to exec in container: {error}")));
-        }
+        Err(error) => return Err(RuntimeError::Failed(format!("failed to exec in container: {error}"))),
     };
     let mut session = Session {
         stdin: pipes.stdin,

@@ -68,6 +68,8 @@ pub(crate) struct Sandbox {
     record: Mutex<SandboxRecord>,
     /// `None` when the keeper has ended.
     keeper: Mutex<Option<Keeper>>,
+    /// Whether the keeper is asked to end.
+    is_ending: AtomicBool,
     pub(crate) containers: Mutex<BTreeMap<String, Arc<Container>>>,
     pub(crate) execs: Execs,
     /// Serializes creation of containers with stop and removal of the sandbox.
@@ -81,6 +83,7 @@ impl Sandbox {
             dir,
             record: Mutex::new(record),
             keeper: Mutex::new(keeper),
+            is_ending: AtomicBool::new(false),
             containers: Mutex::default(),
             execs: Execs::default(),
             changes: tokio::sync::RwLock::default(),
@@ -114,6 +117,20 @@ impl Sandbox {
         self.keeper.lock().take()
     }
 
+    /// Sets the connection to the keeper after the earlier one ended.
+    pub(crate) fn set_keeper(&self, keeper: Keeper) {
+        *self.keeper.lock() = Some(keeper);
+    }
+
+    /// Announces that the keeper's end is expected.
+    pub(crate) fn begin_ending(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn has_keeper(&self) -> bool {
         self.keeper.lock().is_some()
     }
@@ -136,12 +153,24 @@ pub(crate) struct Container {
     signalled: AtomicBool,
     /// First process.
     pid: Mutex<Option<i32>>,
+    /// Held while the OCI runtime starts it: a signal would find no process.
+    pub(crate) starting: tokio::sync::Mutex<()>,
+    /// Whether the OCI runtime has deleted it.
+    pub(crate) deleted: tokio::sync::Mutex<bool>,
 }
 
 impl Container {
     pub(crate) fn new(dir: PathBuf, record: ContainerRecord, exit: Option<Exit>) -> Self {
         let exit = watch::Sender::new(exit);
-        Self { dir, record: Mutex::new(record), exit, signalled: AtomicBool::new(false), pid: Mutex::new(None) }
+        Self {
+            dir,
+            record: Mutex::new(record),
+            exit,
+            signalled: AtomicBool::new(false),
+            pid: Mutex::new(None),
+            starting: tokio::sync::Mutex::default(),
+            deleted: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn record_path(dir: &Path) -> PathBuf {

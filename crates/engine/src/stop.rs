@@ -1,19 +1,25 @@
 //! Stops a container: the stop signal, the grace period, SIGKILL.
 
-use crate::state::{Container, Inner, Sandbox};
+use crate::{
+    keeper_events::end_unobserved,
+    state::{Container, Inner, Sandbox},
+};
 use runtime::{ContainerState, RuntimeError, StopSignal};
 use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 const SIGKILL: i32 = 9;
 /// Maximum time until a killed process has ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which SIGKILL is sent again.
+const KILL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Stops a container. Each call waits for its own grace period, so that a shorter one shortens an earlier call's.
 ///
 /// # Errors
 /// When the container does not end.
 pub(crate) async fn stop(
-    inner: &Inner,
+    inner: &Arc<Inner>,
     id: &str,
     grace: Duration,
     signal: Option<StopSignal>,
@@ -26,13 +32,13 @@ pub(crate) async fn stop(
     if container.state() != ContainerState::Running {
         return Ok(());
     }
-    if !grace.is_zero() {
+    if !grace.is_zero() && sandbox.has_keeper() {
         send_stop_signal(&sandbox, &container, signal).await?;
         if tokio::time::timeout(grace, container.wait()).await.is_ok() {
             return Ok(());
         }
     }
-    kill(&sandbox, &container).await
+    kill(inner, &sandbox, &container).await
 }
 
 async fn send_stop_signal(
@@ -45,6 +51,8 @@ async fn send_stop_signal(
     if !container.take_signal() {
         return Ok(());
     }
+    // A container that is being started has no process yet.
+    let _started = container.starting.lock().await;
     let sent = sandbox.keeper()?.kill_container(&record.id, signal.number().cast_signed(), false).await;
     if let Err(error) = sent
         && container.exit().is_none()
@@ -59,20 +67,23 @@ async fn send_stop_signal(
 ///
 /// # Errors
 /// When it does not end.
-pub(crate) async fn kill(sandbox: &Sandbox, container: &Container) -> Result<(), RuntimeError> {
-    let id = container.id();
-    if container.state() != ContainerState::Running {
-        return Ok(());
-    }
-    let sent = match sandbox.keeper() {
-        Ok(keeper) => keeper.kill_container(&id, SIGKILL, false).await.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    match tokio::time::timeout(KILL_TIMEOUT, container.wait()).await {
-        Ok(()) => Ok(()),
-        Err(_) => {
-            let cause = sent.err().unwrap_or_else(|| format!("it did not end within {KILL_TIMEOUT:?}"));
-            Err(RuntimeError::Deadline(format!("failed to kill container {id}: {cause}")))
+pub(crate) async fn kill(
+    inner: &Arc<Inner>,
+    sandbox: &Sandbox,
+    container: &Arc<Container>,
+) -> Result<(), RuntimeError> {
+    let (id, deadline) = (container.id(), Instant::now() + KILL_TIMEOUT);
+    let mut cause = None;
+    while container.state() == ContainerState::Running {
+        let Ok(keeper) = sandbox.keeper() else { return end_unobserved(inner, sandbox, container).await };
+        if let Err(error) = keeper.kill_container(&id, SIGKILL, false).await {
+            cause = Some(error.to_string());
+        }
+        // Repeated: the OCI runtime may be creating the process, or the keeper may be killed meanwhile.
+        if tokio::time::timeout(KILL_INTERVAL, container.wait()).await.is_err() && Instant::now() > deadline {
+            let cause = cause.unwrap_or_else(|| format!("it did not end within {KILL_TIMEOUT:?}"));
+            return Err(RuntimeError::Deadline(format!("failed to kill container {id}: {cause}")));
         }
     }
+    Ok(())
 }

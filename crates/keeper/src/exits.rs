@@ -59,7 +59,9 @@ impl Keeper {
         } else if let Some(exec) = self.execs.remove(&pid) {
             self.publish_exec_exit(exec, exit.code);
         } else if self.hello.pod_init == Some(pid) {
+            // The kernel has killed everything in its namespace, in which nothing can start any more.
             self.hello.pod_init = None;
+            self.is_stopping = true;
         } else if !self.operations.is_empty() && self.early_exits.len() < MAX_EARLY_EXITS {
             self.early_exits.insert(pid, exit);
         }

@@ -27,6 +27,15 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(limit)
 }
 
+/// Returns the soft and hard limit for containers: those of this process before the soft one was raised.
+///
+/// # Errors
+/// If the system call fails.
+pub fn container_file_limits() -> io::Result<(u64, u64)> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok((ORIGINAL.get().copied().unwrap_or(soft), hard))
+}
+
 /// Returns a command that runs a program with Podium's original limit and umask 022. Containers inherit the limit, and some
 /// programs iterate over all possible descriptors.
 pub(crate) fn command(program: &Path) -> Command {

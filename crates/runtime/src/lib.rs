@@ -18,7 +18,7 @@ mod signal;
 mod usage;
 
 pub use cri::CriRuntime;
-pub use file_limit::raise_file_limit;
+pub use file_limit::{container_file_limits, raise_file_limit};
 pub use image::{Image, ImageSpec, RegistryAuth};
 pub use import::{ImportError, import};
 pub use model::*;
