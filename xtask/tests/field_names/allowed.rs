@@ -38,7 +38,7 @@ const UPSTREAM_PATHS: [(&str, &str); 23] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 35] = [
+const OTHER_DOCUMENTS: [(&str, &str); 37] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/bundle/src/", "OCI runtime specification"),
