@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_receiver_is_asked_to_relist() {
+    async fn slow_receiver_must_list_again() {
         let events = Events::new();
         let mut stream = events.stream();
         assert_eq!(stream.next().await, Some(RuntimeEvent::Resync));

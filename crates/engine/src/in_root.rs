@@ -63,7 +63,7 @@ pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When a part of the path is no directory, or the file system fails.
-pub(crate) fn resolve_or_create_dir(root: &Path, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn resolve_or_create(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     if names.len() > MAX_DEPTH {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too deep"));
@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(read(&root, "/etc/c", 100).unwrap(), b"");
         assert_eq!(read(&root, "/etc", 100).unwrap(), b"");
         symlink("/../../etc", root.join("volume")).unwrap();
-        assert_eq!(resolve_or_create_dir(&root, Path::new("/volume/../d/e")).unwrap(), root.join("etc/d/e"));
+        assert_eq!(resolve_or_create(&root, Path::new("/volume/../d/e")).unwrap(), root.join("etc/d/e"));
         symlink("/../../x", root.join("dangling")).unwrap();
-        assert!(resolve_or_create_dir(&root, Path::new("/dangling/d")).is_err());
+        assert!(resolve_or_create(&root, Path::new("/dangling/d")).is_err());
         assert!(!base.join("x").exists() && !root.join("x").exists());
         assert_eq!(resolve(&root, Path::new("/etc/inside")).unwrap(), root.join("etc/inside"));
     }

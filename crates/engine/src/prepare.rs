@@ -56,10 +56,10 @@ pub(crate) struct Request {
 /// # Errors
 /// When a step fails. The caller removes what the earlier steps created.
 pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecord, RuntimeError> {
-    let create_dirs = || {
+    let make_directories = || {
         [ROOTFS, UPPER, WORK, IMAGES].iter().try_for_each(|name| files::create_private_dir_all(&request.dir.join(name)))
     };
-    create_dirs().map_err(failed("create the container's directory"))?;
+    make_directories().map_err(failed("create the container's directory"))?;
     let (image, image_config) = mount_root(inner, request)?;
     let record = record(request, &image, &image_config);
     let spec = spec(inner, request, &image_config)?;
@@ -271,7 +271,7 @@ fn image_volume(inner: &Inner, request: &Request, index: usize, image: &ImageMou
 /// and has the files of the image; the mount of its own keeps them writable in a read-only root file system.
 fn volumes(request: &Request, image: &ImageConfig, root: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let volumes = bundle::image_volumes(&request.config, image).into_iter();
-    volumes.map(|path| Ok((path.clone(), in_root::resolve_or_create_dir(root, Path::new(&path))?))).collect()
+    volumes.map(|path| Ok((path.clone(), in_root::resolve_or_create(root, Path::new(&path))?))).collect()
 }
 
 fn device_source(path: &Path) -> DeviceSource {

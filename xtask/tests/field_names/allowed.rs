@@ -35,7 +35,7 @@ const QUERY_PARAMETERS: [(&str, &str); 3] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 35] = [
+const OTHER_DOCUMENTS: [(&str, &str); 37] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/bundle/src/", "OCI runtime specification"),
