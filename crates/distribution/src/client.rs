@@ -2,7 +2,7 @@
 
 use crate::{
     PullError, PullErrorKind,
-    connector::{ConnectError, Connector, Network},
+    connector::{ConnectError, Connector, Network, proxy_of},
     error::printable,
     manifest::too_large,
 };
@@ -81,7 +81,7 @@ impl HttpClient {
         *request.method_mut() = method.clone();
         *request.uri_mut() = uri.clone();
         *request.headers_mut() = headers;
-        let proxy = self.proxies.intercept(uri).filter(|_| uri.scheme_str() == Some("http"));
+        let proxy = proxy_of(&self.proxies, uri).filter(|_| uri.scheme_str() == Some("http"));
         let headers = request.headers_mut();
         headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
         // Digests are of the content as it is stored.

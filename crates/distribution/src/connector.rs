@@ -48,6 +48,11 @@ impl Network {
     }
 }
 
+/// Returns the proxy for a URL. Hosts of this machine have none.
+pub(crate) fn proxy_of(proxies: &Matcher, uri: &Uri) -> Option<Intercept> {
+    uri.host().filter(|host| !is_loopback(host)).and_then(|_| proxies.intercept(uri))
+}
+
 /// Resolver of names.
 #[derive(Clone)]
 pub(crate) enum Resolver {
@@ -150,7 +155,11 @@ impl Connector {
         let host = uri.host().unwrap_or_default();
         let is_tls = uri.scheme_str() == Some("https");
         let is_plain_text = self.plain_text.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let proxy = if is_loopback(host) { None } else { self.proxies.intercept(&uri) };
+        let proxy = proxy_of(&self.proxies, &uri);
+        if let Some(scheme) = proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str()).filter(|name| *name != "http") {
+            // Without TLS to the proxy, its credentials would be sent in clear.
+            return Err(ConnectError::Proxy(format!("unsupported proxy scheme {scheme:?}")).into());
+        }
         if !is_tls || is_plain_text {
             // A proxy gets requests with the whole URL; clients add its credentials.
             let target = proxy.as_ref().map_or(&uri, |proxy| proxy.uri());

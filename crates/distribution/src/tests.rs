@@ -22,6 +22,8 @@ use memory_store::MemoryStore;
 use parking_lot::Mutex;
 use std::{collections::HashMap, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
+/// Deadline of every condition.
+const DEADLINE: Duration = Duration::from_secs(60);
 /// Names that resolve to this machine.
 const NAMES: [&str; 4] = ["auth.test", "cdn.test", "mirror.test", "registry.test"];
 

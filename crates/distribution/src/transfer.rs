@@ -14,7 +14,8 @@ use http::{Response, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
 
 /// Bytes after which a transfer has made enough progress to get all attempts again. A registry that closes each
-/// connection after some bytes cannot make a pull take forever.
+/// connection after some bytes cannot make a pull take forever, even if it cannot resume transfers: bytes that are
+/// fetched again are no progress.
 const PROGRESS: u64 = 1 << 20;
 
 /// Download of a blob from one host.
@@ -59,7 +60,6 @@ impl Transfer<'_> {
                     if !is_from_offset && partial.offset() > 0 {
                         partial = partial.truncate().await?;
                         is_whole = true;
-                        progress_at = 0;
                     }
                     let (rest, error) = self.receive(response, partial).await?;
                     partial = rest;
@@ -72,7 +72,6 @@ impl Transfer<'_> {
                 Err(StartError::Range) => {
                     partial = partial.truncate().await?;
                     is_whole = true;
-                    progress_at = 0;
                     self.report(0);
                     broken("the registry cannot resume the transfer")
                 }

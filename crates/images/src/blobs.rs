@@ -3,7 +3,7 @@
 use crate::{
     BlobWriter, Digest, Error, Lease,
     error::{Context, invalid},
-    lock,
+    lock::{self, Lock},
     store::{ImageStore, Temporary, none_if_missing, sync_dir},
 };
 use sha2::{Digest as _, Sha256};
@@ -123,7 +123,7 @@ pub(crate) struct PartialBlob {
     lease: Lease,
     digest: Digest,
     path: PathBuf,
-    file: File,
+    lock: Lock,
     hasher: Sha256,
     offset: u64,
 }
@@ -132,10 +132,10 @@ impl PartialBlob {
     /// Opens a partial blob, and hashes what it contains already.
     pub(crate) fn open(lease: &Lease, digest: &Digest) -> io::Result<Option<Self>> {
         let path = lease.store.dir("ingest").join(format!("{PARTIAL_PREFIX}{}", digest.hex()));
-        let Some(mut file) = lock::open_unfinished(&path)? else { return Ok(None) };
+        let Some(lock) = lock::open_unfinished(&path)? else { return Ok(None) };
         let (mut hasher, mut offset, mut buffer) = (Sha256::new(), 0, vec![0; BUFFER]);
         loop {
-            match file.read(&mut buffer) {
+            match lock.file().read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => {
                     hasher.update(buffer.get(..n).unwrap_or_default());
@@ -145,7 +145,7 @@ impl PartialBlob {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some(Self { lease: lease.clone(), digest: *digest, path, file, hasher, offset }))
+        Ok(Some(Self { lease: lease.clone(), digest: *digest, path, lock, hasher, offset }))
     }
 }
 
@@ -158,10 +158,10 @@ impl BlobWriter for PartialBlob {
         if self.offset.saturating_add(bytes.len() as u64) > MAX_BLOB {
             return Err(invalid(too_large()));
         }
-        if let Err(error) = self.file.write_all(bytes) {
+        if let Err(error) = self.lock.file().write_all(bytes) {
             // Part of the bytes may have been written, for example to a full disk.
-            self.file.set_len(self.offset)?;
-            self.file.seek(io::SeekFrom::Start(self.offset))?;
+            self.lock.file().set_len(self.offset)?;
+            self.lock.file().seek(io::SeekFrom::Start(self.offset))?;
             return Err(error);
         }
         self.hasher.update(bytes);
@@ -170,8 +170,8 @@ impl BlobWriter for PartialBlob {
     }
 
     fn truncate(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.rewind()?;
+        self.lock.file().set_len(0)?;
+        self.lock.file().rewind()?;
         (self.hasher, self.offset) = (Sha256::new(), 0);
         Ok(())
     }
@@ -183,7 +183,7 @@ impl BlobWriter for PartialBlob {
             let size = self.offset;
             return Err(invalid(format!("unexpected commit digest {found}, expected {} ({size} bytes)", self.digest)));
         }
-        self.file.sync_data()?;
+        self.lock.file().sync_data()?;
         let path = self.lease.store.blob_path(&self.digest);
         fs::rename(&self.path, &path)?;
         path.parent().map_or(Ok(()), sync_dir)

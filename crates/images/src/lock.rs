@@ -44,6 +44,11 @@ impl Lock {
             }
         }
     }
+
+    /// Returns the locked file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.0
+    }
 }
 
 impl Drop for Lock {
@@ -56,7 +61,7 @@ impl Drop for Lock {
 }
 
 /// Opens a file that its owner renames when it is complete, and locks it. Returns `None` if another process has the lock.
-pub(crate) fn open_unfinished(path: &Path) -> io::Result<Option<File>> {
+pub(crate) fn open_unfinished(path: &Path) -> io::Result<Option<Lock>> {
     loop {
         let file = open(path)?;
         match file.try_lock() {
@@ -64,14 +69,15 @@ pub(crate) fn open_unfinished(path: &Path) -> io::Result<Option<File>> {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
+        let lock = Lock(file);
         // The file may have been renamed between opening and locking.
         let is_current = match fs::symlink_metadata(path) {
-            Ok(current) => current.ino() == file.metadata()?.ino(),
+            Ok(current) => current.ino() == lock.file().metadata()?.ino(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
         };
         if is_current {
-            return Ok(Some(file));
+            return Ok(Some(lock));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Digest, PullErrorKind, PullOptions};
 use http::StatusCode;
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 async fn check(reference: &str, options: &PullOptions, kind: PullErrorKind, message: &str) {
     let error = pull(reference, options, &Arc::new(MemoryStore::default())).await.unwrap_err();
@@ -58,9 +58,10 @@ async fn unknown_host_is_a_failed_lookup() {
 
 #[tokio::test]
 async fn closed_port_refuses_the_connection() {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // Nobody listens there while the port is taken.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
     let message = format!(
         "failed to pull and unpack image \"{address}/a:1\": failed to resolve reference \"{address}/a:1\": failed to \
          do request: Get \"https://{address}/v2/a/manifests/1\": dial tcp {address}: connect: connection refused"

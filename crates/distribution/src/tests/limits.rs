@@ -22,9 +22,7 @@ async fn check(
 ) -> (Arc<MemoryStore>, Registry) {
     let registry = Registry::with_handler(contents, handler).await;
     let store = Arc::new(MemoryStore::default());
-    let mut options = options();
-    options.timeouts.idle = Duration::from_secs(2);
-    let error = pull(&registry.reference(), &options, &store).await.unwrap_err();
+    let error = pull(&registry.reference(), &options(), &store).await.unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(message), "{error}");
     (store, registry)
@@ -140,8 +138,17 @@ async fn manifest_is_limited() {
     let message = "rejecting 5242880 byte manifest, the limit is 4194304 bytes";
     check(Contents::new(), announced, PullErrorKind::TooLarge, message).await;
     check(Contents::new(), |_| Some(endless()), PullErrorKind::TooLarge, "byte manifest").await;
+}
+
+#[tokio::test]
+async fn manifest_that_never_ends_is_given_up() {
     let drip = |_: &Recorded| Some(hang(Bytes::from_static(b"{"), 100));
-    check(Contents::new(), drip, PullErrorKind::Timeout, "no progress").await;
+    let registry = Registry::with_handler(Contents::new(), drip).await;
+    let mut options = options();
+    options.timeouts.idle = Duration::from_millis(200);
+    let error = pull(&registry.reference(), &options, &Arc::new(MemoryStore::default())).await.unwrap_err();
+    assert_eq!(error.kind(), PullErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("no progress"), "{error}");
 }
 
 #[tokio::test]

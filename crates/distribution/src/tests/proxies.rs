@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
 };
 
@@ -31,18 +31,51 @@ async fn requests_without_tls_are_sent_to_the_proxy() {
     let image = Image::new(&[noise(1, 1000)]);
     let proxy = Registry::serve(image.tagged()).await;
     let dir = tempfile::tempdir().unwrap();
-    let options = options_with_hosts(dir.path(), "registry.test", "server = \"http://registry.test:9\"\n");
+    // Nobody listens there while the port is taken.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let host = format!("registry.test:{}", closed.local_addr().unwrap().port());
+    let options = options_with_hosts(dir.path(), "registry.test", &format!("server = \"http://{host}\"\n"));
     let url = format!("http://user:pass@{}", proxy.address);
     pull_through(Matcher::builder().http(url.clone()).build(), &options).await.unwrap();
     let requests = proxy.requests();
     assert_eq!(requests.len(), 3);
     for request in requests {
-        assert_eq!(request.header("host"), "registry.test:9");
+        assert_eq!(request.header("host"), host);
         assert_eq!(request.header("proxy-authorization"), CREDENTIALS);
     }
     let excluded = Matcher::builder().http(url).no("registry.test").build();
     assert_eq!(pull_through(excluded, &options).await.unwrap_err().kind(), PullErrorKind::ConnectionRefused);
     assert_eq!(proxy.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn registry_on_loopback_gets_no_credentials_of_the_proxy() {
+    let image = Image::new(&[noise(1, 1000)]);
+    let registry = Registry::serve(image.tagged()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("server = \"http://{}\"\n", registry.address);
+    let options = options_with_hosts(dir.path(), "registry.test", &text);
+    let proxies = Matcher::builder().http("http://user:pass@proxy.test").build();
+    pull_through(proxies, &options).await.unwrap();
+    let requests = registry.requests();
+    assert_eq!(requests.len(), 3);
+    assert!(requests.iter().all(|r| r.header("proxy-authorization").is_empty()));
+}
+
+#[tokio::test]
+async fn proxy_with_tls_is_refused() {
+    let proxy = Registry::serve(Image::new(&[]).tagged()).await;
+    let dir = tempfile::tempdir().unwrap();
+    for scheme in ["http", "https"] {
+        let text = format!("server = \"{scheme}://registry.test:9\"\n");
+        let options = options_with_hosts(dir.path(), "registry.test", &text);
+        let proxies = Matcher::builder().all(format!("https://user:pass@{}", proxy.address)).build();
+        let error = pull_through(proxies, &options).await.unwrap_err();
+        assert_eq!(error.kind(), PullErrorKind::Connection, "{error}");
+        assert!(error.to_string().ends_with("proxyconnect tcp: unsupported proxy scheme \"https\""), "{error}");
+    }
+    assert_eq!(proxy.requests().len(), 0);
 }
 
 /// Proxy that connects to one address, and records the heads of requests.

@@ -1,6 +1,7 @@
 //! Tests of pulls from a registry that works.
 
 use super::{
+    DEADLINE,
     image::{DOCKER_INDEX, DOCKER_MANIFEST, Image, OCI_INDEX, REPOSITORY, index, noise},
     memory_store::MemoryStore,
     options, pull, pull_with_progress,
@@ -8,6 +9,7 @@ use super::{
 };
 use crate::{BlobStore, Digest, LayerProgress, PullOptions, Reference, partial_blob::PartialBlob};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn image_with_manifest_is_pulled_over_http() {
@@ -100,12 +102,10 @@ async fn blob_of_another_process_is_awaited() {
         let (reference, options) = (registry.reference(), options());
         let mut pulling = std::pin::pin!(pull(&reference, &options, &store));
         let config = Digest::of(&image.config);
-        loop {
+        let deadline = Instant::now() + DEADLINE;
+        while store.blob(&config).is_none() {
             let step = tokio::time::timeout(Duration::from_millis(10), &mut pulling).await;
-            assert!(step.is_err(), "the pull does not wait");
-            if store.blob(&config).is_some() {
-                break;
-            }
+            assert!(step.is_err() && Instant::now() < deadline, "the pull does not wait, or does nothing");
         }
         let before = registry.blob_requests().len();
         if completes {
@@ -130,7 +130,7 @@ async fn blob_of_another_process_is_polled_with_backoff() {
     let opened = store.opened();
     assert!((590..=610).contains(&opened), "{opened}");
     store.set_locked(digest, false);
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     assert!(opening.await.unwrap().is_some());
     assert!(start.elapsed() <= Duration::from_secs(1));
 }
@@ -160,8 +160,16 @@ async fn at_most_three_layers_are_transferred_at_once() {
     .await;
     let store = Arc::new(MemoryStore::default());
     let mut options = options();
-    options.timeouts.idle = Duration::from_millis(300);
-    pull(&registry.reference(), &options, &store).await.unwrap_err();
+    options.timeouts.idle = DEADLINE;
+    let reference = registry.reference();
+    let mut pulling = std::pin::pin!(pull(&reference, &options, &store));
+    let deadline = Instant::now() + DEADLINE;
+    while registry.blob_requests().len() < 1 + 3 {
+        assert!(Instant::now() < deadline, "{:?}", registry.blob_requests());
+        assert!(tokio::time::timeout(Duration::from_millis(10), &mut pulling).await.is_err());
+    }
+    // A further request would come soon.
+    assert!(tokio::time::timeout(Duration::from_millis(300), &mut pulling).await.is_err());
     assert_eq!(registry.blob_requests().len(), 1 + 3);
 }
 

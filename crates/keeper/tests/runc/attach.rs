@@ -14,7 +14,7 @@ async fn attach_stdout(pod: &Pod, id: &str) -> PipeReader {
     reader
 }
 
-async fn attach_stdin(pod: &Pod, id: &str) -> PipeWriter {
+pub(crate) async fn attach_stdin(pod: &Pod, id: &str) -> PipeWriter {
     let (reader, writer) = pipe().unwrap();
     let streams = AttachStreams { stdin: Some(reader.into()), ..AttachStreams::default() };
     pod.client.attach(id, streams).await.unwrap();
@@ -33,7 +33,7 @@ async fn read_all(mut reader: PipeReader) -> String {
 /// Reads until the text contains a word.
 async fn read_until(mut reader: PipeReader, word: &'static str) -> (PipeReader, String) {
     let read = tokio::task::spawn_blocking(move || {
-        let (mut text, mut buffer) = (String::new(), [0; 4096]);
+        let (mut text, mut buffer) = (String::new(), vec![0; 64 << 10]);
         let deadline = Instant::now() + DEADLINE;
         while !text.contains(word) {
             let count = reader.read(&mut buffer).unwrap();
@@ -51,15 +51,30 @@ async fn slow_reader_stops_neither_container_nor_others() {
         return;
     }
     let mut pod = Pod::start().await;
-    let (id, _) = pod.create("a", &ContainerSpec::shell("seq 1 500000")).await;
+    // Each part is less than what waits for a reader, and all are more.
+    let parts = ["100000\n", "200000\n", "300000\n", "400000\n", "500000\n"];
+    let script = "for n in 0 1 2 3 4; do seq $((n * 100000 + 1)) $(((n + 1) * 100000)); read x; done";
+    let mut spec = ContainerSpec::shell(script);
+    spec.options.stdin = true;
+    let (id, _) = pod.create("a", &spec).await;
     let slow = attach_stdout(&pod, &id).await;
-    let fast = [attach_stdout(&pod, &id).await, attach_stdout(&pod, &id).await];
-    let fast = fast.map(|reader| tokio::spawn(read_all(reader)));
+    let mut fast = vec![attach_stdout(&pod, &id).await, attach_stdout(&pod, &id).await];
     pod.client.start_container(&id).await.unwrap();
+    let mut stdin = attach_stdin(&pod, &id).await;
+    let mut expected = String::new();
+    for (first, last) in (1..).step_by(100_000).zip(parts) {
+        let part: String = (first..first + 100_000).map(|n| format!("{n}\n")).collect();
+        for reader in std::mem::take(&mut fast) {
+            let (reader, text) = read_until(reader, last).await;
+            assert!(text == part, "output of an attachment is incomplete");
+            fast.push(reader);
+        }
+        expected.push_str(&part);
+        stdin.write_all(b"\n").unwrap();
+    }
     assert_eq!(pod.exit(&id).await.exit_code, 0);
-    let expected: String = (1..=500_000).map(|n| format!("{n}\n")).collect();
-    for text in fast {
-        assert!(text.await.unwrap() == expected, "output of an attachment is incomplete");
+    for reader in fast {
+        assert_eq!(read_all(reader).await, "");
     }
     assert_eq!(pod.log(&id).len(), 500_000);
     let text = read_all(slow).await;

@@ -1,12 +1,15 @@
 //! Creation, exits and deletion.
 
-use crate::support::{ContainerSpec, DEADLINE, Pod, can_run, eventually};
+use crate::{
+    attach::attach_stdin,
+    support::{ContainerSpec, DEADLINE, Pod, can_run, eventually},
+};
 use keeper::{Client, Error, ErrorCode, Exit, NamespaceModes, Status};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Instant};
 use tokio::time::timeout;
 
 fn stored_exit(pod: &Pod, id: &str) -> Exit {
@@ -108,8 +111,8 @@ async fn failed_creation_has_the_text_of_the_runtime() {
     assert!(path.to_string().contains("invalid ID"), "{path}");
 }
 
-/// Starts a Pod whose OCI runtime is a shell script.
-async fn pod_with_runtime(script: &str) -> Pod {
+/// Starts a Pod whose OCI runtime is a shell script, with a timeout in seconds.
+async fn pod_with_runtime(script: &str, timeout: u64) -> Pod {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.keep().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -117,7 +120,7 @@ async fn pod_with_runtime(script: &str) -> Pod {
     let path = program.clone();
     let mut pod = Pod::with(NamespaceModes::default(), move |config| {
         config.runtime.program = path;
-        config.runtime.timeout_seconds = 1;
+        config.runtime.timeout_seconds = timeout;
     })
     .await;
     pod.remove_at_end(program.parent().unwrap());
@@ -129,7 +132,7 @@ async fn runtime_that_hangs_is_killed() {
     if !can_run() {
         return;
     }
-    let pod = pod_with_runtime("sleep 1000 & echo $! > \"$2.pid\"; wait").await;
+    let pod = pod_with_runtime("sleep 1000 & echo $! > \"$2.pid\"; wait", 8).await;
     let id = pod.id("a");
     pod.prepare(&id, &ContainerSpec::shell("true"));
     let error = pod.client.create_container(&id).await.unwrap_err();
@@ -137,7 +140,9 @@ async fn runtime_that_hangs_is_killed() {
     let child = fs::read_to_string(pod.sandbox().join("state.pid")).unwrap();
     eventually("the end of the child", || !Path::new(&format!("/proc/{}", child.trim())).exists()).await;
     // The deletion of what is left hangs, too.
+    let deadline = Instant::now() + DEADLINE;
     while !pod.client.list_containers().await.unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "the container is left");
         tokio::task::yield_now().await;
     }
     pod.client.shutdown().await.unwrap();
@@ -148,7 +153,7 @@ async fn runtime_without_a_log_has_its_stderr_as_text() {
     if !can_run() {
         return;
     }
-    let pod = pod_with_runtime("echo the reason >&2; exit 9").await;
+    let pod = pod_with_runtime("echo the reason >&2; exit 9", 60).await;
     let id = pod.id("a");
     for terminal in [false, true] {
         let mut spec = ContainerSpec::shell("true");
@@ -166,14 +171,19 @@ async fn memory_limit_is_reported_as_oom_kill() {
     }
     let mut pod = Pod::start().await;
     let mut spec = ContainerSpec::shell("exec dd if=/dev/zero of=/dev/null bs=256M count=1");
-    spec.memory = Some(16 << 20);
+    // The OCI runtime needs some of it before the program runs.
+    spec.memory = Some(64 << 20);
     let id = pod.run("a", &spec).await;
     let exit = pod.exit(&id).await;
     assert_eq!((exit.exit_code, exit.oom_killed), (137, true));
     // A limit that is set later.
-    let id = pod.run("b", &ContainerSpec::shell("sleep 0.3; exec dd if=/dev/zero of=/dev/null bs=256M count=1")).await;
-    let limit = serde_json::value::to_raw_value(&serde_json::json!({ "memory": { "limit": 16 << 20 } })).unwrap();
+    let mut spec = ContainerSpec::shell("echo ready; read x; exec dd if=/dev/zero of=/dev/null bs=256M count=1");
+    spec.options.stdin = true;
+    let id = pod.run("b", &spec).await;
+    eventually("output", || pod.log(&id).len() == 1).await;
+    let limit = serde_json::value::to_raw_value(&serde_json::json!({ "memory": { "limit": 64 << 20 } })).unwrap();
     pod.client.update_resources(&id, limit).await.unwrap();
+    attach_stdin(&pod, &id).await.write_all(b"\n").unwrap();
     let exit = pod.exit(&id).await;
     assert_eq!((exit.exit_code, exit.oom_killed), (137, true));
 }
