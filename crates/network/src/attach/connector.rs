@@ -141,7 +141,7 @@ impl Connector {
 
     /// Allocates an address, unless the record has one, and writes the record.
     pub(crate) fn reserve(&self, record: &mut Record, request: &Request) -> Result<Ipv4Addr, Error> {
-        // The network may have another CIDR since a reboot, and another sandbox the address after an interrupted detach.
+        // The network may have another CIDR since a reboot, and another sandbox the address after a killed detach.
         if let Some(Connection { ip, .. }) = record.connection
             && self.addresses.cidr.contains(&ip)
             && record.has_name(&self.addresses.file(ip))?
