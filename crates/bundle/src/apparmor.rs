@@ -5,7 +5,7 @@ use runtime::{AppArmorProfile, SecurityContext};
 
 /// Returns the profile of a container's process; `None` for no confinement.
 ///
-/// Without AppArmor on the node, only a profile that the Pod names is an error.
+/// Without AppArmor or a default profile on the node, only a profile that the Pod names is an error.
 pub(crate) fn container_profile(security: &SecurityContext, host: &HostInfo) -> Result<Option<String>, Error> {
     let Some(apparmor) = &host.apparmor else {
         return match security.apparmor {
@@ -16,7 +16,11 @@ pub(crate) fn container_profile(security: &SecurityContext, host: &HostInfo) -> 
     match security.apparmor.as_ref().unwrap_or(&AppArmorProfile::RuntimeDefault) {
         AppArmorProfile::Unconfined => Ok(None),
         AppArmorProfile::RuntimeDefault if security.privileged => Ok(None),
-        AppArmorProfile::RuntimeDefault => Ok(Some(apparmor.default_profile.clone()).filter(|name| !name.is_empty())),
+        AppArmorProfile::RuntimeDefault if !apparmor.default_profile.is_empty() => {
+            Ok(Some(apparmor.default_profile.clone()))
+        }
+        AppArmorProfile::RuntimeDefault if security.apparmor.is_none() => Ok(None),
+        AppArmorProfile::RuntimeDefault => Err(Error::NoDefaultAppArmorProfile),
         AppArmorProfile::Localhost(reference) => {
             let name = reference.strip_prefix("localhost/").unwrap_or(reference);
             match name {
@@ -59,6 +63,19 @@ mod tests {
         check(Some(Localhost("localhost/mine".to_owned())), false, true, Ok(Some("mine")));
         check(Some(Localhost("other".to_owned())), false, true, Err("apparmor profile not found other"));
         check(Some(Localhost(String::new())), false, true, Err("nil apparmor profile is not supported"));
+    }
+
+    #[test]
+    fn missing_default_profile_is_an_error_if_named() {
+        let profile_of = |apparmor, privileged| {
+            let security = SecurityContext { apparmor, privileged, ..SecurityContext::default() };
+            let host = HostInfo { apparmor: Some(AppArmor::default()), ..HostInfo::default() };
+            container_profile(&security, &host).map_err(|e| e.to_string())
+        };
+        let default = || Some(AppArmorProfile::RuntimeDefault);
+        assert_eq!(profile_of(None, false), Ok(None));
+        assert_eq!(profile_of(default(), true), Ok(None));
+        assert_eq!(profile_of(default(), false), Err("default apparmor profile is not loaded".to_owned()));
     }
 
     #[test]

@@ -137,6 +137,9 @@ pub enum Error {
     /// The node has no AppArmor.
     #[error("apparmor is not supported")]
     AppArmorUnsupported,
+    /// A container that names `RuntimeDefault`, on a node without a default profile.
+    #[error("default apparmor profile is not loaded")]
+    NoDefaultAppArmorProfile,
     /// A `Localhost` profile without a name.
     #[error("nil apparmor profile is not supported")]
     NoAppArmorProfile,

@@ -82,7 +82,7 @@ impl Eq for ElementSocket {}
 
 impl ElementSocket {
     /// Adds elements; existing ones stay. A transaction has at most [`MAX_BATCH`] elements: after an error, those of
-    /// earlier transactions stay.
+    /// earlier transactions are deleted, the ones that had existed, too.
     pub(crate) fn add(&self, elements: &[Element]) -> Result<(), ElementError> {
         self.with_socket(|socket| add(socket, elements))
     }
@@ -126,10 +126,14 @@ pub(crate) fn interface_name(name: &str) -> [u8; 16] {
 
 fn add(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError> {
     for (number, batch) in elements.chunks(MAX_BATCH).enumerate() {
-        change(socket, NEW_ELEMENT, batch).map_err(|mut error| {
-            error.index = error.index.map(|index| number * MAX_BATCH + index);
-            error
-        })?;
+        if let Err(mut error) = change(socket, NEW_ELEMENT, batch) {
+            let added = number * MAX_BATCH;
+            if let Err(error) = delete(socket, elements.get(..added).unwrap_or_default()) {
+                tracing::warn!(error = %error.source, "failed to delete nftables elements again");
+            }
+            error.index = error.index.map(|index| added + index);
+            return Err(error);
+        }
     }
     Ok(())
 }

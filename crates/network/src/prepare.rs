@@ -74,7 +74,7 @@ fn write_conflist(names: &Names, bin_dir: &Path, mut parameters: BridgeParameter
 }
 
 /// Installs the tables of anti-spoofing and host ports, and what the plugins bridge and portmap would set.
-async fn install_tables(network: &mut Network) -> Result<(), Error> {
+pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
     let cni_cache = CniPaths::default().cni_cache;
     if network.connector == PodConnector::Cni {
         network.has_anti_spoofing =
@@ -89,8 +89,10 @@ async fn install_tables(network: &mut Network) -> Result<(), Error> {
         }
         network.has_anti_spoofing = installed.has_anti_spoofing;
         network.has_host_ports = installed.host_ports.is_ok();
-        // Only after the rule that drops external packets to 127.0.0.0/8.
-        bridge::route_loopback(&network.bridge);
+        // Only with the rule that drops external packets to 127.0.0.0/8.
+        if network.has_host_ports {
+            bridge::route_loopback(&network.bridge);
+        }
     }
     Ok(())
 }

@@ -141,9 +141,10 @@ impl Connector {
 
     /// Allocates an address, unless the record has one, and writes the record.
     pub(crate) fn reserve(&self, record: &mut Record, request: &Request) -> Result<Ipv4Addr, Error> {
-        // The network may have another CIDR since a reboot.
+        // The network may have another CIDR since a reboot, and another sandbox the address after a killed detach.
         if let Some(Connection { ip, .. }) = record.connection
             && self.addresses.cidr.contains(&ip)
+            && record.has_name(&self.addresses.file(ip))?
         {
             record.write(self.connection(request, ip, false))?;
             return Ok(ip);
@@ -203,15 +204,24 @@ impl Connector {
 
     /// Removes host ports, the bridge's port and the address; returns the interface, which is to be deleted. The
     /// anti-spoofing elements stay: they say the same of the next Pod with this address.
-    fn disconnect(&self, record: Record, links: &mut Links, has_ports: bool) -> Result<Option<u32>, Error> {
+    ///
+    /// Can be repeated after an interruption, when another Pod may have the host ports and the address.
+    fn disconnect(&self, mut record: Record, links: &mut Links, has_ports: bool) -> Result<Option<u32>, Error> {
         let mut link = None;
-        if let Some(Connection { ip, port_mappings, .. }) = &record.connection {
-            if has_ports && !port_mappings.is_empty() {
-                let deleted = self.elements.delete(&host_ports::elements(&self.bridge, *ip, port_mappings));
+        if let Some(connection) = record.connection.clone() {
+            let (ip, elements) =
+                (connection.ip, host_ports::elements(&self.bridge, connection.ip, &connection.port_mappings));
+            if connection.is_attached {
+                record.write(Connection { is_attached: false, ..connection })?;
+            }
+            if has_ports && !elements.is_empty() {
+                let deleted = self.elements.delete(&elements);
                 deleted.map_err(|e| Error::kernel("delete nftables elements")(e.source))?;
             }
-            link = links.disconnect(&self.bridge, *ip)?;
-            self.addresses.release(*ip)?;
+            if record.has_name(&self.addresses.file(ip))? {
+                link = links.disconnect(&self.bridge, ip)?;
+                self.addresses.release(ip)?;
+            }
         }
         record.remove()?;
         Ok(link)

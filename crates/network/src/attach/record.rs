@@ -20,7 +20,7 @@ pub(crate) struct Connection {
     pub(crate) sandbox: String,
     pub(crate) ip: Ipv4Addr,
     pub(crate) port_mappings: Vec<PortMapping>,
-    /// Whether the connection was completed.
+    /// Whether the connection was completed, and its removal has not begun.
     pub(crate) is_attached: bool,
 }
 
@@ -81,6 +81,16 @@ impl Record {
     /// Returns the number of names of the file: the record itself, and its address.
     pub(crate) fn links(&self) -> Result<u64, Error> {
         self.file.metadata().map(|m| m.nlink()).map_err(Error::file("read", &self.path))
+    }
+
+    /// Returns whether a path is a name of the file: an address is its sandbox's.
+    pub(crate) fn has_name(&self, path: &Path) -> Result<bool, Error> {
+        let own = self.file.metadata().map_err(Error::file("read", &self.path))?;
+        match fs::symlink_metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(Error::file("read", path)(e)),
+            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        }
     }
 
     /// Writes the record, in place: other names of the file must show it, too. Not durable: after a reboot, no sandbox

@@ -16,14 +16,17 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
-const DEADLINE: Duration = Duration::from_secs(20);
-/// Deadline of what must not arrive.
-const REFUSAL: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Time after which a packet counts as lost.
+const RESEND: Duration = Duration::from_secs(1);
 const PORT: u16 = 8000;
+/// Number of packets of [`udp`].
+static SENT: AtomicU32 = AtomicU32::new(0);
 
 /// Data directory with its network, and the namespaces of Pods.
 struct Node {
@@ -114,6 +117,14 @@ fn within<T: Send + 'static>(netns: Option<&Path>, work: impl FnOnce() -> T + Se
     }
 }
 
+/// Removes a namespace. Its interfaces vanish with it, but only when the kernel has removed others of the machine.
+async fn remove_namespace(netns: &Path, pod: Ipv4Addr) {
+    umount2(netns, MntFlags::MNT_DETACH).unwrap();
+    // Fails if the kernel was faster.
+    ip_output(&format!("link delete {}", host_interface(pod)));
+    wait_for_removal(pod).await;
+}
+
 /// Waits until the interfaces of a Pod are deleted.
 async fn wait_for_removal(ip: Ipv4Addr) {
     let end = Instant::now() + DEADLINE;
@@ -139,7 +150,7 @@ fn tcp(from: Option<&Path>, to: (Ipv4Addr, u16), listener: &TcpListener) -> Ipv4
 
 /// Returns the error of a connection that must fail.
 fn tcp_error(from: Option<&Path>, to: (Ipv4Addr, u16)) -> io::ErrorKind {
-    within(from, move || TcpStream::connect_timeout(&SocketAddr::from(to), REFUSAL)).expect_err("refused").kind()
+    within(from, move || TcpStream::connect_timeout(&SocketAddr::from(to), DEADLINE)).expect_err("refused").kind()
 }
 
 fn udp_socket(netns: Option<&Path>, port: u16) -> UdpSocket {
@@ -148,16 +159,37 @@ fn udp_socket(netns: Option<&Path>, port: u16) -> UdpSocket {
     socket
 }
 
-/// Sends a packet and the answer; returns the client's address as the server sees it.
+/// Sends a packet and the answer, until they arrive; returns the client's address as the server sees it.
 fn udp(client: &UdpSocket, to: (Ipv4Addr, u16), server: &UdpSocket) -> Ipv4Addr {
     // Answers from another address are not received.
     client.connect(to).unwrap();
-    client.send(b"?").unwrap();
+    let token = SENT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let end = Instant::now() + DEADLINE;
+    while Instant::now() < end {
+        // The error is that of an earlier packet.
+        let _ = client.send(&token);
+        let Some(peer) = receive(server, token) else { continue };
+        server.send_to(&token, peer).unwrap();
+        if receive(client, token).is_some() {
+            return v4(peer);
+        }
+    }
+    panic!("no answer of {to:?}");
+}
+
+/// Waits for this packet, and drops others; returns its sender.
+fn receive(socket: &UdpSocket, token: [u8; 4]) -> Option<SocketAddr> {
+    socket.set_read_timeout(Some(RESEND)).unwrap();
+    let end = Instant::now() + RESEND;
     let mut buffer = [0; 8];
-    let (_, peer) = server.recv_from(&mut buffer).unwrap_or_else(|e| panic!("{to:?}: {e}"));
-    server.send_to(b"!", peer).unwrap();
-    client.recv(&mut buffer).unwrap_or_else(|e| panic!("answer of {to:?}: {e}"));
-    v4(peer)
+    while Instant::now() < end {
+        if let Ok((length, peer)) = socket.recv_from(&mut buffer)
+            && buffer[..length] == token
+        {
+            return Some(peer);
+        }
+    }
+    None
 }
 
 fn v4(address: SocketAddr) -> Ipv4Addr {

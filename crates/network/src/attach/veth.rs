@@ -37,7 +37,7 @@ const LOOPBACK: &str = "lo";
 /// Timeout of the interfaces' carrier.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of the deletion of an earlier pair.
-const DELETION_TIMEOUT: Duration = Duration::from_secs(1);
+const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 // Flags of `struct nlmsghdr`.

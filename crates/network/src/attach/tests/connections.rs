@@ -22,7 +22,7 @@ fn pods_reach_node_each_other_and_other_networks() {
 
         // The node forwards to another network, and masquerades.
         let outside = node.namespace("outside");
-        connect_outside(&outside);
+        connect_outside(&outside).await;
         let on_outside = tcp_listener(Some(&outside), PORT);
         assert_eq!(tcp(Some(&a), (Ip::new(192, 0, 2, 2), PORT), &on_outside), Ip::new(192, 0, 2, 1));
 
@@ -34,8 +34,8 @@ fn pods_reach_node_each_other_and_other_networks() {
     });
 }
 
-/// Connects a namespace as another machine of the node's network.
-pub(super) fn connect_outside(outside: &Path) {
+/// Connects a namespace as another machine of the node's network, and waits until packets pass.
+pub(super) async fn connect_outside(outside: &Path) {
     ip(&format!("link add up0 type veth peer name up1 netns {}", outside.display()));
     ip("addr add 192.0.2.1/24 dev up0");
     ip("link set up0 up");
@@ -43,6 +43,13 @@ pub(super) fn connect_outside(outside: &Path) {
         ip("addr add 192.0.2.2/24 dev up1");
         ip("link set up1 up");
     });
+    let end = Instant::now() + DEADLINE;
+    for (netns, interface) in [(None, "up0"), (Some(outside), "up1")] {
+        while !within(netns, move || ip_output(&format!("link show {interface}"))).contains("state UP") {
+            assert!(Instant::now() < end, "{interface} has no carrier");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn concurrent_processes_get_different_addresses() {
 #[test]
 fn invalid_sandbox_or_namespace_is_an_error() {
     test(async || {
-        let node = Node::new("10.9.0.0/24").await;
+        let mut node = Node::new("10.9.0.0/24").await;
         let netns = node.namespace("a");
         for sandbox in ["", ".", "..", "a/b", "../a", &"x".repeat(129)] {
             let error = node.attach(sandbox, &netns, &[]).await.unwrap_err();
@@ -139,8 +146,8 @@ fn invalid_sandbox_or_namespace_is_an_error() {
         for wrong in ["/proc/thread-self/ns/mnt", "/dev/null", "/nonexistent"] {
             node.attach("a", Path::new(wrong), &[]).await.unwrap_err();
         }
-        // The interface exists: nothing is left of the attempt.
-        inside(&netns, || ip("link add eth0 type veth peer name other"));
+        // The kernel refuses the MTU: nothing is left of the attempt.
+        node.network.mtu = Some(1 << 20);
         let error = node.attach("a", &netns, &[mapping(Protocol::Tcp, 80, None)]).await.unwrap_err().to_string();
         assert!(error.contains("failed to create interface"), "{error}");
         assert!(node.network.attached().unwrap().is_empty());

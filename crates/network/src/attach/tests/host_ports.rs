@@ -10,26 +10,41 @@ const HOST_PORT: u16 = 8080;
 async fn node_with_outside() -> (Node, PathBuf) {
     let node = Node::new("10.9.0.0/24").await;
     let outside = node.namespace("outside");
-    connect_outside(&outside);
+    connect_outside(&outside).await;
     (node, outside)
 }
 
 #[test]
 fn tcp_host_port_is_reached_from_everywhere() {
-    check_tcp("1");
+    check_tcp(true);
 }
 
 /// Replies between Pods do not pass connection tracking.
 #[test]
 fn tcp_host_port_is_reached_without_br_netfilter() {
-    check_tcp("0");
+    check_tcp(false);
 }
 
-fn check_tcp(filters_bridged_traffic: &'static str) {
+/// Sets whether netfilter sees bridged traffic as IP. Without the module br_netfilter, it never does.
+fn filter_bridged_traffic(bridge: &str, is_filtered: bool) {
+    // That of the test's namespace: older kernels have it only in the machine's.
+    let setting = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+    if !Path::new(setting).exists() {
+        println!("br_netfilter is not loaded");
+        return;
+    }
+    // One of both suffices to filter.
+    let value = u8::from(is_filtered);
+    std::fs::write(setting, value.to_string()).unwrap();
+    ip(&format!("link set {bridge} type bridge nf_call_iptables {value}"));
+    let of_bridge = ip_output(&format!("-d link show {bridge}"));
+    assert!(of_bridge.contains(&format!("nf_call_iptables {value}")), "{of_bridge}");
+}
+
+fn check_tcp(is_filtered: bool) {
     test(move || async move {
-        // The setting of the test's namespace; it does not exist without the module.
-        let _ = std::fs::write("/proc/sys/net/bridge/bridge-nf-call-iptables", filters_bridged_traffic);
         let (node, outside) = node_with_outside().await;
+        filter_bridged_traffic(&node.network.bridge, is_filtered);
         let (pod, pod_ip) = node.pod("pod", &[mapping(Protocol::Tcp, HOST_PORT, None)]).await;
         let (other, _) = node.pod("other", &[]).await;
         let listener = tcp_listener(Some(&pod), PORT);
@@ -142,6 +157,43 @@ fn host_port_of_another_pod_is_refused() {
         node.network.detach("a").await.unwrap();
         node.attach("b", &netns, &both).await.unwrap();
         tcp(None, (NODE, HOST_PORT), &tcp_listener(Some(&netns), PORT));
+        node.destroy().await;
+    });
+}
+
+#[test]
+fn many_ports_of_which_the_last_is_taken_leave_nothing() {
+    test(async || {
+        let (node, _) = node_with_outside().await;
+        node.pod("a", &[mapping(Protocol::Tcp, 20_200, None)]).await;
+        let netns = node.namespace("b");
+        let ports: Vec<_> = (1..=200).map(|n| mapping(Protocol::Tcp, 20_000 + n, None)).collect();
+        let error = node.attach("b", &netns, &ports).await.unwrap_err().to_string();
+        assert_eq!(error, "failed to map host port 20200/tcp: it is in use by another Pod");
+        let table = crate::host_ports::table_name(&node.network.bridge);
+        let map = run("nft", &["list", "map", "ip", &table, "ports"], "").await.unwrap();
+        assert!(map.contains("tcp . 20200 : 10.9.0.2 . 8000"), "{map}");
+        assert_eq!(map.matches(" : 10.9.0.").count(), 1, "{map}");
+        node.attach("b", &netns, &ports[..199]).await.unwrap();
+        node.destroy().await;
+    });
+}
+
+#[test]
+fn node_loopback_is_closed_without_the_table_of_host_ports() {
+    test(async || {
+        let mut node = Node::new("10.9.0.0/24").await;
+        let routes =
+            |bridge: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{bridge}/route_localnet")).unwrap();
+        assert_eq!(routes(&node.network.bridge).trim(), "1");
+        // No name of a table.
+        let wrong = "wrong{";
+        ip(&format!("link add {wrong} type bridge"));
+        let bridge = std::mem::replace(&mut node.network.bridge, wrong.to_owned());
+        crate::prepare::install_tables(&mut node.network).await.unwrap();
+        assert!(!node.network.has_host_ports);
+        assert_eq!(routes(wrong).trim(), "0");
+        node.network.bridge = bridge;
         node.destroy().await;
     });
 }

@@ -113,8 +113,7 @@ fn detach_succeeds_without_the_namespace() {
     test(async || {
         let node = Node::new("10.9.0.0/24").await;
         let (netns, ip) = node.pod("a", &[mapping(Protocol::Tcp, 8080, None)]).await;
-        umount2(&netns, MntFlags::MNT_DETACH).unwrap();
-        wait_for_removal(ip).await;
+        remove_namespace(&netns, ip).await;
         node.network.detach("a").await.unwrap();
         assert!(node.network.attached().unwrap().is_empty());
         assert!(node.connector().addresses.allocated().unwrap().is_empty());
@@ -126,14 +125,47 @@ fn detach_succeeds_without_the_namespace() {
     });
 }
 
+/// A process was killed before the last step of a detach.
+#[test]
+fn repeated_detach_leaves_what_the_next_pod_has() {
+    test(async || {
+        let node = Node::new("10.9.0.0/24").await;
+        let ports = [mapping(Protocol::Tcp, 8080, None)];
+        let (netns, ip) = node.pod("a", &ports).await;
+        let record = node.connector().records.join("a");
+        let kept = node.dir.path().join("record");
+        std::fs::hard_link(&record, &kept).unwrap();
+        node.network.detach("a").await.unwrap();
+        std::fs::rename(&kept, &record).unwrap();
+        // The next Pod gets the same address.
+        let last = node.connector().addresses.dir.join("last_reserved_ip.0");
+        std::fs::remove_file(&last).unwrap();
+        let (other, again) = node.pod("b", &ports).await;
+        assert_eq!(again, ip);
+        let listener = tcp_listener(Some(&other), PORT);
+        for _ in 0..2 {
+            node.network.detach("a").await.unwrap();
+            tcp(None, (ip, PORT), &listener);
+            tcp(None, (node.network.gateway, 8080), &listener);
+        }
+        assert_eq!(node.network.attached().unwrap(), ["b"]);
+        assert_eq!(node.connector().addresses.allocated().unwrap(), [ip]);
+        // A sandbox that is connected again instead gets another address.
+        let text = std::fs::read_to_string(node.connector().records.join("b")).unwrap();
+        std::fs::write(&record, text.replace("\"isAttached\":true", "\"isAttached\":false")).unwrap();
+        assert_ne!(node.attach("a", &netns, &[]).await.unwrap(), ip);
+        tcp(None, (ip, PORT), &listener);
+        node.destroy().await;
+    });
+}
+
 #[test]
 fn sandbox_keeps_its_address_in_a_new_namespace() {
     test(async || {
         let node = Node::new("10.9.0.0/24").await;
         let ports = [mapping(Protocol::Tcp, 8080, None)];
         let (netns, ip) = node.pod("a", &ports).await;
-        umount2(&netns, MntFlags::MNT_DETACH).unwrap();
-        wait_for_removal(ip).await;
+        remove_namespace(&netns, ip).await;
         let (netns, again) = node.pod("a", &ports).await;
         assert_eq!(again, ip);
         tcp(None, (node.network.gateway, 8080), &tcp_listener(Some(&netns), PORT));
