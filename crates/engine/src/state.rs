@@ -68,7 +68,7 @@ pub(crate) struct Sandbox {
     record: Mutex<SandboxRecord>,
     /// `None` when the keeper has ended.
     keeper: Mutex<Option<Keeper>>,
-    /// Whether the keeper is asked to end.
+    /// Whether the keeper is requested to end.
     is_ending: AtomicBool,
     pub(crate) containers: Mutex<BTreeMap<String, Arc<Container>>>,
     pub(crate) execs: Execs,
