@@ -1,9 +1,9 @@
 //! Pod network of one node, for the container runtime that Podium runs itself.
 //!
 //! This crate allocates the Pod CIDR, creates a bridge per data directory, and removes all of it again. Pods are
-//! connected by [`Network::attach`], or by a container runtime through CNI: then this crate writes the CNI configuration
-//! list, with the plugins `bridge`, `host-local` and `portmap`. It also implements the Service proxy ([`services`], as kube-proxy), cluster DNS ([`dns`], as
-//! CoreDNS), and NetworkPolicies ([`policies`]).
+//! connected by [`Network::attach`], or by a container runtime through CNI: then this crate writes the CNI
+//! configuration list, with the plugins `bridge`, `host-local` and `portmap`. It also implements the Service proxy
+//! ([`services`], as kube-proxy), cluster DNS ([`dns`], as CoreDNS), and NetworkPolicies ([`policies`]).
 //!
 //! **Invariant:** several instances of Podium share a machine. Every name and file of this crate is derived from the
 //! data directory; the kernel's routes and addresses show which CIDRs are in use; a lock file serializes allocation.
