@@ -56,9 +56,8 @@ pub(crate) struct Request {
 /// # Errors
 /// When a step fails. The caller removes what the earlier steps created.
 pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecord, RuntimeError> {
-    let make_directories = || {
-        [ROOTFS, UPPER, WORK, IMAGES].iter().try_for_each(|name| files::create_private_dir_all(&request.dir.join(name)))
-    };
+    let make_directories =
+        || [ROOTFS, WORK, IMAGES].iter().try_for_each(|name| files::create_private_dir_all(&request.dir.join(name)));
     make_directories().map_err(failed("create the container's directory"))?;
     let (image, image_config) = mount_root(inner, request)?;
     let record = record(request, &image, &image_config);
@@ -82,6 +81,7 @@ fn mount_root(inner: &Inner, request: &Request) -> Result<(images::Image, ImageC
         .acquire(&inner.options.data_dir, &use_name(&request.id, ROOTFS), &image.id)
         .map_err(failed(format!("unpack image {reference:?}")))?;
     let (upper, work) = (request.dir.join(UPPER), request.dir.join(WORK));
+    images::create_upper(&layers, &upper).map_err(failed("create the container's writable layer"))?;
     images::mount_overlay(&layers, &upper, &work, &request.dir.join(ROOTFS), &[])
         .map_err(failed("mount the container's root file system"))?;
     let blob = store.config_blob(&image.id).map_err(failed(format!("read image {reference:?}")))?;

@@ -30,7 +30,7 @@ pub use error::Error;
 pub use image::Image;
 pub use import::ImportError;
 pub use names::NamedImage;
-pub use overlay::mount_overlay;
+pub use overlay::{create_upper, mount_overlay};
 pub use store::{ImageStore, Lease};
 
 #[cfg(test)]

@@ -4,9 +4,12 @@ use crate::store::ImageStore;
 use nix::mount::{MsFlags, mount};
 use std::{
     fmt::Write as _,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
-    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
+    },
     path::{Path, PathBuf},
 };
 
@@ -26,6 +29,20 @@ pub fn mount_overlay(lower: &[PathBuf], upper: &Path, work: &Path, target: &Path
     overlay.add("upperdir", upper)?;
     overlay.add("workdir", work)?;
     overlay.mount(target, options, MsFlags::empty())
+}
+
+/// Creates the writable directory of an overlay. It is the root directory of the container: any user may pass, and it belongs
+/// to the owner of the image's root directory, as with containerd.
+///
+/// # Errors
+/// If it exists or cannot be created.
+pub fn create_upper(lower: &[PathBuf], upper: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o755).create(upper)?;
+    // The mask of the process may have removed permissions.
+    fs::set_permissions(upper, fs::Permissions::from_mode(0o755))?;
+    let Some(top) = lower.first() else { return Ok(()) };
+    let owner = fs::metadata(top)?;
+    chown(upper, Some(owner.uid()), Some(owner.gid()))
 }
 
 impl ImageStore {

@@ -1,18 +1,20 @@
 //! Mounted root file systems. Need root.
 
 use super::{Layer, Mounted, import, is_root, store, two_layers};
-use crate::mount_overlay;
+use crate::{create_upper, mount_overlay};
 use std::{
     fs,
+    os::unix::fs::{MetadataExt, chown},
     path::{Path, PathBuf},
 };
 
 /// Mounts lower directories with a new upper one.
 fn mount(base: &Path, lower: &[PathBuf]) -> Mounted {
     let [upper, work, target] = ["upper", "work", "target"].map(|name| base.join(name));
-    for dir in [&upper, &work, &target] {
-        fs::create_dir_all(dir).unwrap();
+    for dir in [&work, &target] {
+        files::create_private_dir_all(dir).unwrap();
     }
+    create_upper(lower, &upper).unwrap();
     mount_overlay(lower, &upper, &work, &target, &["volatile"]).unwrap();
     Mounted(target)
 }
@@ -36,6 +38,20 @@ fn container_sees_the_merged_layers() {
     drop(mounted);
     let mounted = mount(&dir.path().join("opaque"), &lower);
     assert_eq!(super::names_in(&mounted.0.join("etc")), ["d"]);
+}
+
+#[test]
+fn any_user_may_pass_the_root_directory() {
+    if !is_root() {
+        return;
+    }
+    let (dir, store) = store();
+    let id = import(&store, &two_layers(), "a");
+    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    chown(&lower[0], Some(1), Some(2)).unwrap();
+    let mounted = mount(dir.path(), &lower);
+    let root = fs::metadata(&mounted.0).unwrap();
+    assert_eq!((root.mode() & 0o7777, root.uid(), root.gid()), (0o755, 1, 2));
 }
 
 #[test]
