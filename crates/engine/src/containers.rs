@@ -136,9 +136,11 @@ async fn record_start_error(
     if !is_first {
         return Ok(());
     }
-    record_exit(container, &exit).await?;
-    inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
-    Ok(())
+    // Without an event: the caller reports why the start failed. As with containerd, such a container never started.
+    let failed_start = container.clone();
+    let recorded =
+        blocking(move || failed_start.update(|record| (record.exit, record.started_at) = (Some(exit), None)));
+    recorded.await.map_err(failed("record the exit of the container"))
 }
 
 async fn record_exit(container: &Arc<Container>, exit: &Exit) -> Result<(), RuntimeError> {
