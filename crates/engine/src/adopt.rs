@@ -8,6 +8,7 @@ use crate::{
     handlers::Handlers,
     host, keeper_events, oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
+    runc_version,
     sandboxes::{REMOVED, blocking},
     state::{Container, Inner, Sandbox, pods_dir},
 };
@@ -44,6 +45,7 @@ impl Engine {
     /// When an OCI runtime is missing, or a record is of another version of Podium or damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
         let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let inner = Arc::new(Inner {
             options,

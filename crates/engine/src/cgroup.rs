@@ -25,6 +25,10 @@ impl Cgroup {
     /// Finds the cgroup by its path in a hierarchy. On v1 that of `pids`, because every runtime uses it for processes.
     pub(crate) fn find(path: &str) -> Option<Self> {
         let below = path.trim_start_matches('/');
+        // The root of a hierarchy has all processes of the machine.
+        if below.is_empty() || below.split('/').any(|part| part == "..") {
+            return None;
+        }
         let candidates =
             ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
         candidates.into_iter().find(|dir| dir.join("cgroup.procs").exists()).map(Self)
@@ -69,6 +73,18 @@ fn collect(dir: &Path, found: &mut Vec<i32>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             collect(&entry.path(), found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_hierarchy_is_no_cgroup_of_a_container() {
+        for path in ["", "/", "//", "..", "/a/../.."] {
+            assert_eq!(Cgroup::find(path), None, "{path}");
         }
     }
 }
