@@ -78,7 +78,7 @@ fn subdirectories(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(REMOVED) {
-            if let Err(error) = fs::remove_dir_all(entry.path()) {
+            if let Err(error) = files::remove_dir_all(&entry.path()) {
                 tracing::warn!(path = %entry.path().display(), %error, "failed to complete a removal");
             }
         } else if entry.file_type()?.is_dir() {
