@@ -115,23 +115,13 @@ pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeEr
     let started = async {
         let pid = keeper.create_container(&id).await.map_err(|error| error.to_string())?;
         container.set_pid(Some(pid));
-        verify(&inner, &sandbox, &container, pid).await.map_err(|error| error.to_string())?;
+        masking::verify(&inner, &sandbox, &container, pid).await.map_err(|error| error.to_string())?;
         keeper.start_container(&id).await.map_err(|error| error.to_string())
     };
     let Err(error) = started.await else { return Ok(()) };
     let message = format!("failed to start container: {error}");
     record_start_error(&inner, &sandbox, &container, &message).await?;
     Err(RuntimeError::Failed(message))
-}
-
-/// Verifies a created container, if its processes are processes of this machine.
-async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Container, pid: i32) -> io::Result<()> {
-    let handler = inner.handlers.get(&sandbox.record().runtime_handler);
-    if handler.is_some_and(|handler| !handler.signals_directly) {
-        return Ok(());
-    }
-    let dir = container.dir.clone();
-    blocking(move || masking::verify(pid, &prepare::read_spec(&dir)?)).await
 }
 
 async fn record_start_error(

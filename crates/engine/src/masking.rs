@@ -5,7 +5,11 @@
 //! paths as they are. The process of a created container waits, and no other one is in its mount namespace, so that what
 //! is verified stays.
 
-use crate::in_root;
+use crate::{
+    in_root, prepare,
+    sandboxes::blocking,
+    state::{Container, Inner, Sandbox},
+};
 use bundle::Spec;
 use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
 use std::{
@@ -20,12 +24,25 @@ const DEVPTS_MAGIC: FsWord = 0x1cd1;
 /// Major and minor number of `/dev/null`.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
+/// Verifies a created container, whose first process is `pid`, if its processes are processes of this machine.
+///
+/// # Errors
+/// When the OCI runtime was misled: the container must not start.
+pub(crate) async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Container, pid: i32) -> io::Result<()> {
+    let handler = inner.handlers.get(&sandbox.record().runtime_handler);
+    if handler.is_some_and(|handler| !handler.signals_directly) {
+        return Ok(());
+    }
+    let dir = container.dir.clone();
+    blocking(move || verify_paths(pid, &prepare::read_spec(&dir)?)).await
+}
+
 /// Verifies the paths of a created container. Containers without masked and read-only paths are privileged or have
 /// `procMount: Unmasked`.
 ///
 /// # Errors
 /// When a path is not as the OCI configuration demands, or the process has ended.
-pub(crate) fn verify(pid: i32, spec: &Spec) -> io::Result<()> {
+fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
     let Some(linux) = spec.linux() else { return Ok(()) };
     let masked = linux.masked_paths().as_deref().unwrap_or_default();
     let readonly = linux.readonly_paths().as_deref().unwrap_or_default();
@@ -83,7 +100,7 @@ mod tests {
         linux.set_masked_paths(owned(masked)).set_readonly_paths(owned(readonly));
         let mut spec = Spec::default();
         spec.set_linux(Some(linux));
-        verify(i32::try_from(std::process::id()).unwrap(), &spec).map_err(|error| error.to_string())
+        verify_paths(i32::try_from(std::process::id()).unwrap(), &spec).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -104,6 +121,6 @@ mod tests {
         linux.set_masked_paths(Some(vec!["/dev/null".to_owned()]));
         let mut spec = Spec::default();
         spec.set_linux(Some(linux));
-        assert!(verify(i32::MAX, &spec).is_err());
+        assert!(verify_paths(i32::MAX, &spec).is_err());
     }
 }
