@@ -22,8 +22,6 @@ pub struct ContainerContext<'a> {
     pub image: &'a ImageConfig,
     /// Users and groups of the image.
     pub users: UserDatabase<'a>,
-    /// Whether groups of the image are supplemental groups of the process.
-    pub supplemental_groups_policy: SupplementalGroupsPolicy,
     /// Namespaces that the container joins.
     pub namespaces: &'a PodNamespaces,
     /// Files of the Pod that each container gets.
@@ -37,16 +35,6 @@ pub struct ContainerContext<'a> {
     pub devices: &'a [DeviceSource],
     /// Content of the seccomp profile, or the error of reading it, if the profile is `Localhost`.
     pub seccomp_profile: Result<&'a [u8], &'a str>,
-}
-
-/// Supplemental groups (`supplementalGroupsPolicy`, KEP-3619).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SupplementalGroupsPolicy {
-    /// Those of the Pod, and those of `/etc/group` of the image.
-    #[default]
-    Merge,
-    /// Those of the Pod only.
-    Strict,
 }
 
 /// Files of a Pod. `None` of a file: the image's own is used.

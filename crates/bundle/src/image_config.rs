@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum size of an image's configuration in bytes, as of a manifest.
 const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of volumes: each is a directory and a mount of every container.
+const MAX_VOLUMES: usize = 256;
 
 /// Part of an image's configuration that a container inherits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -52,7 +54,11 @@ impl ImageConfig {
             return Err(Error::ImageConfig(format!("{} bytes exceed {MAX_BYTES}", blob.len())));
         }
         let image: Image = serde_json::from_slice(blob).map_err(|e| Error::ImageConfig(e.to_string()))?;
-        Ok(image.config.unwrap_or_default())
+        let config = image.config.unwrap_or_default();
+        match config.volumes.len() {
+            0..=MAX_VOLUMES => Ok(config),
+            volumes => Err(Error::ImageConfig(format!("{volumes} volumes exceed {MAX_VOLUMES}"))),
+        }
     }
 }
 
@@ -96,6 +102,12 @@ mod tests {
             let error = ImageConfig::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("failed to parse the configuration of the image: "), "{error}");
         }
+        let volumes = |count: u32| {
+            let volumes: Vec<String> = (0..count).map(|number| format!(r#""/{number}": {{}}"#)).collect();
+            ImageConfig::parse(format!(r#"{{"config": {{"Volumes": {{{}}}}}}}"#, volumes.join(",")).as_bytes())
+        };
+        assert_eq!(volumes(256).unwrap().volumes.len(), 256);
+        assert!(volumes(257).unwrap_err().to_string().ends_with("257 volumes exceed 256"));
         let large = ImageConfig::parse(&vec![b' '; MAX_BYTES + 1]).unwrap_err().to_string();
         assert!(large.ends_with("4194305 bytes exceed 4194304"), "{large}");
     }

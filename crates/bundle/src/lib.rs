@@ -30,7 +30,7 @@ mod tests;
 mod users;
 
 pub use capabilities::CapabilitySet;
-pub use context::{ContainerContext, DeviceSource, MountSource, PodFiles, SourcePropagation, SupplementalGroupsPolicy};
+pub use context::{ContainerContext, DeviceSource, MountSource, PodFiles, SourcePropagation};
 pub use devices::{DeviceKind, DeviceNode};
 pub use encode::encode;
 pub use error::Error;

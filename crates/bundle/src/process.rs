@@ -22,7 +22,7 @@ pub(crate) fn container_process(
     capabilities: CapabilitySet,
 ) -> Result<Process, Error> {
     let config = context.config;
-    let user = users::resolve(&config.security, context.image, context.users, context.supplemental_groups_policy)?;
+    let user = users::resolve(&config.security, context.image, context.users)?;
     let mut process = Process::default();
     process
         .set_terminal(Some(config.tty))

@@ -5,7 +5,7 @@ mod whole;
 
 use crate::{
     CapabilitySet, ContainerContext, DeviceSource, Error, HostInfo, ImageConfig, MountSource, PodFiles, PodNamespaces,
-    Spec, SupplementalGroupsPolicy, UserDatabase, container_spec, encode,
+    Spec, UserDatabase, container_spec, encode,
 };
 use runtime::{ContainerConfig, SandboxConfig};
 use serde_json::Value;
@@ -65,7 +65,6 @@ impl Input {
             sandbox: &self.sandbox,
             image: &self.image,
             users: UserDatabase { passwd: Some(&self.passwd), group: Some(&self.group) },
-            supplemental_groups_policy: SupplementalGroupsPolicy::Merge,
             namespaces: &self.namespaces,
             files: &self.files,
             mounts: &self.mounts,

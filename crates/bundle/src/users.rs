@@ -1,8 +1,8 @@
 //! User and groups of a container's process, from the numbers and names of the Pod and the image (containerd's
 //! `WithUser`, `WithAdditionalGIDs`; `moby/sys/user`).
 
-use crate::{Error, ImageConfig, SupplementalGroupsPolicy};
-use runtime::SecurityContext;
+use crate::{Error, ImageConfig};
+use runtime::{SecurityContext, SupplementalGroupsPolicy};
 use std::collections::BTreeSet;
 
 /// Maximum size of `/etc/passwd` and of `/etc/group` in bytes, as containerd's.
@@ -46,7 +46,6 @@ pub(crate) fn resolve(
     security: &SecurityContext,
     image: &ImageConfig,
     database: UserDatabase<'_>,
-    policy: SupplementalGroupsPolicy,
 ) -> Result<ResolvedUser, Error> {
     for (path, file) in [("/etc/passwd", database.passwd), ("/etc/group", database.group)] {
         if file.is_some_and(|file| file.len() > MAX_USER_FILE_BYTES) {
@@ -59,7 +58,7 @@ pub(crate) fn resolve(
     for group in &security.supplemental_groups {
         groups.insert(u32::try_from(*group).map_err(|_| Error::GroupOutOfRange(*group))?);
     }
-    if policy == SupplementalGroupsPolicy::Merge {
+    if security.supplemental_groups_policy == SupplementalGroupsPolicy::Merge {
         let user = spec.split(':').next().filter(|user| !user.is_empty()).unwrap_or("0");
         groups.extend(memberships(user, database));
     }

@@ -8,6 +8,7 @@ use crate::{
     handlers::Handlers,
     host, keeper_events, oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
+    runc_version,
     sandboxes::{REMOVED, blocking},
     state::{Container, Inner, Sandbox, pods_dir},
 };
@@ -44,6 +45,7 @@ impl Engine {
     /// When an OCI runtime is missing, or a record is of another version of Podium or damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
         let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let inner = Arc::new(Inner {
             options,
@@ -57,6 +59,7 @@ impl Engine {
         let failed = |source| EngineError::File { path: dir.clone(), source };
         files::create_private_dir_all(&dir).map_err(failed)?;
         destroy::record_image_store(&inner.options.data_dir, inner.options.images.root()).map_err(failed)?;
+        complete_removals(&dir);
         for (id, path) in subdirectories(&dir).map_err(failed)? {
             adopt(&inner, &id, &path).await.map_err(|source| EngineError::File { path, source })?;
         }
@@ -69,17 +72,26 @@ impl Engine {
     }
 }
 
-/// Returns the subdirectories by name, after removing those whose removal was interrupted.
+/// Removes the subdirectories whose removal was interrupted. In a task: a container may have left millions of files, and the
+/// start does not wait for them.
+fn complete_removals(dir: &Path) {
+    let is_removed = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(REMOVED);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(is_removed) {
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = files::remove_dir_all(&entry.path()) {
+                tracing::warn!(path = %entry.path().display(), %error, "failed to complete a removal");
+            }
+        });
+    }
+}
+
+/// Returns the subdirectories by name, without those whose removal was interrupted.
 fn subdirectories(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(REMOVED) {
-            if let Err(error) = fs::remove_dir_all(entry.path()) {
-                tracing::warn!(path = %entry.path().display(), %error, "failed to complete a removal");
-            }
-        } else if entry.file_type()?.is_dir() {
+        if !name.starts_with(REMOVED) && entry.file_type()?.is_dir() {
             found.push((name, entry.path()));
         }
     }
@@ -151,6 +163,7 @@ pub(crate) async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &
 }
 
 fn load_containers(inner: &Inner, sandbox: &Sandbox) -> io::Result<()> {
+    complete_removals(&Sandbox::containers_dir(&sandbox.dir));
     for (id, dir) in subdirectories(&Sandbox::containers_dir(&sandbox.dir))? {
         let record: Option<ContainerRecord> = records::load(&Container::record_path(&dir))?;
         let Some(record) = record else {

@@ -25,6 +25,10 @@ impl Cgroup {
     /// Finds the cgroup by its path in a hierarchy. On v1 that of `pids`, because every runtime uses it for processes.
     pub(crate) fn find(path: &str) -> Option<Self> {
         let below = path.trim_start_matches('/');
+        // The root of a hierarchy has all processes of the machine.
+        if below.is_empty() || below.split('/').any(|part| part == "..") {
+            return None;
+        }
         let candidates =
             ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
         candidates.into_iter().find(|dir| dir.join("cgroup.procs").exists()).map(Self)
@@ -57,5 +61,17 @@ impl Cgroup {
     /// Returns the process IDs of the cgroup and of those below it. A cgroup that vanished has none.
     pub(crate) fn processes(&self) -> Vec<i32> {
         runtime::pids_below(&self.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_hierarchy_is_no_cgroup_of_a_container() {
+        for path in ["", "/", "//", "..", "/a/../.."] {
+            assert_eq!(Cgroup::find(path), None, "{path}");
+        }
     }
 }

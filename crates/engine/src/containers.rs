@@ -2,7 +2,7 @@
 
 use crate::{
     cgroup::Cgroup,
-    oci_runtime,
+    masking, oci_runtime,
     pod_files::unmount,
     prepare,
     records::SandboxState,
@@ -113,8 +113,10 @@ pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeEr
         .await
         .map_err(failed("record the start of the container"))?;
     let started = async {
-        container.set_pid(Some(keeper.create_container(&id).await?));
-        keeper.start_container(&id).await
+        let pid = keeper.create_container(&id).await.map_err(|error| error.to_string())?;
+        container.set_pid(Some(pid));
+        masking::verify(&inner, &sandbox, &container, pid).await.map_err(|error| error.to_string())?;
+        keeper.start_container(&id).await.map_err(|error| error.to_string())
     };
     let Err(error) = started.await else { return Ok(()) };
     let message = format!("failed to start container: {error}");

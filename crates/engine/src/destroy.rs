@@ -44,7 +44,7 @@ pub async fn destroy(data_dir: &Path) -> io::Result<()> {
         remove_dir(&oci_runtime::state_dir(&entry?.file_name().to_string_lossy()))?;
     }
     release_images(data_dir)?;
-    fs::remove_dir_all(data_dir.join(DIR))
+    files::remove_dir_all(&data_dir.join(DIR))
 }
 
 /// Returns whether a data directory has sandboxes of the engine, which need not be running.

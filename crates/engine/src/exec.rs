@@ -22,8 +22,9 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Maximum size of each output in bytes, as of the CRI's messages. The rest is discarded.
-const MAX_OUTPUT: usize = 16 << 20;
+/// Maximum size of each output in bytes; the rest is discarded. Callers need 10 KiB (messages of probes), and many probes
+/// run at the same time.
+const MAX_OUTPUT: usize = 64 << 10;
 /// Longest timeout: a longer one is no timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 const SIGKILL: i32 = 9;

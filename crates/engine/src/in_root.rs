@@ -18,14 +18,18 @@ const MAX_DEPTH: usize = 256;
 ///
 /// # Errors
 /// When it does not exist, or has a magic link.
-fn open(root: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open(root: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     Ok(openat2(root, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 
-fn open_root(root: &Path) -> io::Result<OwnedFd> {
+/// Opens the directory that is a root.
+///
+/// # Errors
+/// When it does not exist.
+pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(CWD, root, flags, Mode::empty())?)
 }
@@ -33,21 +37,24 @@ fn open_root(root: &Path) -> io::Result<OwnedFd> {
 /// Reads a regular file of an image; empty if there is none. Larger files are cut one byte after the limit.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When it cannot be read, or is something else.
 pub(crate) fn read(root: &Path, path: &str, limit: usize) -> io::Result<Vec<u8>> {
-    // A FIFO must not block.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match open(open_root(root)?, Path::new(path), flags) {
-        Ok(file) => File::from(file),
+    // Not for reading: a FIFO blocks, and the mere opening of a device has effects, for example of a watchdog.
+    let found = match open(open_root(root)?, Path::new(path), OFlags::PATH) {
+        Ok(found) => File::from(found),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    if !file.metadata()?.is_file() {
-        return Ok(Vec::new());
+    if !found.metadata()?.is_file() {
+        // The OCI runtime reads it, too, and would wait for a FIFO.
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let mut content = Vec::new();
-    file.take(limit.saturating_add(1) as u64).read_to_end(&mut content)?;
+    // The same file: a descriptor has no path that could change.
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?
+        .take(limit.saturating_add(1) as u64)
+        .read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -81,6 +88,23 @@ pub(crate) fn resolve_or_create(root: &Path, path: &Path) -> io::Result<PathBuf>
     host_path(&open(&root, &below, OFlags::PATH | OFlags::DIRECTORY)?)
 }
 
+/// Checks that the mount points of the kernel's file systems are directories or missing. An OCI runtime could follow a link
+/// out of the root file system (CVE-2026-41579).
+///
+/// # Errors
+/// When one is something else.
+pub(crate) fn check_mount_points(root: &Path) -> io::Result<()> {
+    for name in ["dev", "proc", "sys"] {
+        match fs::symlink_metadata(root.join(name)) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("/{name} is not a directory"))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn host_path(descriptor: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
@@ -88,7 +112,18 @@ fn host_path(descriptor: &OwnedFd) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn mount_point_that_is_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        check_mount_points(dir.path()).unwrap();
+        fs::create_dir(dir.path().join("proc")).unwrap();
+        check_mount_points(dir.path()).unwrap();
+        symlink("/tmp", dir.path().join("dev")).unwrap();
+        assert_eq!(check_mount_points(dir.path()).unwrap_err().to_string(), "/dev is not a directory");
+    }
 
     #[test]
     fn links_of_an_image_stay_in_its_root() {
@@ -107,7 +142,16 @@ mod tests {
         assert_eq!(read(&root, "/etc/a", 2).unwrap(), b"ins");
         assert_eq!(read(&root, "/etc/b", 100).unwrap(), b"");
         assert_eq!(read(&root, "/etc/c", 100).unwrap(), b"");
-        assert_eq!(read(&root, "/etc", 100).unwrap(), b"");
+        assert_eq!(read(&root, "/etc", 100).unwrap_err().to_string(), "it is not a regular file");
+        for kind in [FileType::Fifo, FileType::Socket, FileType::CharacterDevice] {
+            // Opened for reading, a device without a driver fails with another error, and a FIFO blocks.
+            let special = root.join("etc/special");
+            if rustix::fs::mknodat(CWD, &special, kind, Mode::RUSR, rustix::fs::makedev(250, 9)).is_ok() {
+                let error = read(&root, "/etc/special", 100).unwrap_err().to_string();
+                assert_eq!(error, "it is not a regular file", "{kind:?}");
+                fs::remove_file(special).unwrap();
+            }
+        }
         symlink("/../../etc", root.join("volume")).unwrap();
         assert_eq!(resolve_or_create(&root, Path::new("/volume/../d/e")).unwrap(), root.join("etc/d/e"));
         symlink("/../../x", root.join("dangling")).unwrap();

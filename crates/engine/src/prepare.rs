@@ -7,10 +7,7 @@ use crate::{
     sandboxes::failed,
     state::{Container, Inner},
 };
-use bundle::{
-    ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, SupplementalGroupsPolicy,
-    UserDatabase,
-};
+use bundle::{ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase};
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
 use oci_spec::runtime::{PosixRlimitBuilder, PosixRlimitType};
@@ -84,6 +81,7 @@ fn mount_root(inner: &Inner, request: &Request) -> Result<(images::Image, ImageC
     images::create_upper(&layers, &upper).map_err(failed("create the container's writable layer"))?;
     images::mount_overlay(&layers, &upper, &work, &request.dir.join(ROOTFS), &[])
         .map_err(failed("mount the container's root file system"))?;
+    in_root::check_mount_points(&request.dir.join(ROOTFS)).map_err(failed(format!("use image {reference:?}")))?;
     let blob = store.config_blob(&image.id).map_err(failed(format!("read image {reference:?}")))?;
     let config = ImageConfig::parse(&blob).map_err(failed(format!("read image {reference:?}")))?;
     Ok((image, config))
@@ -170,7 +168,6 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
         sandbox: &request.sandbox_config,
         image,
         users: UserDatabase { passwd: Some(&passwd), group: Some(&group) },
-        supplemental_groups_policy: SupplementalGroupsPolicy::Merge,
         namespaces: &namespaces(request),
         files: &pod_files(request),
         mounts: &mounts,

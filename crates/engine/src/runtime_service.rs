@@ -25,7 +25,12 @@ impl Runtime for Engine {
     fn status(&self) -> Call<'_, RuntimeStatus> {
         let handler = |name: &str| Handler { name: name.to_owned(), user_namespaces: false };
         let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
-        let status = RuntimeStatus { runtime_not_ready: None, network_not_ready: None, handlers };
+        let status = RuntimeStatus {
+            runtime_not_ready: None,
+            network_not_ready: None,
+            handlers,
+            supplemental_groups_policy: true,
+        };
         std::future::ready(Ok(status)).boxed()
     }
 

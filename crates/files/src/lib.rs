@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod open;
+mod remove;
 pub mod trust;
 
 pub use open::{append_private, open_private};
+pub use remove::{remove_dir_all, remove_entry};
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions},

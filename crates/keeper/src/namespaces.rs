@@ -40,6 +40,29 @@ impl Namespaces {
     }
 }
 
+impl Namespaces {
+    /// Runs a function in the Pod's network, IPC and UTS namespaces.
+    pub(crate) fn inside<T>(&self, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let kinds = [
+            (&self.network, "net", CloneFlags::CLONE_NEWNET),
+            (&self.ipc, "ipc", CloneFlags::CLONE_NEWIPC),
+            (&self.uts, "uts", CloneFlags::CLONE_NEWUTS),
+        ];
+        let mut own = Vec::new();
+        for (file, name, flag) in kinds {
+            if let Some(file) = file {
+                own.push((open(name)?, flag));
+                setns(file, flag)?;
+            }
+        }
+        let result = run();
+        for (file, flag) in own {
+            setns(file, flag)?;
+        }
+        result
+    }
+}
+
 /// Creates the namespaces of a Pod, except that of processes, and sets host name and sysctls.
 pub(crate) fn create(config: &KeeperConfig) -> io::Result<Namespaces> {
     let modes = &config.namespaces;

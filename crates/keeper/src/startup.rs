@@ -114,7 +114,8 @@ fn start() -> io::Result<Keeper> {
     let mut namespaces = namespaces::create(&config)?;
     let mut pod_init = None;
     if config.namespaces.pid == NamespaceMode::Pod {
-        let pid = namespaces::in_new_pid_namespace(|| pod_init::start(&dir))?;
+        // In the Pod's other namespaces, too: a container with `CAP_SYS_PTRACE` can make it do what it wants.
+        let pid = namespaces.inside(|| namespaces::in_new_pid_namespace(|| pod_init::start(&dir)))?;
         namespaces.pid = Some(File::open(format!("/proc/{pid}/ns/pid"))?);
         pod_init = Some(pid);
     }

@@ -29,6 +29,8 @@ pub(crate) struct NodeState {
     /// Pressure conditions.
     pressures: Vec<NodePressure>,
     runtime_version: String,
+    /// Whether the runtime supports `supplementalGroupsPolicy: Strict`.
+    supplemental_groups_policy: bool,
     images: Value,
     /// Extended resources that other clients added to the node's capacity.
     extended: Extended,
@@ -37,11 +39,14 @@ pub(crate) struct NodeState {
 impl NodeState {
     /// Observes the node and its runtime.
     pub(crate) async fn observe(shared: &Shared, extended: Extended) -> Self {
-        let not_ready = match shared.runtime.status().await {
-            Ok(status) => status
-                .runtime_not_ready
-                .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
-            Err(error) => Some(error.to_string()),
+        let (not_ready, supplemental_groups_policy) = match shared.runtime.status().await {
+            Ok(status) => (
+                status
+                    .runtime_not_ready
+                    .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
+                status.supplemental_groups_policy,
+            ),
+            Err(error) => (Some(error.to_string()), false),
         };
         // A runtime that is not ready is not queried further.
         let (version, images) = if not_ready.is_none() {
@@ -54,6 +59,7 @@ impl NodeState {
             shutting_down: shared.shutdown.is_on(),
             pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
+            supplemental_groups_policy,
             images: image_list(images, shared.options.config.node_status_max_images),
             extended,
         }
@@ -96,6 +102,7 @@ impl NodeState {
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": shared.options.port}},
             "nodeInfo": info(&self.runtime_version, swap),
+            "features": {"supplementalGroupsPolicy": self.supplemental_groups_policy},
         }});
         tracing::debug!(not_ready = ?self.why_not_ready(), "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
@@ -201,7 +208,16 @@ mod tests {
             let not_ready = runtime.map(str::to_owned);
             let (pressures, runtime_version, images) = (Vec::new(), String::new(), json!([]));
             let extended = Extended::new();
-            NodeState { not_ready, shutting_down, pressures, runtime_version, images, extended }.why_not_ready()
+            NodeState {
+                not_ready,
+                shutting_down,
+                pressures,
+                runtime_version,
+                supplemental_groups_policy: false,
+                images,
+                extended,
+            }
+            .why_not_ready()
         };
         assert_eq!(message(None, false), None);
         assert_eq!(message(Some("no runtime"), false).as_deref(), Some("no runtime"));

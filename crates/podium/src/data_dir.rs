@@ -200,7 +200,7 @@ impl DataDir {
         for path in directories {
             // Both calls remove a symbolic link itself and never follow one.
             let is_dir = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
-            let removed = if is_dir { fs::remove_dir_all(&path) } else { remove_file(&path) };
+            let removed = if is_dir { files::remove_dir_all(&path) } else { remove_file(&path) };
             removed.with_context(|| format!("failed to remove {}", path.display()))?;
         }
         match fs::remove_dir(&self.root) {

@@ -85,6 +85,8 @@ pub struct RuntimeStatus {
     pub network_not_ready: Option<String>,
     /// Runtime handlers; empty before CRI 1.30.
     pub handlers: Vec<Handler>,
+    /// Whether [`SupplementalGroupsPolicy::Strict`] is supported (KEP-3619).
+    pub supplemental_groups_policy: bool,
 }
 
 /// Runtime handler (`handler` of a RuntimeClass).
@@ -295,6 +297,8 @@ pub struct SecurityContext {
     pub username: String,
     /// Supplemental groups.
     pub supplemental_groups: Vec<i64>,
+    /// Whether groups of the image are supplemental groups of the process.
+    pub supplemental_groups_policy: SupplementalGroupsPolicy,
     /// Privileged: all capabilities and devices.
     pub privileged: bool,
     /// Whether the root file system is read-only.
@@ -317,6 +321,16 @@ pub struct SecurityContext {
     pub masked_paths: Option<Vec<String>>,
     /// Read-only paths; `None` for the default list.
     pub readonly_paths: Option<Vec<String>>,
+}
+
+/// Supplemental groups (`supplementalGroupsPolicy`, KEP-3619).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SupplementalGroupsPolicy {
+    /// Those of the Pod, and those of `/etc/group` of the image.
+    #[default]
+    Merge,
+    /// Those of the Pod only.
+    Strict,
 }
 
 /// Seccomp profile.

@@ -48,6 +48,23 @@ pub struct ImageConfig {
     pub cmd: Option<Vec<String>>,
     /// OCI architecture. Default: that of this machine.
     pub architecture: Option<String>,
+    /// Further or other settings, for example `{"Volumes": {"/v": {}}}`.
+    pub settings: serde_json::Map<String, Value>,
+    /// Further files.
+    pub files: Vec<(String, ExtraFile)>,
+}
+
+/// A file of an image in addition to busybox. A file at the same path replaces busybox's.
+#[derive(Debug, Clone)]
+pub enum ExtraFile {
+    /// Regular file with this content.
+    Regular(String),
+    /// Symbolic link to this path.
+    Symlink(String),
+    /// Named pipe.
+    Fifo,
+    /// Character device with these major and minor numbers.
+    CharDevice(u32, u32),
 }
 
 /// Writes a busybox image under these names to `out`.
@@ -61,7 +78,7 @@ pub fn busybox(out: &Path, names: &[&str], config: &ImageConfig) -> Result<(), I
 
 /// Returns the image's configuration and its layer.
 fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
-    let layer = busybox_layer()?;
+    let layer = busybox_layer(&config.files)?;
     let digest = HEXLOWER.encode(&Sha256::digest(&layer));
     let mut settings = json!({
         "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
@@ -76,6 +93,9 @@ fn image(config: &ImageConfig) -> Result<(Value, Vec<u8>), ImageError> {
     }
     if let Some(entrypoint) = &config.entrypoint {
         settings["Entrypoint"] = json!(entrypoint);
+    }
+    for (name, value) in &config.settings {
+        settings[name] = value.clone();
     }
     let image = json!({
         "architecture": config.architecture.as_deref().unwrap_or(ARCHITECTURE),
@@ -99,7 +119,7 @@ fn write_archive(out: &Path, names: &[&str], image: &Value, layer: &[u8]) -> Res
     Ok(())
 }
 
-fn busybox_layer() -> Result<Vec<u8>, ImageError> {
+fn busybox_layer(files: &[(String, ExtraFile)]) -> Result<Vec<u8>, ImageError> {
     let binary = find_busybox().ok_or(ImageError::NoBusybox)?;
     let list = Command::new(&binary).arg("--list").output().map_err(ImageError::ListApplets)?;
     let mut layer = tar::Builder::new(Vec::new());
@@ -121,7 +141,24 @@ fn busybox_layer() -> Result<Vec<u8>, ImageError> {
         0o644,
     )?;
     append(&mut layer, "etc/group", b"root:x:0:\nnogroup:x:65534:\n", 0o644)?;
+    for (path, file) in files {
+        append_extra(&mut layer, path, file)?;
+    }
     Ok(layer.into_inner()?)
+}
+
+fn append_extra(layer: &mut tar::Builder<Vec<u8>>, path: &str, file: &ExtraFile) -> io::Result<()> {
+    match file {
+        ExtraFile::Regular(text) => append(layer, path, text.as_bytes(), 0o644),
+        ExtraFile::Symlink(target) => layer.append_link(&mut header(tar::EntryType::Symlink, 0, 0o777), path, target),
+        ExtraFile::Fifo => layer.append_data(&mut header(tar::EntryType::Fifo, 0, 0o644), path, io::empty()),
+        ExtraFile::CharDevice(major, minor) => {
+            let mut header = header(tar::EntryType::Char, 0, 0o666);
+            header.set_device_major(*major)?;
+            header.set_device_minor(*minor)?;
+            layer.append_data(&mut header, path, io::empty())
+        }
+    }
 }
 
 fn find_busybox() -> Option<PathBuf> {

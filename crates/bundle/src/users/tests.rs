@@ -14,7 +14,7 @@ fn users() -> UserDatabase<'static> {
 #[track_caller]
 fn check_image(user: &str, expected: Result<(u32, u32, &[u32]), &str>) {
     let image = ImageConfig { user: user.to_owned(), ..ImageConfig::default() };
-    let found = resolve(&SecurityContext::default(), &image, users(), SupplementalGroupsPolicy::Merge);
+    let found = resolve(&SecurityContext::default(), &image, users());
     let expected = expected.map(|(uid, gid, groups)| ResolvedUser { uid, gid, groups: groups.to_vec() });
     assert_eq!(found.map_err(|e| e.to_string()), expected.map_err(str::to_owned), "{user}");
 }
@@ -58,10 +58,15 @@ fn entries_without_valid_ids_are_not_root() {
 }
 
 #[track_caller]
-fn check_pod(security: SecurityContext, policy: SupplementalGroupsPolicy, expected: Result<(u32, u32, &[u32]), &str>) {
+fn check_pod(
+    mut security: SecurityContext,
+    policy: SupplementalGroupsPolicy,
+    expected: Result<(u32, u32, &[u32]), &str>,
+) {
     let image = ImageConfig { user: "app:staff".to_owned(), ..ImageConfig::default() };
     let expected = expected.map(|(uid, gid, groups)| ResolvedUser { uid, gid, groups: groups.to_vec() });
-    let found = resolve(&security, &image, users(), policy).map_err(|e| e.to_string());
+    security.supplemental_groups_policy = policy;
+    let found = resolve(&security, &image, users()).map_err(|e| e.to_string());
     assert_eq!(found, expected.map_err(str::to_owned));
 }
 
@@ -92,13 +97,13 @@ fn files_of_the_image_are_bounded() {
     let large = vec![b'\n'; MAX_USER_FILE_BYTES + 1];
     let database = UserDatabase { passwd: None, group: Some(&large) };
     let (security, image) = (SecurityContext::default(), ImageConfig::default());
-    let found = resolve(&security, &image, database, SupplementalGroupsPolicy::Merge);
+    let found = resolve(&security, &image, database);
     assert_eq!(found.unwrap_err().to_string(), "/etc/group exceeds 10485760 bytes");
     let many: String = (0..=MAX_GROUPS).map(|gid| format!("g{gid}:x:{gid}:root\n")).collect();
     let database = UserDatabase { passwd: Some(PASSWD), group: Some(many.as_bytes()) };
-    let found = resolve(&security, &image, database, SupplementalGroupsPolicy::Merge);
+    let found = resolve(&security, &image, database);
     assert_eq!(found, Err(Error::TooManyGroups(MAX_GROUPS + 1)));
     let none = UserDatabase::default();
-    let found = resolve(&security, &image, none, SupplementalGroupsPolicy::Merge);
+    let found = resolve(&security, &image, none);
     assert_eq!(found, Ok(ResolvedUser { uid: 0, gid: 0, groups: vec![0] }));
 }

@@ -49,10 +49,16 @@ async fn shared_process_namespace_has_a_harmless_process_1() {
     if !can_run() {
         return;
     }
-    let modes = NamespaceModes { pid: NamespaceMode::Pod, ..NamespaceModes::default() };
+    let mode = NamespaceMode::Pod;
+    let modes = NamespaceModes { network: mode, ipc: mode, uts: mode, pid: mode, ..NamespaceModes::default() };
     let mut pod = Pod::with(modes, |_| {}).await;
     let hello = pod.client.hello().clone();
     let init = hello.pod_init.unwrap();
+    let held = hello.namespaces;
+    for (name, held) in [("net", held.network), ("ipc", held.ipc), ("uts", held.uts), ("pid", held.pid)] {
+        let of_pod = fs::read_link(hello.namespace_path(held.unwrap())).unwrap();
+        assert_eq!(fs::read_link(format!("/proc/{init}/ns/{name}")).unwrap(), of_pod, "{name}");
+    }
     assert_eq!(
         (status_field(init, "Name"), status_field(init, "Uid")),
         ("podium-pod-init".to_owned(), "65535".to_owned())

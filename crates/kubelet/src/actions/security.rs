@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     AppArmorProfile, Container as Spec, PodSecurityContext, SeccompProfile, SecurityContext as ContainerSecurityContext,
 };
 use lifecycle::Pod;
-use runtime::{ContainerId, Image, NamespaceMode, RuntimeError, SecurityContext};
+use runtime::{ContainerId, Image, NamespaceMode, RuntimeError, SecurityContext, SupplementalGroupsPolicy};
 use std::path::{Path, PathBuf};
 
 /// A container has no valid security context, with upstream's message.
@@ -87,6 +87,10 @@ fn convert(container: &ContainerSecurityContext, all: &PodSecurityContext) -> Se
             .into_iter()
             .chain(all.supplemental_groups.iter().flatten().copied())
             .collect(),
+        supplemental_groups_policy: match all.supplemental_groups_policy.as_deref() {
+            Some("Strict") => SupplementalGroupsPolicy::Strict,
+            _ => SupplementalGroupsPolicy::Merge,
+        },
         privileged: container.privileged == Some(true),
         readonly_rootfs: container.read_only_root_filesystem == Some(true),
         no_new_privs: container.allow_privilege_escalation == Some(false),
@@ -215,9 +219,10 @@ mod tests {
     fn security_context_is_converted_from_the_spec() {
         let container_context = json!({"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true, "procMount": "Unmasked"});
-        let all = json!({"fsGroup": 5, "supplementalGroups": [6, 7]});
+        let all = json!({"fsGroup": 5, "supplementalGroups": [6, 7], "supplementalGroupsPolicy": "Strict"});
         let found = convert(&serde_json::from_value(container_context).unwrap(), &serde_json::from_value(all).unwrap());
         assert_eq!(found.supplemental_groups, [5, 6, 7]);
+        assert_eq!(found.supplemental_groups_policy, SupplementalGroupsPolicy::Strict);
         assert_eq!((found.add_capabilities, found.drop_capabilities), (vec!["NET_ADMIN".into()], vec!["ALL".into()]));
         assert_eq!((found.no_new_privs, found.readonly_rootfs, found.privileged), (true, true, false));
         assert_eq!((found.masked_paths, found.readonly_paths), (Some(Vec::new()), Some(Vec::new())));

@@ -7,11 +7,12 @@ use crate::{
 use lifecycle::Pod;
 use nix::{
     errno::Errno,
-    fcntl::{AtFlags, OFlag},
-    sys::stat::{FileStat, SFlag, fstat},
+    fcntl::{AtFlags, OFlag, openat},
+    sys::stat::{FileStat, Mode, SFlag, fstat},
     unistd::{Gid, fchownat},
 };
 use std::{
+    ffi::OsString,
     fs, io,
     os::{fd::OwnedFd, unix::fs::PermissionsExt},
 };
@@ -59,18 +60,31 @@ impl VolumeOwnership {
         root.st_gid == self.group && has_type(root, SFlag::S_IFDIR) && root.st_mode & DIRECTORY_MASK == DIRECTORY_MASK
     }
 
-    fn change_entries(self, dir: &OwnedFd) -> io::Result<()> {
-        for name in safe_open::entry_names(dir)? {
-            let file = match safe_open::open_entry(dir, &name, OFlag::O_PATH) {
+    /// Has one open directory at a time, and goes up through `..`: containers make directories of any depth.
+    fn change_entries(self, root: &OwnedFd) -> io::Result<()> {
+        let mut levels = vec![Level::new(root, &fstat(root)?)?];
+        let mut current = root.try_clone()?;
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.pending.pop() else {
+                levels.pop();
+                let Some(above) = levels.last() else { break };
+                current = openat(&current, "..", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+                if Level::id(&fstat(&current)?) != above.id {
+                    return Err(io::Error::other("a directory was moved meanwhile"));
+                }
+                continue;
+            };
+            let file = match safe_open::open_entry(&current, &name, OFlag::O_PATH) {
                 // Nested mounts do not belong to the volume; removed files are skipped.
                 Err(Errno::EXDEV | Errno::ENOENT) => continue,
                 file => file?,
             };
             let stat = fstat(&file)?;
-            if has_type(&stat, SFlag::S_IFDIR) {
-                self.change_entries(&file)?;
-            }
             self.change_file(&file, &stat);
+            if has_type(&stat, SFlag::S_IFDIR) {
+                levels.push(Level::new(&file, &stat)?);
+                current = file;
+            }
         }
         Ok(())
     }
@@ -88,6 +102,23 @@ impl VolumeOwnership {
         if let Err::<(), io::Error>(error) = change() {
             tracing::debug!(%error, path = ?fs::read_link(proc_fd_path(file)), "failed to set fsGroup of a file");
         }
+    }
+}
+
+/// A directory at or above the current one.
+struct Level {
+    id: (u64, u64),
+    /// Entries that are not changed yet.
+    pending: Vec<OsString>,
+}
+
+impl Level {
+    fn new(dir: &OwnedFd, stat: &FileStat) -> io::Result<Self> {
+        Ok(Self { id: Self::id(stat), pending: safe_open::entry_names(dir)? })
+    }
+
+    fn id(stat: &FileStat) -> (u64, u64) {
+        (stat.st_dev, stat.st_ino)
     }
 }
 
@@ -132,6 +163,24 @@ mod tests {
         }
         assert_eq!(group_and_mode(&volume.join("link")).0, 4711);
         assert_eq!(group_and_mode(&outside), (fs::metadata(dir.path()).unwrap().gid(), 0o600), "no link is followed");
+    }
+
+    #[test]
+    fn group_of_very_deep_directories_is_set_with_a_small_stack() {
+        const DEPTH: u32 = 3000;
+        // In memory: some disks take milliseconds for each directory.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let open = |parent: &OwnedFd| safe_open::open_entry(parent, "d".as_ref(), OFlag::O_PATH).unwrap();
+        let root = safe_open::open_path(dir.path()).unwrap();
+        let mut deepest = root.try_clone().unwrap();
+        for _ in 0..DEPTH {
+            nix::sys::stat::mkdirat(&deepest, "d", Mode::S_IRWXU).unwrap();
+            deepest = open(&deepest);
+        }
+        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || ALWAYS.change_permissions(&root));
+        thread.unwrap().join().unwrap().unwrap();
+        assert_eq!(fstat(&deepest).unwrap().st_gid, 4711);
+        files::remove_dir_all(dir.path()).unwrap();
     }
 
     #[track_caller]

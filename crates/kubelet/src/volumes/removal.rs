@@ -5,7 +5,6 @@ use nix::{
     errno::Errno,
     fcntl::OFlag,
     mount::{MntFlags, MsFlags, mount, umount2},
-    unistd::{UnlinkatFlags, unlinkat},
 };
 use std::{
     ffi::OsStr,
@@ -50,22 +49,9 @@ pub(super) fn remove_tree(dir: &Path) -> Result<(), RemovalError> {
 
 /// Removes a directory entry recursively, within its mount and without following symbolic links.
 fn remove_entry(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-        Err(Errno::EISDIR) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let inner = match safe_open::open_entry(dir, name, OFlag::O_PATH | OFlag::O_DIRECTORY) {
-        Err(Errno::ENOENT) => return Ok(()),
-        Err(Errno::EXDEV) => return Err(io::Error::other(format!("something is mounted at {}", name.display()))),
-        inner => inner?,
-    };
-    for name in safe_open::entry_names(&inner)? {
-        remove_entry(&inner, &name)?;
-    }
-    match unlinkat(dir, name, UnlinkatFlags::RemoveDir) {
-        Err(Errno::ENOENT) => Ok(()),
-        done => Ok(done?),
+    match files::remove_entry(dir, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 

@@ -170,7 +170,12 @@ impl Runtime for FakeRuntime {
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
         self.ready(|state| {
-            Ok(RuntimeStatus { runtime_not_ready: None, network_not_ready: None, handlers: state.handlers.clone() })
+            Ok(RuntimeStatus {
+                runtime_not_ready: None,
+                network_not_ready: None,
+                handlers: state.handlers.clone(),
+                supplemental_groups_policy: false,
+            })
         })
     }
 

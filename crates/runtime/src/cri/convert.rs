@@ -4,22 +4,25 @@ use super::proto;
 use crate::{
     AppArmorProfile, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Handler,
     IdMapping, Image, LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig,
-    SandboxId, SandboxStatus, SeccompProfile, StopSignal, labels,
+    SandboxId, SandboxStatus, SeccompProfile, StopSignal, SupplementalGroupsPolicy, labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
 
 /// Default masked paths of upstream's kubelet (`pkg/securitycontext`).
-const MASKED: [&str; 9] = [
+const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
+    "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/sched_debug",
     "/proc/scsi",
     "/sys/firmware",
+    "/sys/devices/virtual/powercap",
 ];
 /// Default read-only paths of upstream's kubelet.
 const READONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
@@ -182,6 +185,7 @@ fn security(c: &ContainerConfig) -> proto::LinuxContainerSecurityContext {
         run_as_username: s.username.clone(),
         readonly_rootfs: s.readonly_rootfs,
         supplemental_groups: s.supplemental_groups.clone(),
+        supplemental_groups_policy: (s.supplemental_groups_policy == SupplementalGroupsPolicy::Strict).into(),
         no_new_privs: s.no_new_privs,
         run_as_group: s.run_as_group.map(|value| proto::Int64Value { value }),
         masked_paths: s.masked_paths.clone().unwrap_or(masked),

@@ -53,6 +53,7 @@ impl Runtime for CriRuntime {
                 runtime_not_ready: not_ready("RuntimeReady"),
                 network_not_ready: not_ready("NetworkReady"),
                 handlers: answer.runtime_handlers.into_iter().map(convert::handler).collect(),
+                supplemental_groups_policy: answer.features.is_some_and(|features| features.supplemental_groups_policy),
             })
         }
         .boxed()

@@ -1,0 +1,126 @@
+//! Verifies a created container before it starts: its masked paths are hidden, and its read-only paths are read-only.
+//!
+//! OCI runtimes hide a file with the container's own `/dev/null`, and bind the terminal by a path of the container's
+//! `/dev`. A volume or an image that controls `/dev` could replace both (CVE-2025-31133, CVE-2025-52565), or leave the
+//! paths as they are. The process of a created container waits, and no other one is in its mount namespace, so that what
+//! is verified stays.
+
+use crate::{
+    in_root, prepare,
+    sandboxes::blocking,
+    state::{Container, Inner, Sandbox},
+};
+use bundle::Spec;
+use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+
+/// Types of file systems (`linux/magic.h`).
+const SYSFS_MAGIC: FsWord = 0x6265_6572;
+const DEVPTS_MAGIC: FsWord = 0x1cd1;
+/// Major and minor number of `/dev/null`.
+const NULL_DEVICE: (u32, u32) = (1, 3);
+
+/// Verifies a created container, whose first process is `pid`, if its processes are processes of this machine.
+///
+/// # Errors
+/// When the OCI runtime was misled: the container must not start.
+pub(crate) async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Container, pid: i32) -> io::Result<()> {
+    let handler = inner.handlers.get(&sandbox.record().runtime_handler);
+    if handler.is_some_and(|handler| !handler.signals_directly) {
+        return Ok(());
+    }
+    let dir = container.dir.clone();
+    blocking(move || verify_paths(pid, &prepare::read_spec(&dir)?)).await
+}
+
+/// Verifies the paths of a created container. Containers without masked and read-only paths are privileged or have
+/// `procMount: Unmasked`.
+///
+/// # Errors
+/// When a path is not as the OCI configuration demands, or the process has ended.
+fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
+    let Some(linux) = spec.linux() else { return Ok(()) };
+    let masked = linux.masked_paths().as_deref().unwrap_or_default();
+    let readonly = linux.readonly_paths().as_deref().unwrap_or_default();
+    if masked.is_empty() && readonly.is_empty() {
+        return Ok(());
+    }
+    let root = in_root::open_root(Path::new(&format!("/proc/{pid}/root")))?;
+    let check = |path: &str, problem: &str, is_valid: fn(&OwnedFd) -> io::Result<bool>| {
+        let found = match in_root::open(&root, Path::new(path), OFlags::PATH) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if is_valid(&found)? { Ok(()) } else { Err(io::Error::other(format!("{path} of the container is {problem}"))) }
+    };
+    check("/proc", "not a proc file system", |found| is_of_type(found, PROC_SUPER_MAGIC))?;
+    check("/sys", "not a sysfs file system", |found| is_of_type(found, SYSFS_MAGIC))?;
+    masked.iter().try_for_each(|path| check(path, "not masked", is_masked))?;
+    readonly.iter().try_for_each(|path| check(path, "not read-only", |found| is_read_only(found)))?;
+    if spec.process().as_ref().and_then(bundle::Process::terminal) == Some(true) {
+        check("/dev/console", "not a terminal of the container", |found| is_of_type(found, DEVPTS_MAGIC))?;
+    }
+    Ok(())
+}
+
+fn is_of_type(found: impl AsFd, kind: FsWord) -> io::Result<bool> {
+    Ok(fstatfs(found)?.f_type == kind)
+}
+
+fn is_read_only(found: impl AsFd) -> io::Result<bool> {
+    Ok(fstatvfs(found)?.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// Returns whether a path is the null device, or a read-only directory of no file system of the kernel.
+fn is_masked(found: &OwnedFd) -> io::Result<bool> {
+    let stat = fstat(found)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == NULL_DEVICE,
+        FileType::Directory => {
+            is_read_only(found)? && !is_of_type(found, PROC_SUPER_MAGIC)? && !is_of_type(found, SYSFS_MAGIC)?
+        }
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oci_spec::runtime::Linux;
+
+    /// Verifies the paths of this process, which has those of the machine.
+    fn check(masked: &[&str], readonly: &[&str]) -> Result<(), String> {
+        let owned = |paths: &[&str]| Some(paths.iter().map(|path| (*path).to_owned()).collect());
+        let mut linux = Linux::default();
+        linux.set_masked_paths(owned(masked)).set_readonly_paths(owned(readonly));
+        let mut spec = Spec::default();
+        spec.set_linux(Some(linux));
+        verify_paths(i32::try_from(std::process::id()).unwrap(), &spec).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn paths_that_are_not_hidden_are_errors() {
+        assert_eq!(check(&["/dev/null", "/proc/no-such-file"], &["/proc/no-such-file"]), Ok(()));
+        for path in ["/proc/version", "/proc/tty", "/sys/kernel", "/dev/zero", "/tmp"] {
+            assert_eq!(check(&[path], &[]), Err(format!("{path} of the container is not masked")));
+        }
+        assert_eq!(check(&[], &["/tmp"]), Err("/tmp of the container is not read-only".to_owned()));
+        assert_eq!(check(&[], &[]), Ok(()));
+        // A magic link could lead to a file of another mount namespace.
+        assert!(check(&["/proc/self/exe"], &[]).is_err());
+    }
+
+    #[test]
+    fn ended_process_is_an_error() {
+        let mut linux = Linux::default();
+        linux.set_masked_paths(Some(vec!["/dev/null".to_owned()]));
+        let mut spec = Spec::default();
+        spec.set_linux(Some(linux));
+        assert!(verify_paths(i32::MAX, &spec).is_err());
+    }
+}
