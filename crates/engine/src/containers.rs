@@ -112,11 +112,13 @@ pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeEr
     blocking(move || recorded.update(|record| record.started_at = Some(now)))
         .await
         .map_err(failed("record the start of the container"))?;
-    let started = async {
-        container.set_pid(Some(keeper.create_container(&id).await?));
-        keeper.start_container(&id).await
+    let error = match keeper.run_container(&id).await {
+        Ok(pid) => {
+            container.set_pid(Some(pid));
+            return Ok(());
+        }
+        Err(error) => error,
     };
-    let Err(error) = started.await else { return Ok(()) };
     let message = format!("failed to start container: {error}");
     record_start_error(&inner, &sandbox, &container, &message).await?;
     Err(RuntimeError::Failed(message))
