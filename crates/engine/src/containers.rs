@@ -112,16 +112,28 @@ pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeEr
     blocking(move || recorded.update(|record| record.started_at = Some(now)))
         .await
         .map_err(failed("record the start of the container"))?;
-    let started = async {
-        let pid = keeper.create_container(&id).await.map_err(|error| error.to_string())?;
-        container.set_pid(Some(pid));
-        masking::verify(&inner, &sandbox, &container, pid).await.map_err(|error| error.to_string())?;
-        keeper.start_container(&id).await.map_err(|error| error.to_string())
-    };
-    let Err(error) = started.await else { return Ok(()) };
+    let Err(error) = run_process(&inner, &sandbox, &container, &keeper).await else { return Ok(()) };
     let message = format!("failed to start container: {error}");
     record_start_error(&inner, &sandbox, &container, &message).await?;
     Err(RuntimeError::Failed(message))
+}
+
+/// Starts the process of a container; what hides its paths is verified before, unless it is certain.
+async fn run_process(
+    inner: &Arc<Inner>,
+    sandbox: &Sandbox,
+    container: &Container,
+    keeper: &Keeper,
+) -> Result<(), String> {
+    let id = container.id();
+    if !masking::is_needed(container).await.map_err(|error| error.to_string())? {
+        container.set_pid(Some(keeper.run_container(&id).await.map_err(|error| error.to_string())?));
+        return Ok(());
+    }
+    let pid = keeper.create_container(&id).await.map_err(|error| error.to_string())?;
+    container.set_pid(Some(pid));
+    masking::verify(inner, sandbox, container, pid).await.map_err(|error| error.to_string())?;
+    keeper.start_container(&id).await.map_err(|error| error.to_string())
 }
 
 async fn record_start_error(

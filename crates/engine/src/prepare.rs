@@ -61,9 +61,11 @@ pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecor
     let spec = spec(inner, request, &image_config)?;
     let config = bundle::encode(&spec).map_err(failed("encode the OCI configuration"))?;
     let write = || -> io::Result<()> {
-        files::replace_private(&request.dir.join(CONFIG), &config)?;
-        files::replace_private(&request.dir.join(OPTIONS), &serde_json::to_vec(&options(inner, request, &record))?)?;
-        records::save(&Container::record_path(&request.dir), &record)
+        // The start syncs the record. After a power failure before it, the container does not exist.
+        let options = serde_json::to_vec(&options(inner, request, &record))?;
+        files::replace_private_unsynced(&request.dir.join(CONFIG), &config)?;
+        files::replace_private_unsynced(&request.dir.join(OPTIONS), &options)?;
+        records::save_unsynced(&Container::record_path(&request.dir), &record)
     };
     write().map_err(failed("write the container's configuration"))?;
     Ok(record)
@@ -79,12 +81,23 @@ fn mount_root(inner: &Inner, request: &Request) -> Result<(images::Image, ImageC
         .map_err(failed(format!("unpack image {reference:?}")))?;
     let (upper, work) = (request.dir.join(UPPER), request.dir.join(WORK));
     images::create_upper(&layers, &upper).map_err(failed("create the container's writable layer"))?;
-    images::mount_overlay(&layers, &upper, &work, &request.dir.join(ROOTFS), &[])
+    mount_volatile(&layers, &upper, &work, &request.dir.join(ROOTFS))
         .map_err(failed("mount the container's root file system"))?;
     in_root::check_mount_points(&request.dir.join(ROOTFS)).map_err(failed(format!("use image {reference:?}")))?;
     let blob = store.config_blob(&image.id).map_err(failed(format!("read image {reference:?}")))?;
     let config = ImageConfig::parse(&blob).map_err(failed(format!("read image {reference:?}")))?;
     Ok((image, config))
+}
+
+/// Mounts a root file system whose unmount does not sync the disk: the writable layer ends with the container. Linux before
+/// 5.10 does not know the option.
+fn mount_volatile(layers: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> io::Result<()> {
+    match images::mount_overlay(layers, upper, work, target, &["volatile"]) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            images::mount_overlay(layers, upper, work, target, &[])
+        }
+        mounted => mounted,
+    }
 }
 
 /// Name of the use of an image by a container.

@@ -122,8 +122,9 @@ async fn create(
         let (record, config, dir) = (record.clone(), config.clone(), dir.to_owned());
         move || -> io::Result<()> {
             files::create_private_dir_all(&Sandbox::containers_dir(&dir))?;
-            records::save(&Sandbox::record_path(&dir), &record)?;
-            files::replace_private(&dir.join("keeper.json"), &serde_json::to_vec(&keeper_config)?)?;
+            // Not synced: nothing of a sandbox is left after a power failure before it is reported.
+            records::save_unsynced(&Sandbox::record_path(&dir), &record)?;
+            files::replace_private_unsynced(&dir.join("keeper.json"), &serde_json::to_vec(&keeper_config)?)?;
             files.create(&config, &node_name)
         }
     };

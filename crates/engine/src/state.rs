@@ -98,14 +98,14 @@ impl Sandbox {
         dir.join("sandbox.json")
     }
 
-    /// Changes the state durably.
+    /// Changes the state. Not synced: after a power failure, a sandbox without a keeper is stopped anyway.
     pub(crate) fn set_state(&self, state: SandboxState) -> io::Result<()> {
         let record = {
             let mut record = self.record.lock();
             record.state = state;
             record.clone()
         };
-        records::save(&Self::record_path(&self.dir), &record)
+        records::save_unsynced(&Self::record_path(&self.dir), &record)
     }
 
     pub(crate) fn keeper(&self) -> Result<Keeper, RuntimeError> {
