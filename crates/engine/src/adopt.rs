@@ -1,40 +1,20 @@
 //! Start of the engine: takes over the sandboxes of an earlier process, and removes what it left incomplete.
 
 use crate::{
-    Engine, EngineError, EngineOptions,
-    cgroup::Cgroup,
-    containers, destroy,
+    Engine, EngineError, EngineOptions, containers, destroy,
+    directories::{remove_dir, subdirectories},
     events::Events,
     handlers::Handlers,
-    host, keeper_events, oci_runtime,
+    host, keeper_events,
+    keeper_process::kill_keeper,
+    oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    sandboxes::{REMOVED, blocking},
-    state::{Container, Inner, Sandbox, pods_dir},
+    state::{Container, Inner, Sandbox},
+    steps::blocking,
 };
 use keeper::{Client as Keeper, Status};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use runtime::NamespaceMode;
-use serde::Deserialize;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
-
-/// Maximum time until a killed keeper has ended.
-const KEEPER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// `keeper.pid`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct KeeperPid {
-    pid: i32,
-    start_time: u64,
-}
+use std::{io, path::Path, sync::Arc};
 
 impl Engine {
     /// Opens the engine of a data directory, and takes over its sandboxes: keepers that live are followed, containers of
@@ -67,23 +47,6 @@ impl Engine {
         release_unknown_images(&inner);
         Ok(Self(inner))
     }
-}
-
-/// Returns the subdirectories by name, after removing those whose removal was interrupted.
-fn subdirectories(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(REMOVED) {
-            if let Err(error) = fs::remove_dir_all(entry.path()) {
-                tracing::warn!(path = %entry.path().display(), %error, "failed to complete a removal");
-            }
-        } else if entry.file_type()?.is_dir() {
-            found.push((name, entry.path()));
-        }
-    }
-    Ok(found)
 }
 
 async fn adopt(inner: &Arc<Inner>, id: &str, dir: &Path) -> io::Result<()> {
@@ -176,38 +139,12 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
             containers::remove_container_files(&engine, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
-        crate::sandboxes::remove_dir(&oci_state)?;
-        crate::sandboxes::remove_dir(&path)
+        remove_dir(&oci_state)?;
+        remove_dir(&path)
     });
     if let Err(error) = removed.await {
         tracing::warn!(sandbox = id, %error, "failed to remove an incomplete sandbox");
     }
-}
-
-/// Kills the keeper of a sandbox, if it lives.
-pub(crate) async fn kill_keeper(dir: &Path) {
-    let Some(keeper) = read_keeper_pid(dir) else { return };
-    let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
-    while start_time(keeper.pid) == Some(keeper.start_time) && tokio::time::Instant::now() < deadline {
-        let _ = kill(Pid::from_raw(keeper.pid), Signal::SIGKILL);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn read_keeper_pid(dir: &Path) -> Option<KeeperPid> {
-    let text = crate::pod_files::read_bounded(&dir.join("keeper.pid"), 1 << 12).ok()?;
-    let found: KeeperPid = serde_json::from_slice(&text).ok()?;
-    (found.pid > 1).then_some(found)
-}
-
-/// Returns the start time of a process in clock ticks since boot; `None` if it has ended.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 /// Releases uses of images by containers that do not exist.
@@ -224,17 +161,4 @@ fn release_unknown_images(inner: &Inner) {
             tracing::warn!(user, %error, "failed to release an image");
         }
     }
-}
-
-/// Kills the processes of all containers below a data directory, whose engine does not run.
-pub(crate) async fn kill_containers(data_dir: &Path) -> io::Result<()> {
-    for (_, dir) in subdirectories(&pods_dir(data_dir)).unwrap_or_default() {
-        for (_, container) in subdirectories(&Sandbox::containers_dir(&dir)).unwrap_or_default() {
-            let record: Option<ContainerRecord> = records::load(&Container::record_path(&container))?;
-            if let Some(cgroup) = record.and_then(|record| Cgroup::find(&record.cgroup)) {
-                cgroup.kill_all().await?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -2,12 +2,14 @@
 
 use crate::{
     cgroup::Cgroup,
+    directories::remove_dir,
     oci_runtime,
     pod_files::unmount,
     prepare,
     records::SandboxState,
-    sandboxes::{blocking, failed, new_id, remove_dir},
+    sandboxes::new_id,
     state::{Container, Inner, Sandbox},
+    steps::{blocking, failed},
     stop,
 };
 use jiff::Timestamp;

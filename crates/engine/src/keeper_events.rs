@@ -1,10 +1,10 @@
 //! Follows the events of the keepers: exits of containers and exec processes, and the end of a keeper.
 
 use crate::{
-    adopt, containers,
+    adopt, containers, keeper_process,
     records::SandboxState,
-    sandboxes::blocking,
     state::{Container, Inner, Sandbox},
+    steps::blocking,
 };
 use jiff::Timestamp;
 use keeper::{Client as Keeper, Event, Events};
@@ -45,7 +45,7 @@ async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
         sandbox.take_keeper();
     }
     // A keeper without a connection would be a second parent.
-    adopt::kill_keeper(&sandbox.dir).await;
+    keeper_process::kill_keeper(&sandbox.dir).await;
     keeper_lost(&inner, &sandbox).await;
 }
 

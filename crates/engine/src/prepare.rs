@@ -4,8 +4,8 @@ use crate::{
     host, in_root, mount_table,
     pod_files::{PodFiles, read_bounded},
     records::{self, ContainerRecord, SandboxRecord, VERSION},
-    sandboxes::failed,
     state::{Container, Inner},
+    steps::failed,
 };
 use bundle::{
     ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, SupplementalGroupsPolicy,
