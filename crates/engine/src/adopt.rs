@@ -9,19 +9,28 @@ use crate::{
     keeper_process::kill_keeper,
     oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
+    start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use keeper::{Client as Keeper, Status};
-use runtime::NamespaceMode;
-use std::{io, path::Path, sync::Arc};
+use runtime::{ContainerState, NamespaceMode};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Maximum number of sandboxes that are taken over at the same time.
+const CONCURRENCY: usize = 64;
 
 impl Engine {
     /// Opens the engine of a data directory, and takes over its sandboxes: keepers that live are followed, containers of
     /// killed keepers are ended, incomplete sandboxes and containers are removed.
     ///
     /// # Errors
-    /// When an OCI runtime is missing, or a record is of another version of Podium or damaged.
+    /// When an OCI runtime is missing, or a record or a keeper is of another version of Podium, or a record is damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
         let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
         let host = host::host_info(&options.node_name);
@@ -37,9 +46,10 @@ impl Engine {
         let failed = |source| EngineError::File { path: dir.clone(), source };
         files::create_private_dir_all(&dir).map_err(failed)?;
         destroy::record_image_store(&inner.options.data_dir, inner.options.images.root()).map_err(failed)?;
-        for (id, path) in subdirectories(&dir).map_err(failed)? {
-            adopt(&inner, &id, &path).await.map_err(|source| EngineError::File { path, source })?;
-        }
+        let found = subdirectories(&dir).map_err(failed)?.into_iter().map(connect);
+        let found: Vec<_> = stream::iter(found).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let adopted = found.into_iter().map(|found| adopt(&inner, found));
+        stream::iter(adopted).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
         let known: Vec<String> = inner.sandboxes.lock().keys().cloned().collect();
         if let Err(error) = inner.options.network.retain(&known).await {
             tracing::warn!(%error, "failed to release addresses of earlier Pods");
@@ -49,25 +59,46 @@ impl Engine {
     }
 }
 
-async fn adopt(inner: &Arc<Inner>, id: &str, dir: &Path) -> io::Result<()> {
-    let record: Option<SandboxRecord> = records::load(&Sandbox::record_path(dir))?;
+/// A sandbox of an earlier process.
+struct Found {
+    id: String,
+    dir: PathBuf,
+    record: Option<SandboxRecord>,
+    keeper: Option<Keeper>,
+}
+
+/// Connects to the keeper of a sandbox. Changes nothing, because the engine may refuse to start.
+async fn connect((id, dir): (String, PathBuf)) -> Result<Found, EngineError> {
+    let record = records::load::<SandboxRecord>(&Sandbox::record_path(&dir));
+    let record = record.map_err(|source| EngineError::File { path: dir.clone(), source })?;
+    let keeper = match record.as_ref().filter(|record| record.state == SandboxState::Ready) {
+        None => None,
+        Some(record) => match Keeper::connect(&dir).await {
+            Ok(keeper) => Some(keeper),
+            Err(source) if source.is_version() => {
+                let pod = format!("{}/{}", record.namespace, record.name);
+                return Err(EngineError::KeeperVersion { pod, sandbox: id, source });
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = id, %error, "failed to connect to the keeper");
+                None
+            }
+        },
+    };
+    Ok(Found { id, dir, record, keeper })
+}
+
+async fn adopt(inner: &Arc<Inner>, Found { id, dir, record, keeper }: Found) -> Result<(), EngineError> {
     let Some(record) = record.filter(|record| record.state != SandboxState::Creating) else {
         tracing::info!(sandbox = id, "removing an incomplete sandbox");
-        remove_incomplete(inner, id, dir).await;
+        remove_incomplete(inner, &id, &dir).await;
         return Ok(());
     };
-    let keeper = match record.state {
-        SandboxState::Ready => Keeper::connect(dir).await.inspect_err(|error| {
-            tracing::warn!(sandbox = id, %error, "failed to connect to the keeper");
-        }),
-        SandboxState::Stopped | SandboxState::Creating => Err(keeper::Error::Disconnected),
-    };
-    let keeper = keeper.ok();
     let (is_ready, name) = (record.state == SandboxState::Ready, (record.uid.clone(), record.attempt));
-    let sandbox = Arc::new(Sandbox::new(dir.to_owned(), record, keeper.clone()));
-    load_containers(inner, &sandbox)?;
+    let sandbox = Arc::new(Sandbox::new(dir.clone(), record, keeper.clone()));
+    load_containers(inner, &sandbox).map_err(|source| EngineError::File { path: dir.clone(), source })?;
     inner.names.lock().insert(name);
-    inner.sandboxes.lock().insert(id.to_owned(), sandbox.clone());
+    inner.sandboxes.lock().insert(id, sandbox.clone());
     let followed = match keeper {
         Some(keeper) => follow(inner, &sandbox, &keeper).await,
         None => false,
@@ -76,7 +107,7 @@ async fn adopt(inner: &Arc<Inner>, id: &str, dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     // A keeper that does not answer would be a second parent; one of a stopped sandbox was about to end.
-    kill_keeper(dir).await;
+    kill_keeper(&dir).await;
     sandbox.take_keeper();
     if is_ready {
         keeper_events::keeper_lost(inner, &sandbox).await;
@@ -95,22 +126,33 @@ pub(crate) async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &
     let Ok(events) = keeper.subscribe().await else { return false };
     let Ok(states) = keeper.list_containers().await else { return false };
     for container in sandbox.all_containers() {
-        let state = states.iter().find(|state| state.id == container.id());
-        if let Some(exit) = state.and_then(|state| state.exit.as_ref()) {
-            container.set_exit(keeper_events::exit(exit));
-        }
-        container.set_pid(state.and_then(|state| state.pid));
-        let runs = state.is_some_and(|state| matches!(state.status, Status::Running | Status::Stopped));
-        let was_requested = container.record().started_at.is_some() && container.exit().is_none();
-        if was_requested && !runs {
-            // The earlier process was killed during the start: the container may have run, and must not run again.
-            if let Err(error) = keeper_events::end_unobserved(inner, sandbox, &container).await {
-                tracing::error!(container = container.id(), %error, "failed to end an incomplete container");
-            }
-        }
+        take_over(inner, sandbox, &container, states.iter().find(|state| state.id == container.id())).await;
     }
     keeper_events::follow(inner, sandbox, events);
     true
+}
+
+async fn take_over(
+    inner: &Arc<Inner>,
+    sandbox: &Arc<Sandbox>,
+    container: &Arc<Container>,
+    state: Option<&keeper::ContainerState>,
+) {
+    container.set_pid(state.and_then(|state| state.pid));
+    if let Some(exit) = state.and_then(|state| state.exit.as_ref()) {
+        return keeper_events::container_exited(inner, sandbox, &container.id(), exit);
+    }
+    if container.state() != ContainerState::Running {
+        return;
+    }
+    match state.map(|state| state.status) {
+        Some(Status::Running | Status::Stopped) => {}
+        // The earlier process ended during the start.
+        Some(Status::Creating | Status::Created) => {
+            tokio::spawn(start::resume(inner.clone(), sandbox.clone(), container.clone()));
+        }
+        None => start::reset(container).await,
+    }
 }
 
 fn load_containers(inner: &Inner, sandbox: &Sandbox) -> io::Result<()> {

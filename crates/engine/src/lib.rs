@@ -32,6 +32,7 @@ mod records;
 mod runtime_service;
 mod sandboxes;
 mod session;
+mod start;
 mod state;
 mod steps;
 mod stop;
@@ -97,6 +98,19 @@ pub enum EngineError {
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
+    },
+    /// A keeper speaks a version of the protocol that this Podium does not know.
+    #[error(
+        "failed to take over the sandbox of pod {pod} ({sandbox}): {source}; delete its Pod with the Podium that started it, \
+         or remove all Pods with podium down"
+    )]
+    KeeperVersion {
+        /// Namespace and name of the Pod.
+        pod: String,
+        /// Sandbox ID.
+        sandbox: String,
+        /// Cause, with both versions.
+        source: keeper::Error,
     },
 }
 

@@ -16,7 +16,10 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use keeper::Client as Keeper;
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig, SandboxId};
-use std::{io, path::Path, sync::Arc};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
+
+/// Maximum time that a removal waits for containers that are being created.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes an ID as containerd's: 256 random bits in hexadecimal digits.
 pub(crate) fn new_id() -> String {
@@ -188,6 +191,13 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
 pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
     stop(inner.clone(), id.clone()).await?;
     let Ok(sandbox) = inner.sandbox(&id) else { return Ok(()) };
+    // The sandbox is stopped: no further creation begins.
+    let mut creating = sandbox.creating.subscribe();
+    if tokio::time::timeout(CREATION_TIMEOUT, creating.wait_for(BTreeSet::is_empty)).await.is_err() {
+        let names: Vec<String> = sandbox.creating.borrow().iter().map(|(name, _)| name.clone()).collect();
+        let text = format!("failed to remove sandbox {id}: containers are being created: {}", names.join(", "));
+        return Err(RuntimeError::Failed(text));
+    }
     let _changes = sandbox.changes.write().await;
     for container in sandbox.all_containers() {
         containers::remove_files(&inner, &sandbox, &container).await?;
