@@ -3,8 +3,9 @@
 use crate::{
     cgroup::Cgroup,
     prepare,
-    sandboxes::{blocking, failed, new_id},
+    sandboxes::new_id,
     state::{Container, Inner, Sandbox},
+    steps::{blocking, failed},
     streams,
 };
 use keeper::{Client as Keeper, Exec, ExecStreams};

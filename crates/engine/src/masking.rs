@@ -7,8 +7,8 @@
 
 use crate::{
     in_root, prepare,
-    sandboxes::blocking,
     state::{Container, Inner, Sandbox},
+    steps::blocking,
 };
 use bundle::Spec;
 use oci_spec::runtime::Mount;
