@@ -35,16 +35,24 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("documentation", check_documentation)?;
     timings.take("fuzz targets", check_fuzz_targets)?;
     timings.take("build", build)?;
-    let report = step::target_dir().join("flaky-tests.txt");
-    std::fs::write(&report, "")?;
+    let reports = ["flaky-tests.txt", "flaky-tests-engine.txt"].map(|name| step::target_dir().join(name));
+    reports.iter().try_for_each(|report| std::fs::write(report, ""))?;
+    let [report, engine_report] = &reports;
     let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    tests.env("PATH", path).env(FLAKY_REPORT, &report);
-    timings.take("tests", || step::run("tests, the end-to-end ones with real containers", &mut tests))?;
+    tests.env("PATH", path).env(FLAKY_REPORT, report);
+    timings.take("tests", || step::run("tests, the end-to-end ones with containerd", &mut tests))?;
+    let mut tests = step::cargo(&["test", "--workspace", "--test", "e2e"]);
+    tests.env("PATH", path).env(FLAKY_REPORT, engine_report).env("PODIUM_CONTAINER_RUNTIME", "engine");
+    // A store of its own: it is empty at the beginning, and nothing of the machine's is used.
+    tests.env("PODIUM_IMAGE_STORE", step::target_dir().join("engine-images"));
+    timings.take("engine", || step::run("end-to-end tests with Podium's engine", &mut tests))?;
     timings.take("conformance", || conformance::of_podium(None, path.to_owned()))?;
     let (seconds, seed) = FUZZ_SECONDS_AND_SEED;
     timings.take("API fuzzer", || fuzz::of_podium(seconds, seed, None, path.to_owned()))?;
     // Flaky tests are bugs, so they are printed again at the end.
-    print!("{}", std::fs::read_to_string(report)?);
+    for report in reports {
+        print!("{}", std::fs::read_to_string(report)?);
+    }
     Ok(())
 }
 
