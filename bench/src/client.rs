@@ -6,7 +6,7 @@ use base64::Engine;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, client::conn};
+use hyper::{body::Incoming, client::conn, upgrade::Upgraded};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -171,6 +171,28 @@ impl Api {
             });
         }
         Ok(seen)
+    }
+
+    /// Opens a WebSocket with a subprotocol, on a connection of its own.
+    pub(crate) async fn web_socket(&self, path: &str, protocol: &str) -> Result<TokioIo<Upgraded>> {
+        let io = connect_tls(&self.address, self.tls.clone()).await?;
+        let (mut sender, connection) = conn::http1::handshake(TokioIo::new(io)).await?;
+        tokio::spawn(connection.with_upgrades());
+        let mut request = self.request(Method::GET, path, None)?;
+        for (name, value) in [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("sec-websocket-protocol", protocol),
+        ] {
+            request.headers_mut().insert(name, http::HeaderValue::from_str(value)?);
+        }
+        let response = sender.send_request(request).await?;
+        if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+            bail!("GET {path}: {}", response.status());
+        }
+        Ok(TokioIo::new(hyper::upgrade::on(response).await?))
     }
 
     /// Creates the namespace and waits for its default ServiceAccount.

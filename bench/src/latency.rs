@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -49,11 +48,8 @@ fn pod(name: &str, probe: &Value) -> Value {
 /// Returns the first process of a Pod's container.
 fn process(podium: &Podium, object: &Value) -> Result<Pid> {
     let id = object["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or("");
-    let id = id.strip_prefix("containerd://").context("no container ID")?;
-    let task = PathBuf::from("containerd/state/io.containerd.runtime.v2.task/k8s.io").join(id).join("init.pid");
-    let path = podium.data_dir().join(task);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(Pid::from_raw(text.trim().parse()?))
+    let (_, id) = id.split_once("://").context("no container ID")?;
+    Ok(Pid::from_raw(podium.group.container_process(id)?.cast_signed()))
 }
 
 fn runs(process: Pid) -> bool {

@@ -1,11 +1,12 @@
 //! Leak measurement: counts resources before and after minutes of crashing Pods and of Pod churn.
 //!
-//! `cargo xtask bench leak [--pods N] [--minutes M] [--rounds R]`; 200 Pods of each kind, and one round of 10 minutes
+//! `cargo xtask bench leak [--runtime NAME] [--pods N] [--minutes M] [--rounds R]`; 200 Pods of each kind, and one round of 10 minutes
 //! by default. A count that grows with each round is a leak; one that grew once may be a cache.
 
 use crate::{
     client::{Api, WatchEvent},
-    podium::Podium,
+    machine_group,
+    podium::{BootOptions, ContainerRuntime, Podium},
     pods::{is_ready, pod},
 };
 use anyhow::{Context, Result, bail};
@@ -28,19 +29,18 @@ type Counts = Vec<(&'static str, u64)>;
 
 pub(crate) async fn run(args: &[String]) -> Result<()> {
     let (mut pods, mut minutes, mut rounds) = (200, 10, 1);
+    let mut runtime = ContainerRuntime::from_environment()?;
     for pair in args.chunks(2) {
         match pair {
+            [flag, value] if flag == "--runtime" => runtime = ContainerRuntime::parse(value)?,
             [flag, value] if flag == "--pods" => pods = value.parse()?,
             [flag, value] if flag == "--minutes" => minutes = value.parse()?,
             [flag, value] if flag == "--rounds" => rounds = value.parse()?,
-            _ => bail!("leak takes --pods N, --minutes M and --rounds R, not {pair:?}"),
+            _ => bail!("leak takes --runtime NAME, --pods N, --minutes M and --rounds R, not {pair:?}"),
         }
     }
-    let config = tempfile::NamedTempFile::new()?;
-    let node = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": 2 * pods + 10});
-    fs::write(config.path(), node.to_string())?;
-    let config = config.path().display().to_string();
-    let podium = Podium::boot_with(&["--kubelet-config", &config, "--pod-cidr", "10.240.0.0/20"])?;
+    let options = BootOptions { runtime, max_pods: 2 * pods + 10, args: &["--pod-cidr", "10.240.0.0/20"] };
+    let podium = Podium::boot_with(options)?;
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;
     api.create_namespace().await?;
     let mut events = api.watch("pods").await?;
@@ -157,9 +157,9 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
         processes.iter().filter(|p| p.name == name && p.command.contains(&data_dir)).collect()
     };
     let (containerd, shims) = (processes_named("containerd"), processes_named("containerd-shim"));
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let lines = |words: &str| count(mounts.lines().filter(|l| l.contains(words)));
-    Ok(vec![
+    let keepers = processes_named("podium-keeper");
+    let kernel = counts_of_the_kernel(podium)?;
+    let counts = [
         ("podium: tasks", metric(api, "podium_tasks").await?),
         ("podium: the kubelet's entries about Pods", metric(api, "podium_kubelet_cache_entries").await?),
         ("podium: Pods in the API", objects(api, "pods").await?),
@@ -170,12 +170,49 @@ async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
         ("containerd: threads", containerd.iter().map(|p| p.status("Threads")).sum()),
         ("containerd: resident, kB", containerd.iter().map(|p| p.status("VmRSS")).sum()),
         ("shims", count(shims)),
-        ("mounts below the data directory", lines(&data_dir)),
-        ("cgroups of all Podiums of the machine", cgroups(Path::new("/sys/fs/cgroup"), 0)),
-        ("network namespaces of the machine", count(listed("/run/netns"))),
-        ("veths of the machine", count(listed("/sys/class/net").filter(|n| n.starts_with("veth")))),
+        ("keepers", count(keepers)),
         ("files below the data directory's kubelet", files(&podium.data_dir().join("kubelet"))),
+        ("files below the data directory's engine and network", {
+            files(&podium.data_dir().join("engine")) + files(&podium.data_dir().join("network"))
+        }),
+        ("uses of images", files(&podium.image_store().join("uses"))),
+        ("files of images that are being added or deleted", {
+            files(&podium.image_store().join("ingest")) + files(&podium.image_store().join("trash"))
+        }),
+        ("directories of the engine's OCI runtimes, of the machine", count(listed("/run/podium/oci"))),
+    ];
+    Ok(counts.into_iter().chain(kernel).collect())
+}
+
+fn counts_of_the_kernel(podium: &Podium) -> Result<Counts> {
+    let data_dir = podium.data_dir().display().to_string();
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let networks = namespaces("net");
+    Ok(vec![
+        ("processes of Podium and of all that it started", {
+            count(podium.group.own_processes()) + count(podium.group.pod_processes())
+        }),
+        ("mounts below the data directory", count(mounts.lines().filter(|l| l.contains(&data_dir)))),
+        ("cgroups of all Podiums of the machine", cgroups(Path::new("/sys/fs/cgroup"), 0)),
+        ("network namespaces of the machine", count(listed("/run/netns")) + networks),
+        ("IPC namespaces of the machine", namespaces("ipc")),
+        ("veths of the machine", count(listed("/sys/class/net").filter(|n| n.starts_with("veth")))),
     ])
+}
+
+/// Counts the namespaces of a kind that processes of the machine are in, or have open.
+fn namespaces(kind: &str) -> u64 {
+    let mut found = BTreeSet::new();
+    for process in listed("/proc").filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        found.extend(fs::read_link(format!("/proc/{process}/ns/{kind}")).ok());
+        let dir = format!("/proc/{process}/fd");
+        // Only keepers have namespaces open for long.
+        if machine_group::name(process.parse().unwrap_or(0)) == "podium-keeper" {
+            let links = listed(&dir).filter_map(|name| fs::read_link(Path::new(&dir).join(name)).ok());
+            found.extend(links.filter(|link| link.to_string_lossy().starts_with(&format!("{kind}:["))));
+        }
+    }
+    count(found)
 }
 
 /// Sums a metric of the kubelet.

@@ -7,13 +7,18 @@
 mod api_load;
 mod baselines;
 mod client;
+mod compare;
+mod exec;
 mod idle_pods;
 mod latency;
 mod leak;
+mod machine_group;
+mod oci_floor;
 mod podium;
 mod pods;
 mod probes;
 mod report;
+mod run_command;
 mod scale;
 
 use anyhow::Result;
@@ -31,6 +36,9 @@ async fn main() -> Result<()> {
     let names: Vec<String> = std::env::args().skip(1).collect();
     if let Some((_, args)) = names.split_first().filter(|(name, _)| *name == "leak") {
         return leak::run(args).await;
+    }
+    if let Some((_, args)) = names.split_first().filter(|(name, args)| *name == "pods" && !args.is_empty()) {
+        return compare::run(args).await;
     }
     let is_selected = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut rows = Vec::new();
@@ -65,6 +73,8 @@ async fn main() -> Result<()> {
         ));
         let work = "one thread, 300 records to 200 TLS connections: p50 / p99 delivery; its CPU";
         rows.push(row("floors", work, "", "", baselines::fan_out().await?));
+        let work = "a Pod's container by runc alone, with network namespace and veth, create to first output, p50";
+        rows.push(row("floors", work, "", "", ms(oci_floor::of_new_podium().await?)));
     }
     if is_selected("crud") {
         let goal = "10,000 / 20,000 / 10,000 per s";
@@ -98,10 +108,14 @@ async fn main() -> Result<()> {
         rows.push(row("watchers", work, "", "1 core", scale::watchers(&podium, &api).await?));
     }
     if is_selected("pods") {
-        let (start, stop) = pods::one_by_one(&api).await?;
-        rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", start));
-        rows.push(row("pods", "one Pod, DELETE to gone (exits on SIGTERM), p50", "1.71 s", "0.30 s", stop));
-        rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", pods::burst(&api).await?));
+        let pods::SinglePods { start, stop, cpu } = pods::one_by_one(&podium, &api).await?;
+        rows.push(row("pods", "one Pod, POST to Ready observed by a watch, p50", "1.00 s", "0.45 s", ms(start)));
+        rows.push(row("pods", "one Pod, DELETE to gone (exits on SIGTERM), p50", "1.71 s", "0.30 s", ms(stop)));
+        rows.push(row("pods", "CPU of one Pod, started and stopped, with the runtime", "", "", ms(cpu)));
+        let pods::Burst { last, half, memory } = pods::burst(&podium, &api).await?;
+        let burst = format!("{:.2} s (half of them after {:.2} s)", last.as_secs_f64(), half.as_secs_f64());
+        rows.push(row("pods", "30 Pods at once, last one Ready", "3.5 s", "2.0 s", burst));
+        rows.push(row("pods", "memory of an idle Pod's helper processes", "", "", format!("{} kB", memory / 1000)));
     }
     if is_selected("reactions") {
         let exit = latency::exit_to_status(&podium, &api, Signal::SIGTERM).await?;
@@ -118,7 +132,7 @@ async fn main() -> Result<()> {
     }
     if is_selected("probes") {
         let work = "100 Pods with an exec probe each second";
-        rows.push(row("probes", work, "", "", probes::exec(&podium, &api).await?));
+        rows.push(row("probes", work, "", "", probes::exec(&podium, &api).await?.to_string()));
     }
     if is_selected("long-list") {
         let work = "LIST of 30,000 Pods; memory on top";

@@ -1,6 +1,8 @@
 //! The measured Podium: a release build with a temporary data directory.
 
+use crate::machine_group::MachineGroup;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -8,9 +10,60 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Maximum number of Pods, the default of the kubelet.
+const MAX_PODS: usize = 110;
+
+/// What runs the containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ContainerRuntime {
+    Containerd,
+    Engine,
+}
+
+impl ContainerRuntime {
+    /// Parses the value of `--container-runtime`.
+    pub(crate) fn parse(name: &str) -> Result<Self> {
+        match name {
+            "containerd" => Ok(Self::Containerd),
+            "engine" => Ok(Self::Engine),
+            _ => bail!("unknown runtime {name:?}: containerd or engine"),
+        }
+    }
+
+    /// Returns the runtime of `PODIUM_CONTAINER_RUNTIME`, as Podium does.
+    pub(crate) fn from_environment() -> Result<Self> {
+        std::env::var("PODIUM_CONTAINER_RUNTIME").map_or(Ok(Self::Containerd), |name| Self::parse(&name))
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Containerd => "containerd",
+            Self::Engine => "engine",
+        }
+    }
+}
+
+/// Options of a measured Podium.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BootOptions<'a> {
+    pub(crate) runtime: ContainerRuntime,
+    pub(crate) max_pods: usize,
+    /// Further arguments.
+    pub(crate) args: &'a [&'a str],
+}
+
+impl BootOptions<'_> {
+    pub(crate) const fn of(runtime: ContainerRuntime) -> Self {
+        Self { runtime, max_pods: MAX_PODS, args: &[] }
+    }
+}
+
 /// A running `podium up`.
 pub(crate) struct Podium {
     child: Child,
+    /// Everything that Podium starts.
+    pub(crate) group: MachineGroup,
+    runtime: ContainerRuntime,
     dir: tempfile::TempDir,
     args: Vec<String>,
     /// Time from the start of the process to the kubeconfig, which is written when the API serves.
@@ -22,15 +75,28 @@ pub(crate) struct Podium {
 impl Podium {
     /// Starts Podium and waits for its node.
     pub(crate) fn boot() -> Result<Self> {
-        Self::boot_with(&[])
+        Self::boot_with(BootOptions::of(ContainerRuntime::from_environment()?))
     }
 
-    /// Starts Podium with more arguments.
-    pub(crate) fn boot_with(args: &[&str]) -> Result<Self> {
+    /// Starts Podium with options.
+    pub(crate) fn boot_with(options: BootOptions<'_>) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("podium-bench-").tempdir()?;
-        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        let (child, api_ready, node_ready) = start(dir.path(), &args)?;
-        let podium = Self { child, dir, args, api_ready, node_ready };
+        let group = MachineGroup::create()?;
+        let config = dir.path().join("kubelet.json");
+        let kubelet = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+                             "maxPods": options.max_pods, "cgroupRoot": group.root()});
+        std::fs::write(&config, kubelet.to_string())?;
+        let args = [
+            "--container-runtime",
+            options.runtime.name(),
+            "--image-store",
+            &dir.path().join("images").display().to_string(),
+            "--kubelet-config",
+            &config.display().to_string(),
+        ];
+        let args: Vec<String> = args.iter().chain(options.args).map(|a| (*a).to_owned()).collect();
+        let (child, api_ready, node_ready) = start(&group, dir.path(), &args)?;
+        let podium = Self { child, group, runtime: options.runtime, dir, args, api_ready, node_ready };
         podium.import_busybox()?;
         Ok(podium)
     }
@@ -39,17 +105,18 @@ impl Podium {
     pub(crate) fn restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
-        (self.child, self.api_ready, self.node_ready) = start(self.dir.path(), &self.args)?;
+        (self.child, self.api_ready, self.node_ready) = start(&self.group, self.dir.path(), &self.args)?;
         Ok(self.api_ready)
     }
 
     fn import_busybox(&self) -> Result<()> {
-        let tar = self.dir.path().join("busybox.tar");
+        let tar = self.image_archive();
         test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default())?;
         let status = Command::new(binary()?)
             .args(["image", "import"])
             .arg(&tar)
-            .env("PODIUM_DATA_DIR", self.dir.path().join("data"))
+            .env("PODIUM_DATA_DIR", self.data_dir())
+            .env("PODIUM_IMAGE_STORE", self.image_store())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
@@ -57,6 +124,21 @@ impl Podium {
             bail!("podium image import: {status}");
         }
         Ok(())
+    }
+
+    /// Returns the archive of the image.
+    pub(crate) fn image_archive(&self) -> PathBuf {
+        self.dir.path().join("busybox.tar")
+    }
+
+    /// Returns the image store of the engine, which has only this image.
+    pub(crate) fn image_store(&self) -> PathBuf {
+        self.dir.path().join("images")
+    }
+
+    /// Returns what runs the containers.
+    pub(crate) const fn runtime(&self) -> ContainerRuntime {
+        self.runtime
     }
 
     /// Returns the path of the admin kubeconfig.
@@ -121,9 +203,10 @@ impl Drop for Podium {
 }
 
 /// Starts Podium on a directory, and returns the times until the API serves and the node is Ready.
-fn start(dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
+fn start(group: &MachineGroup, dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
     let start = Instant::now();
-    let mut child = Command::new(binary()?)
+    let mut child = group
+        .command(&binary()?)
         .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
         .arg(dir.join("data"))
         .args(args)
@@ -151,7 +234,8 @@ fn start(dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
     Ok((child, api_ready.unwrap_or_default(), node_ready.unwrap_or_default()))
 }
 
-fn binary() -> Result<PathBuf> {
+/// Returns the program, which is beside this one.
+pub(crate) fn binary() -> Result<PathBuf> {
     let binary = std::env::current_exe()?.with_file_name("podium");
     if binary.is_file() { Ok(binary) } else { bail!("{} is not built", binary.display()) }
 }

@@ -1,11 +1,11 @@
-//! CPU time of many probes, of Podium and of the whole machine.
+//! CPU time of many probes, of Podium and of everything that it starts.
 
 use crate::{client::Api, podium::Podium, pods::is_ready};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use http::Method;
 use serde_json::{Value, json};
 use std::{
-    fs,
+    fmt, fs,
     path::Path,
     time::{Duration, Instant},
 };
@@ -31,18 +31,32 @@ fn count(marks: &Path) -> Result<u64> {
     fs::read_dir(marks)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
 }
 
-/// Returns the busy CPU time of the whole machine, without idle and iowait.
-fn busy() -> Result<Duration> {
-    let text = fs::read_to_string("/proc/stat")?;
-    let first = text.lines().next().context("/proc/stat is empty")?;
-    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
-    let idle = |i: &usize| matches!(i, 3 | 4);
-    let ticks: u64 = ticks.iter().take(8).enumerate().filter(|(i, _)| !idle(i)).map(|(_, t)| t).sum();
-    Ok(Duration::from_millis(ticks * 10))
+/// Results of [`exec`].
+pub(crate) struct Probes {
+    /// Probes per second.
+    pub(crate) rate: f64,
+    /// Busy cores: Podium alone, and with its runtime and the probes.
+    pub(crate) podium: f64,
+    pub(crate) all: f64,
+}
+
+impl Probes {
+    /// CPU time of one probe, with Podium's and the runtime's.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::try_from_secs_f64(self.all / self.rate).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Probes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate, podium, all } = self;
+        let cpu = self.cpu().as_secs_f64() * 1e3;
+        write!(f, "{rate:.0} probes per s; Podium {podium:.3} of {all:.2} busy cores; {cpu:.1} ms of CPU for each")
+    }
 }
 
 /// Measures 100 Pods with an exec probe every second.
-pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<String> {
+pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<Probes> {
     let marks = podium.data_dir().join("marks");
     fs::create_dir_all(&marks)?;
     for i in 0..PODS {
@@ -60,12 +74,13 @@ pub(crate) async fn exec(podium: &Podium, api: &Api) -> Result<String> {
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let (probes, cpu, all, start) = (count(&marks)?, podium.cpu()?, busy()?, Instant::now());
+    let (probes, cpu, all, start) = (count(&marks)?, podium.cpu()?, podium.group.cpu()?, Instant::now());
     tokio::time::sleep(WINDOW).await;
     let seconds = start.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let rate = (count(&marks)? - probes) as f64 / seconds;
-    let (cpu, all) = ((podium.cpu()? - cpu).as_secs_f64() / seconds, (busy()? - all).as_secs_f64() / seconds);
+    let (cpu, all) =
+        ((podium.cpu()? - cpu).as_secs_f64() / seconds, (podium.group.cpu()? - all).as_secs_f64() / seconds);
     api.call(Method::DELETE, &format!("{}?gracePeriodSeconds=0", api.path("pods")), None).await?;
-    Ok(format!("{rate:.0} probes per s; Podium {cpu:.3} of {all:.2} busy cores"))
+    Ok(Probes { rate, podium: cpu, all })
 }

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, e2e_test, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
 /// Number of kills under a write load.
@@ -252,7 +252,7 @@ fn check_end(kubectl: &Kubectl, pod: &str, phase: &str, expected: &Value) {
 #[e2e_test("containers survive a SIGKILL of containerd")]
 fn containers_survive_containerd_sigkill() {
     let dir = tempfile::tempdir().unwrap();
-    let cluster = Cluster::start(&[]);
+    let cluster = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
     let kubectl = cluster.kubectl_in("default");
     let serve = "trap 'exit 0' TERM; sleep 100000 & wait";
     let pods = [

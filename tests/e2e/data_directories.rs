@@ -111,6 +111,10 @@ fn is_for_others(path: &Path) -> bool {
     match parts.as_slice() {
         // containerd creates directories with mode 0711.
         ["containerd"] | ["containerd", "root" | "state", ..] | ["network", "ipam", _, ..] => true,
+        // Below private directories. The root of a container is for all of its users.
+        ["engine", "pods", _, "hostname" | "resolv.conf"] | ["engine", "pods", _, "shm", ..] => true,
+        ["engine", "pods", _, "containers", _, "upper" | "rootfs" | "images", _, ..] => true,
+        ["engine", "pods", _, "containers", _, "upper" | "rootfs"] => true,
         ["volumes", _, ..] | ["kubelet", "logs", ..] => true,
         ["kubelet", "pods", _, "volumes" | "volume-subpaths", _, ..] => true,
         ["kubelet", "pods", _, "etc-hosts"] => true,

@@ -6,7 +6,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, wait_for};
+use tests::{Cluster, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test, wait_for};
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
@@ -107,8 +107,8 @@ fn dead_sandbox_is_recreated_unless_never(cluster: &Cluster) {
     ["always", "never", "failed"].iter().for_each(|name| kubectl.wait_ready(name));
     let before = container(&kubectl, "always");
     for name in ["always", "never", "failed"] {
-        let pause = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "pause");
-        kill(pause.expect("a sandbox has a process").0, Signal::SIGKILL).unwrap();
+        let sandbox = Process::of_sandbox(&uid(&kubectl, name)).expect("a sandbox has a process");
+        kill(sandbox.0, Signal::SIGKILL).unwrap();
     }
     for name in ["always", "failed"] {
         kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/restartCount", &json!(1));
@@ -185,14 +185,18 @@ fn admitted_pod_is_not_rejected_after_restart() {
 
 /// Simulates a reboot: removes every process, mount and cgroup.
 pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
-    let containerd = cluster.containerd();
     let marker = cluster.data_dir().display().to_string();
     cluster.stop_podium(Signal::SIGKILL);
-    kill(containerd, Signal::SIGKILL).unwrap();
+    if let Some(containerd) = cluster.find_containerd() {
+        kill(containerd, Signal::SIGKILL).unwrap();
+    }
     wait_for("all processes to end", Duration::from_secs(30), || {
-        let shim = |command: &str| command.contains("containerd") && command.contains(&marker);
-        let shims = Process::all().filter(|process| shim(&process.command()));
-        let all: Vec<Process> = uids.iter().flat_map(|uid| Process::of_pod(uid)).chain(shims).collect();
+        // A shim or a keeper.
+        let parent = |command: &str| {
+            (command.contains("containerd") || command.starts_with("podium-keeper")) && command.contains(&marker)
+        };
+        let parents = Process::all().filter(|process| parent(&process.command()));
+        let all: Vec<Process> = uids.iter().flat_map(|uid| Process::of_pod(uid)).chain(parents).collect();
         for process in &all {
             let _ = kill(process.0, Signal::SIGKILL);
         }
@@ -231,9 +235,13 @@ fn pods_follow_restart_policy_after_reboot() {
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {
         let shown = container(&kubectl, name);
-        // containerd reports an unknown exit status.
+        // containerd reports an unknown exit status, the engine what upstream's kubelet does.
+        let unknown = match ContainerRuntime::of_cluster(&cluster.data_dir()) {
+            ContainerRuntime::Containerd => (json!(255), json!("Unknown")),
+            ContainerRuntime::Engine => (json!(137), json!("ContainerStatusUnknown")),
+        };
         let ended = &shown[at]["terminated"];
-        assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(255), &json!("Unknown")), "{name}: {shown}");
+        assert_eq!((&ended["exitCode"], &ended["reason"]), (&unknown.0, &unknown.1), "{name}: {shown}");
     }
     assert_eq!(container(&kubectl, "never")["restartCount"], 0);
     assert_eq!(kubectl.value("pod/done", "/status/phase"), "Succeeded");

@@ -3,7 +3,7 @@
 use crate::image_pulls::{pod, printing};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, e2e_test, wait_for};
 
 fn import(cluster: &Cluster, name: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -12,12 +12,14 @@ fn import(cluster: &Cluster, name: &str) {
     cluster.import(&tar);
 }
 
-/// Returns the test images on the node, and whether the sandbox image exists.
+/// Returns the test images on the node, and whether the sandbox image exists, if the runtime needs one.
 fn images(cluster: &Cluster) -> (BTreeSet<String>, bool) {
     let output = cluster.podium(&["image", "ls"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let names = text.lines().filter_map(|l| l.strip_prefix("example.com/")?.split_once(':'));
-    (names.map(|(name, _)| name.to_owned()).collect(), text.contains("podium.local/pause"))
+    let is_engine = ContainerRuntime::of_cluster(&cluster.data_dir()) == ContainerRuntime::Engine;
+    let has_sandbox_image = is_engine || text.contains("podium.local/pause");
+    (names.map(|(name, _)| name.to_owned()).collect(), has_sandbox_image)
 }
 
 #[track_caller]

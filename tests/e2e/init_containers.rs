@@ -80,10 +80,11 @@ fn failing_init_container_backs_off_or_fails_pod(cluster: &Cluster) {
     assert!(refused.contains(words), "{refused}");
 }
 
-/// Returns the Pod's pause process and its other processes.
+/// Returns the process of the Pod's sandbox and the processes of its containers.
 fn processes(kubectl: &Kubectl) -> (Pid, Vec<Pid>) {
-    let (pause, others): (Vec<_>, Vec<_>) = Process::of_pod(&uid(kubectl, "p")).partition(|p| p.name() == "pause");
-    (pause[0].0, others.into_iter().map(|process| process.0).collect())
+    let uid = uid(kubectl, "p");
+    let sandbox = Process::of_sandbox(&uid).expect("a sandbox has a process");
+    (sandbox.0, Process::of_pod(&uid).filter(|process| *process != sandbox).map(|process| process.0).collect())
 }
 
 #[e2e_test("a new sandbox runs the init containers again")]

@@ -24,7 +24,10 @@ fn share_process_namespace_shares_processes(cluster: &Cluster) {
     let two = json!([container("c", "sleep 11111"), container("d", "sleep 22222")]);
     run(&kubectl, &json!({"shareProcessNamespace": true, "containers": two}));
     let seen = exec(&kubectl, "ps; cat /proc/1/comm");
-    assert!(["sleep 11111", "sleep 22222", "pause"].iter().all(|word| seen.contains(word)), "{seen}");
+    assert!(["sleep 11111", "sleep 22222"].iter().all(|word| seen.contains(word)), "{seen}");
+    let first = seen.lines().last().unwrap();
+    assert!(["pause", "podium-pod-init"].contains(&first), "{seen}");
+    assert!(!seen.contains(&cluster.data_dir().display().to_string()), "containers see no path of the node: {seen}");
     kubectl.run("delete pod p --wait").ok();
     run(&kubectl, &json!({"containers": two}));
     let seen = exec(&kubectl, "ps");

@@ -7,7 +7,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test};
+use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test};
 
 fn pod(name: &str, policy: &str, script: &str) -> String {
     PodBuilder::new(name).restart_policy(policy).grace_period(1).script(script).to_string()
@@ -122,7 +122,7 @@ fn wait_for_shim(address: &str) {
 /// containerd forgets a task whose deletion times out. Here it never knew the task.
 #[e2e_test("a shim that containerd does not know is ended")]
 fn unknown_shim_is_ended() {
-    let mut cluster = Cluster::start(&[]);
+    let mut cluster = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pod("p", "Always", "sleep 100000"));
     kubectl.wait_ready("p");

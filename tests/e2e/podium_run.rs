@@ -6,7 +6,7 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
 };
-use tests::{PodBuilder, e2e_test};
+use tests::{ContainerRuntime, PodBuilder, e2e_test};
 
 /// Returns a Pod with this script.
 fn pod(script: &str) -> PodBuilder {
@@ -175,7 +175,9 @@ fn second_ctrl_c_ends_run_at_once() {
 #[e2e_test("containerd uses the runc that Podium found")]
 fn runc_path_is_passed_to_containerd() {
     let dir = tempfile::tempdir().unwrap();
-    let output = command(dir.path(), "echo it works", "60s").env("PATH", "/nowhere").output().unwrap();
+    let (variable, containerd) = ContainerRuntime::Containerd.variable();
+    let mut run = command(dir.path(), "echo it works", "60s");
+    let output = run.env(variable, containerd).env("PATH", "/nowhere").output().unwrap();
     let (code, text) = outcome(dir.path(), &output);
     assert!(code == 0 && text.contains("| it works"), "{code} {text}");
 }

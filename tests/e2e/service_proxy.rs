@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     io::{Read, Write},
     net::{SocketAddr, TcpStream, UdpSocket},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary};
@@ -281,9 +281,12 @@ fn tables() -> BTreeSet<String> {
 
 /// Returns the network name of a data directory, which distinguishes it from other clusters.
 pub(crate) fn network(data_dir: &Path) -> String {
-    let plugins = std::fs::read(data_dir.join("network/cni/10-podium.conflist")).unwrap();
-    let plugins: Value = serde_json::from_slice(&plugins).unwrap();
-    plugins["name"].as_str().unwrap().to_owned()
+    // The alias of the bridge names the data directory.
+    let mut links = std::fs::read_dir("/sys/class/net").unwrap().map(|link| link.unwrap().path());
+    let alias = format!("podium {}\n", data_dir.display());
+    let is_own = |link: &PathBuf| std::fs::read_to_string(link.join("ifalias")).is_ok_and(|text| text == alias);
+    let bridge = links.find(is_own).expect("the cluster has a bridge");
+    bridge.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 #[e2e_test("Service rules act while Podium is down and are removed with the cluster")]

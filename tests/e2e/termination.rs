@@ -4,7 +4,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
+use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
 
 /// Script that ignores SIGTERM and logs it.
 const IGNORE_SIGTERM: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
@@ -109,7 +109,7 @@ fn grace_period_survives_podium_sigkill() {
 
 #[e2e_test("a grace period continues through a SIGKILL of containerd")]
 fn grace_period_survives_containerd_sigkill() {
-    let cluster = Cluster::start(&[]);
+    let cluster = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
     let kubectl = cluster.kubectl_in("default");
     let begin = begin_deletion(&kubectl);
     nix::sys::signal::kill(cluster.containerd(), Signal::SIGKILL).expect("containerd runs");

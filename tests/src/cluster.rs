@@ -1,6 +1,6 @@
 //! A cluster for tests: a `podium up` process with its own data directory, port and containers, removed on drop.
 
-use crate::{ClusterBuilder, Kubectl, Process, cluster_builder, wait_for};
+use crate::{ClusterBuilder, ContainerRuntime, Kubectl, Process, cluster_builder, wait_for};
 use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::Value;
 use std::{
@@ -55,9 +55,12 @@ impl Cluster {
         ClusterBuilder::default().args(args).start()
     }
 
-    pub(crate) fn create(builder: ClusterBuilder) -> Self {
+    pub(crate) fn create(mut builder: ClusterBuilder) -> Self {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let images = builder.images;
+        if !images {
+            builder = builder.env("PODIUM_IMAGE_STORE", &dir.path().join("images").display().to_string());
+        }
         let mut cluster = Self { child: None, builder, dir, namespaces: AtomicU32::new(0) };
         cluster.start_podium();
         if images {
@@ -118,6 +121,9 @@ impl Cluster {
         std::fs::write(&kubelet, self.builder.kubelet_config.to_string()).expect("a file");
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir());
         command.arg("--kubelet-config").arg(kubelet).args(&self.builder.args).envs(self.builder.env.iter().cloned());
+        if self.builder.args.iter().any(|arg| arg == "--runtime-endpoint") {
+            command.env_remove(ContainerRuntime::VARIABLE);
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for(&format!("Podium to log {text:?}"), BOOT_TIMEOUT, || {

@@ -1,6 +1,6 @@
 //! Options of a test cluster.
 
-use crate::Cluster;
+use crate::{Cluster, ContainerRuntime};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -33,13 +33,19 @@ impl ClusterBuilder {
         self
     }
 
+    /// Chooses the container runtime.
+    pub fn runtime(self, runtime: ContainerRuntime) -> Self {
+        let (name, value) = runtime.variable();
+        self.env(name, value)
+    }
+
     /// Sets fields of the `KubeletConfiguration`.
     pub fn kubelet_config(mut self, fields: Value) -> Self {
         self.kubelet_config = kubelet_configuration(fields);
         self
     }
 
-    /// Skips the import of the busybox image.
+    /// Skips the import of the busybox image. The cluster shares its images with no other one.
     pub fn without_images(mut self) -> Self {
         self.images = false;
         self

@@ -6,6 +6,7 @@ mod api_get;
 mod cgroup;
 mod cluster;
 mod cluster_builder;
+mod container_runtime;
 mod e2e_test;
 mod kubectl;
 mod pod;
@@ -18,6 +19,7 @@ mod wait;
 pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use cluster_builder::{ClusterBuilder, write_kubelet_config};
+pub use container_runtime::ContainerRuntime;
 pub use e2e_test::{E2eTest, TestBody};
 /// Used by the expansion of [`e2e_test`].
 #[doc(hidden)]

@@ -19,6 +19,19 @@ impl Process {
         Self::all().filter(move |process| process.read("cgroup").contains(uid))
     }
 
+    /// Finds the process that holds the sandbox of a Pod: the pause process of containerd, or the keeper of the engine.
+    #[must_use]
+    pub fn of_sandbox(uid: &str) -> Option<Self> {
+        let is_keeper = |process: &Self| {
+            let command = process.command();
+            let dir = command.strip_prefix("podium-keeper ").map(|dir| PathBuf::from(dir.trim()));
+            let record = dir.and_then(|dir| std::fs::read_to_string(dir.join("sandbox.json")).ok());
+            record.is_some_and(|record| record.contains(uid))
+        };
+        let mut pause = Self::of_pod(uid).filter(|process| process.name() == "pause");
+        pause.next().or_else(|| Self::all().find(is_keeper))
+    }
+
     /// Returns the process's directory in `/proc`.
     #[must_use]
     pub fn dir(self) -> PathBuf {

@@ -65,7 +65,8 @@ enum Task {
     },
     /// Measure Podium in a release build and print the numbers of docs/performance.md.
     Bench {
-        /// Only these measurements; `leak [--pods N] [--minutes M]` measures resource leaks of Pods instead.
+        /// Only these measurements; `pods --runtime engine,containerd` compares container runtimes, `leak [--pods N]
+        /// [--minutes M]` measures resource leaks of Pods instead.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         names: Vec<String>,
     },

@@ -14,6 +14,8 @@ pub struct HostInfo {
     pub kernel: (u32, u32),
     /// Capabilities that a container can get: those of this process (`CapEff` of `/proc/self/status`).
     pub capabilities: CapabilitySet,
+    /// OOM score adjustment of this process. Without `CAP_SYS_RESOURCE`, no container can have a lower one.
+    pub oom_score_adj: i32,
     /// Whether the kernel has seccomp filters.
     pub seccomp: bool,
     /// AppArmor; `None` if the kernel has none, or it is disabled.

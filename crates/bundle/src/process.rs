@@ -5,7 +5,7 @@ use crate::{
     capabilities::process_capabilities,
     users::{self, ResolvedUser},
 };
-use oci_spec::runtime::{Process, Spec, User};
+use oci_spec::runtime::{Capability, Process, Spec, User};
 use runtime::ContainerConfig;
 use std::{collections::HashMap, path::PathBuf};
 
@@ -35,7 +35,7 @@ pub(crate) fn container_process(
         .set_rlimits(None)
         .set_no_new_privileges(Some(config.security.no_new_privs))
         .set_apparmor_profile(apparmor::container_profile(&config.security, host)?)
-        .set_oom_score_adj(Some(oom_score_adj(config.resources.oom_score_adj)));
+        .set_oom_score_adj(Some(oom_score_adj(config.resources.oom_score_adj, host)));
     Ok(process)
 }
 
@@ -146,9 +146,11 @@ fn working_dir(config: &ContainerConfig, image: &ImageConfig) -> Result<PathBuf,
     Ok(dir.into())
 }
 
-/// Returns the OOM score adjustment in the kernel's range.
-fn oom_score_adj(adjustment: i64) -> i32 {
-    i32::try_from(adjustment.clamp(-1000, 1000)).unwrap_or_default()
+/// Returns the OOM score adjustment in the range that the kernel allows: the OCI runtime would fail.
+fn oom_score_adj(adjustment: i64, host: &HostInfo) -> i32 {
+    let may_lower = host.capabilities.contains(Capability::SysResource);
+    let lowest = if may_lower { -1000 } else { host.oom_score_adj.clamp(-1000, 1000) };
+    i32::try_from(adjustment.clamp(lowest.into(), 1000)).unwrap_or_default()
 }
 
 #[cfg(test)]

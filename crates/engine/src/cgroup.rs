@@ -58,22 +58,9 @@ impl Cgroup {
         }
     }
 
-    /// Returns the PIDs of the cgroup and those below it.
+    /// Returns the process IDs of the cgroup and of those below it. A cgroup that vanished has none.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let mut found = Vec::new();
-        collect(&self.0, &mut found);
-        found
-    }
-}
-
-fn collect(dir: &Path, found: &mut Vec<i32>) {
-    // A cgroup that vanished has no processes.
-    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect(&entry.path(), found);
-        }
+        runtime::pids_below(&self.0).unwrap_or_default()
     }
 }
 

@@ -1,14 +1,21 @@
 //! Commands in containers: `exec` with collected output.
 
 use crate::{
+    cgroup::Cgroup,
     prepare,
-    sandboxes::{blocking, failed, new_id},
+    sandboxes::new_id,
     state::{Container, Inner, Sandbox},
+    steps::{blocking, failed},
     streams,
 };
-use keeper::ExecStreams;
+use keeper::{Client as Keeper, Exec, ExecStreams};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use runtime::{ContainerState, ExecOutput, RuntimeError};
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -99,22 +106,74 @@ pub(crate) async fn exec_sync(
     let (stderr, stderr_end) = streams::output().map_err(failed("exec"))?;
     let descriptors = ExecStreams::Descriptors { stdin: None, stdout: Some(stdout_end), stderr: Some(stderr_end) };
     let mut exit = sandbox.execs.wait(id, &exec_id);
+    let command = Command { cgroup: container.record().cgroup, id: id.to_owned(), exec_id };
+    let mut starting = tokio::spawn(command.clone().start(keeper.clone(), process, descriptors));
+    let mut started = None;
     let work = async {
-        keeper.exec(id, &exec_id, process.path(), descriptors).await.map_err(failed("exec in container"))?;
+        let Exec { pid, .. } =
+            (&mut starting).await.map_err(io::Error::other).map_err(failed("exec in container"))??;
+        started = Some(pid);
         let (code, stdout, stderr) = tokio::join!(exit.code(), collect(stdout), collect(stderr));
         let code = code.ok_or_else(|| RuntimeError::Failed("the keeper of the Pod has ended".to_owned()))?;
         Ok(ExecOutput { code, stdout, stderr })
     };
     let limit = if timeout.is_zero() { MAX_TIMEOUT } else { timeout.min(MAX_TIMEOUT) };
-    match tokio::time::timeout(limit, work).await {
-        Ok(output) => output,
-        Err(_) => {
-            // It may have ended while its output is held open by a descendant.
-            let _ = keeper.kill_exec(id, &exec_id, SIGKILL, true).await;
-            let message = format!("failed to exec in container: timeout {limit:?} exceeded");
-            Err(RuntimeError::Deadline(message))
+    if let Ok(output) = tokio::time::timeout(limit, work).await {
+        return output;
+    }
+    tokio::spawn(async move {
+        let pid = match started {
+            Some(pid) => pid,
+            // The OCI runtime was slow: the process begins after the timeout.
+            None => match starting.await {
+                Ok(Ok(exec)) => exec.pid,
+                _ => return,
+            },
+        };
+        command.kill(&keeper, pid).await;
+    });
+    Err(RuntimeError::Deadline(format!("failed to exec in container: timeout {limit:?} exceeded")))
+}
+
+/// A command in a container.
+#[derive(Clone)]
+struct Command {
+    cgroup: String,
+    id: String,
+    exec_id: String,
+}
+
+impl Command {
+    async fn start(self, keeper: Keeper, process: ProcessFile, streams: ExecStreams) -> Result<Exec, RuntimeError> {
+        let started = keeper.exec(&self.id, &self.exec_id, process.path(), streams).await;
+        started.map_err(failed("exec in container"))
+    }
+
+    /// Kills the command with its descendants. It may have ended, while they hold its output open.
+    async fn kill(&self, keeper: &Keeper, pid: i32) {
+        let cgroup = self.cgroup.clone();
+        let list = move || Ok(Cgroup::find(&cgroup).map(|cgroup| descendants(pid, &cgroup)).unwrap_or_default());
+        // Before the kill: afterwards, the parents of orphans are not known.
+        let descendants = blocking(list).await.unwrap_or_default();
+        let _ = keeper.kill_exec(&self.id, &self.exec_id, SIGKILL, true).await;
+        for pid in descendants {
+            // The process may have exited meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
+}
+
+/// Returns the descendants of a command in the container's cgroup: its children, and the processes of its session. `crun`
+/// makes the command a member of a session whose leader has exited.
+fn descendants(pid: i32, cgroup: &Cgroup) -> BTreeSet<i32> {
+    let processes: Vec<_> = cgroup.processes().into_iter().filter_map(runtime::Process::read).collect();
+    let session = processes.iter().find(|process| process.pid == pid).map(|process| process.session);
+    let has_leader = |session: &i32| processes.iter().any(|process| process.pid == *session);
+    let mut found = BTreeSet::from([pid]);
+    found.extend(session.filter(|session| !has_leader(session)));
+    runtime::add_descendants(&mut found, &processes);
+    found.retain(|found| *found != pid && processes.iter().any(|process| process.pid == *found));
+    found
 }
 
 /// Reads a stream to its end, and keeps its beginning.

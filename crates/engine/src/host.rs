@@ -25,6 +25,7 @@ pub(crate) fn host_info(node_name: &str) -> HostInfo {
         architecture: Architecture::default(),
         kernel: kernel_version(),
         capabilities: effective_capabilities(),
+        oom_score_adj: read("/proc/self/oom_score_adj").trim().parse().unwrap_or(0),
         seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         apparmor: apparmor(),
         cgroup_v2,

@@ -66,6 +66,29 @@ pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     host_path(&open(open_root(root)?, path, OFlags::PATH)?)
 }
 
+/// Returns where a mount at a path below a root will be, relative to the root and absolute; parts that are missing will be
+/// created. `None` if that is not certain.
+pub(crate) fn target(root: &Path, path: &Path) -> Option<PathBuf> {
+    let descriptor = open_root(root).ok()?;
+    let base = host_path(&descriptor).ok()?;
+    for existing in path.ancestors() {
+        let missing = path.strip_prefix(existing).ok()?;
+        if !missing.components().all(|part| matches!(part, Component::Normal(_))) {
+            return None;
+        }
+        match open(&descriptor, existing, OFlags::PATH) {
+            Ok(found) => {
+                return Some(Path::new("/").join(host_path(&found).ok()?.strip_prefix(&base).ok()?).join(missing));
+            }
+            // A link to something that will exist.
+            Err(_) if open(&descriptor, existing, OFlags::PATH | OFlags::NOFOLLOW).is_ok() => return None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
 /// As [`resolve`], and creates missing directories, mode 0755.
 ///
 /// # Errors

@@ -3,19 +3,20 @@
 //! OCI runtimes hide a file with the container's own `/dev/null`, and bind the terminal by a path of the container's
 //! `/dev`. A volume or an image that controls `/dev` could replace both (CVE-2025-31133, CVE-2025-52565), or leave the
 //! paths as they are. The process of a created container waits, and no other one is in its mount namespace, so that what
-//! is verified stays.
+//! is verified stays. Containers whose mounts cannot reach these paths are created and started at once, which is faster.
 
 use crate::{
     in_root, prepare,
-    sandboxes::blocking,
     state::{Container, Inner, Sandbox},
+    steps::blocking,
 };
 use bundle::Spec;
+use oci_spec::runtime::Mount;
 use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Types of file systems (`linux/magic.h`).
@@ -35,6 +36,35 @@ pub(crate) async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Contain
     }
     let dir = container.dir.clone();
     blocking(move || verify_paths(pid, &prepare::read_spec(&dir)?)).await
+}
+
+/// Returns whether a container must be verified between its creation and its start, because a mount may reach what its OCI
+/// runtime hides paths with.
+///
+/// # Errors
+/// When the OCI configuration cannot be read.
+pub(crate) async fn is_needed(container: &Container) -> io::Result<bool> {
+    let dir = container.dir.clone();
+    blocking(move || Ok(may_be_misled(&dir.join(prepare::ROOTFS), &prepare::read_spec(&dir)?))).await
+}
+
+fn may_be_misled(root: &Path, spec: &Spec) -> bool {
+    let is_bind = |mount: &&Mount| {
+        let options = mount.options().as_deref().unwrap_or_default();
+        options.iter().any(|option| option == "bind" || option == "rbind")
+    };
+    let binds = spec.mounts().iter().flatten().filter(is_bind).map(|mount| in_root::target(root, mount.destination()));
+    let Some(targets) = binds.collect::<Option<Vec<PathBuf>>>() else { return true };
+    let is_nested = |target: &PathBuf| targets.iter().any(|other| target != other && target.starts_with(other));
+    // The links of a volume are not known: a path below it may lead anywhere.
+    targets.iter().any(|target| is_used_for_masking(target) || is_nested(target))
+}
+
+/// Returns whether a mount at a path may change what paths are hidden with, or which ones.
+fn is_used_for_masking(target: &Path) -> bool {
+    let harmless = ["/dev/shm", "/dev/mqueue", "/dev/termination-log"].iter().any(|path| target == Path::new(path));
+    let kernel = ["/dev", "/proc", "/sys"].map(Path::new);
+    !harmless && kernel.iter().any(|path| target.starts_with(path) || path.starts_with(target))
 }
 
 /// Verifies the paths of a created container. Containers without masked and read-only paths are privileged or have
@@ -113,6 +143,46 @@ mod tests {
         assert_eq!(check(&[], &[]), Ok(()));
         // A magic link could lead to a file of another mount namespace.
         assert!(check(&["/proc/self/exe"], &[]).is_err());
+    }
+
+    #[test]
+    fn mounts_that_reach_the_kernels_file_systems_are_verified() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("run/secrets")).unwrap();
+        std::os::unix::fs::symlink("/dev", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("../../../run", dir.path().join("run/up")).unwrap();
+        let misled = |targets: &[&str]| {
+            let bind = |target: &&str| {
+                let mut mount = Mount::default();
+                mount.set_destination(target.into()).set_options(Some(vec!["rbind".to_owned()]));
+                mount
+            };
+            let mut spec = Spec::default();
+            // The default mounts of a specification are no binds.
+            spec.set_mounts(Some(spec.mounts().iter().flatten().cloned().chain(targets.iter().map(bind)).collect()));
+            may_be_misled(dir.path(), &spec)
+        };
+        for harmless in [
+            &[][..],
+            &["/etc/hosts", "/dev/shm", "/dev/termination-log", "/run/secrets/kubernetes.io/serviceaccount"],
+            &["/data", "/data2", "/run/up/x"],
+        ] {
+            assert!(!misled(harmless), "{harmless:?}");
+        }
+        for harmful in [
+            &["/dev"][..],
+            &["/dev/null"],
+            &["/"],
+            &["/proc/x"],
+            &["/sys/fs"],
+            &["/link"],
+            &["/link/null"],
+            &["/a", "/a/b"],
+            &["/run", "/run/up/secrets"],
+            &["/x/../dev"],
+        ] {
+            assert!(misled(harmful), "{harmful:?}");
+        }
     }
 
     #[test]

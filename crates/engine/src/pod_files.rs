@@ -77,7 +77,7 @@ pub(crate) fn unmount(path: &Path) -> io::Result<()> {
 }
 
 fn write_public(path: &Path, content: &[u8]) -> io::Result<()> {
-    files::replace_private(path, content)?;
+    files::replace_private_unsynced(path, content)?;
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }
 

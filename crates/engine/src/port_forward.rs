@@ -19,7 +19,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// When nothing listens, or the namespace is gone.
 pub(crate) async fn connect(netns: Option<PathBuf>, port: u16) -> Result<PortForward, RuntimeError> {
-    let failed = |error: io::Error| RuntimeError::Failed(format!("failed to connect to localhost:{port}: {error}"));
+    let failed = |error: io::Error| {
+        // As containerd words it.
+        let refused = error.kind() == io::ErrorKind::ConnectionRefused;
+        let problem = if refused { "connection refused".to_owned() } else { error.to_string() };
+        RuntimeError::Failed(format!("failed to connect to localhost:{port}: {problem}"))
+    };
     let stream = connect_in(netns, port).await.map_err(failed)?;
     let stream = tokio::net::TcpStream::from_std(stream).map_err(failed)?;
     Ok(PortForward { stream: Box::new(stream), failure: Box::pin(std::future::ready(None)) })
@@ -72,6 +77,6 @@ mod tests {
     async fn refused_connection_is_an_error_with_its_port() {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let Err(error) = connect(None, port).await else { panic!("port {port} is closed") };
-        assert!(error.to_string().starts_with(&format!("failed to connect to localhost:{port}: ")), "{error}");
+        assert!(error.to_string().ends_with(&format!("to localhost:{port}: connection refused")), "{error}");
     }
 }

@@ -87,6 +87,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) spec_image: String,
     pub(crate) stop_signal: Option<StopSignal>,
     pub(crate) tty: bool,
+    /// Container whose process namespace is joined.
+    #[serde(default)]
+    pub(crate) target_container: Option<String>,
     /// The container's cgroup, relative to the root of its hierarchy.
     pub(crate) cgroup: String,
 }
@@ -136,6 +139,14 @@ pub(crate) fn save(path: &Path, record: &impl Record) -> io::Result<()> {
     files::replace_private(path, &serde_json::to_vec(record)?)
 }
 
+/// Writes a record that a power failure may undo, because nothing depends on it then: it ends all sandboxes.
+///
+/// # Errors
+/// When the file system fails.
+pub(crate) fn save_unsynced(path: &Path, record: &impl Record) -> io::Result<()> {
+    files::replace_private_unsynced(path, &serde_json::to_vec(record)?)
+}
+
 /// Reads a record; `None` if there is none, or it was never completed.
 ///
 /// # Errors
@@ -149,11 +160,45 @@ pub(crate) fn load<R: Record>(path: &Path) -> io::Result<Option<R>> {
     if size > MAX_RECORD {
         return Err(io::Error::other(format!("{} is larger than a record", path.display())));
     }
-    let record: R = serde_json::from_slice(&fs::read(path)?)
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+    let record: R = match serde_json::from_slice(&fs::read(path)?) {
+        Ok(record) => record,
+        // A power failure left the beginning of a record that was not synced.
+        Err(error) if error.is_eof() => return Ok(None),
+        Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
+    };
     if record.version() != VERSION {
         let (found, path) = (record.version(), path.display());
         return Err(io::Error::other(format!("{path} has format {found}, this Podium reads format {VERSION}")));
     }
     Ok(Some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> SandboxRecord {
+        let text = r#"{"version":1,"id":"s","uid":"u","name":"p","namespace":"n","attempt":0,
+            "createdAt":"2026-01-01T00:00:00Z","state":"ready","network":"Pod","pid":"Container","ipc":"Pod",
+            "logDirectory":"/l","runtimeHandler":"","ips":[]}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn truncated_record_is_incomplete_and_a_damaged_one_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sandbox.json");
+        assert_eq!(load::<SandboxRecord>(&path).unwrap(), None);
+        save_unsynced(&path, &record()).unwrap();
+        assert_eq!(load(&path).unwrap(), Some(record()));
+        let text = fs::read(&path).unwrap();
+        for length in [0, 1, text.len() - 1] {
+            fs::write(&path, &text[..length]).unwrap();
+            assert_eq!(load::<SandboxRecord>(&path).unwrap(), None, "{length}");
+        }
+        fs::write(&path, [b"x", text.as_slice()].concat()).unwrap();
+        load::<SandboxRecord>(&path).unwrap_err();
+        save(&path, &SandboxRecord { version: 2, ..record() }).unwrap();
+        load::<SandboxRecord>(&path).unwrap_err();
+    }
 }

@@ -73,13 +73,28 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 /// If it cannot be written.
 pub fn replace_private(path: &Path, data: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    // The administrator may choose a directory in which other users can create links.
-    let mut file = create_private(&temporary)?;
-    file.write_all(data)?;
-    file.sync_data()?;
+    write_temporary(&temporary, data)?.sync_data()?;
     fs::rename(&temporary, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Writes a file with mode 0600 atomically. It survives the death of this process, but not a power failure, which may leave
+/// the earlier file, none, or the beginning of this one. Replaces an existing file or link.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn replace_private_unsynced(path: &Path, data: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    write_temporary(&temporary, data)?;
+    fs::rename(&temporary, path)
+}
+
+fn write_temporary(path: &Path, data: &[u8]) -> io::Result<File> {
+    // The administrator may choose a directory in which other users can create links.
+    let mut file = create_private(path)?;
+    file.write_all(data)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -123,7 +138,7 @@ mod tests {
         for link in [&path, &path.with_extension("new")] {
             symlink(&victim, link).unwrap();
         }
-        replace_private(&path, b"text").unwrap();
+        replace_private_unsynced(&path, b"text").unwrap();
         assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (0o600, "text"));
         assert!(!path.with_extension("new").exists());
         // An existing file that others can read.

@@ -1,7 +1,7 @@
 //! Blobs: complete ones, and downloads that can be resumed.
 
 use crate::{
-    BlobWriter, Digest, Error, Lease,
+    BlobStore, BlobWriter, Digest, Error, Lease,
     error::{Context, invalid},
     lock::{self, Lock},
     store::{ImageStore, Temporary, none_if_missing, sync_dir},
@@ -67,7 +67,7 @@ impl Lease {
     pub fn put(&self, data: &[u8]) -> Result<Digest, Error> {
         let digest = Digest::of(data);
         let path = self.store.blob_path(&digest);
-        if !path.exists() {
+        if !self.contains_whole(&digest) {
             self.store.replace(&path, data).context(|| format!("failed to write blob {digest}"))?;
         }
         Ok(digest)
@@ -79,10 +79,17 @@ impl Lease {
         let (hasher, size) = copy_hashed(source, &mut temporary)?;
         let digest = Digest::finish(hasher);
         let path = self.store.blob_path(&digest);
-        if !path.exists() {
+        if !self.contains_whole(&digest) {
             temporary.publish(&path).map_err(PutError::Write)?;
         }
         Ok((digest, size))
+    }
+}
+
+impl Lease {
+    /// Returns whether a blob need not be written again.
+    fn contains_whole(&self, digest: &Digest) -> bool {
+        BlobStore::contains(self, digest).unwrap_or(false)
     }
 }
 

@@ -55,6 +55,16 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
+    /// Containers use an image that is removed.
+    #[error("image {reference:?} is in use by {user} of {owner:?}")]
+    InUse {
+        /// The image as it was named.
+        reference: String,
+        /// Container.
+        user: String,
+        /// Data directory of the container's cluster.
+        owner: std::path::PathBuf,
+    },
     /// Other processes use the store; collection is possible later.
     #[error("the image store is in use")]
     Busy,
@@ -69,7 +79,7 @@ impl Error {
     pub fn is_invalid_content(&self) -> bool {
         match self {
             Self::Unpack { source, .. } => is_invalid_content(source),
-            Self::Io { .. } | Self::Busy | Self::InvalidArgument(_) => false,
+            Self::Io { .. } | Self::Busy | Self::InUse { .. } | Self::InvalidArgument(_) => false,
             _ => true,
         }
     }

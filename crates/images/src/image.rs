@@ -25,7 +25,7 @@ pub struct Image {
 }
 
 impl ImageStore {
-    /// Returns all images, sorted by ID. Damaged images are left out.
+    /// Returns all images, sorted by ID. Damaged images are left out, and those that this cluster has removed.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -33,6 +33,9 @@ impl ImageStore {
         let _lock = self.lock_shared()?;
         let mut by_id: BTreeMap<Digest, Vec<NamedImage>> = BTreeMap::new();
         for named in self.names()? {
+            if self.is_released(&named.id)? {
+                continue;
+            }
             by_id.entry(named.id).or_default().push(named);
         }
         let images = by_id.into_values().filter_map(|names| match self.describe(&names) {
@@ -52,6 +55,9 @@ impl ImageStore {
     pub fn image(&self, reference: &str) -> Result<Image, Error> {
         let _lock = self.lock_shared()?;
         let named = self.resolve_locked(reference)?;
+        if self.is_released(&named.id)? {
+            return Err(Error::NotFound(reference.to_owned()));
+        }
         let names: Vec<NamedImage> = self.names()?.into_iter().filter(|other| other.id == named.id).collect();
         self.describe(&names)?.ok_or_else(|| Error::NotFound(reference.to_owned()))
     }

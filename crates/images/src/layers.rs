@@ -1,15 +1,20 @@
 //! Unpacked layers. Each is unpacked once, for all images that have it above the same layers.
+//!
+//! The configuration of an image says which layers its blobs are. It is not trusted: an image that names the layers of another
+//! one gets them only with their content. The blobs that were verified are recorded beside the layer.
 
 use crate::{
     Digest, Error, Lease,
+    decompress::decompress,
     error::{Context, invalid},
     lock::Lock,
     manifest::{ImageContent, chain_ids, diff_ids, digest_of, invalid_image},
     store::{ImageStore, sync_dir},
-    unpack::{Limits, Tree, is_opaque, unpack},
+    unpack::{Limits, Measured, Tree, is_opaque, unpack},
 };
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -68,11 +73,11 @@ impl Lease {
         let unfinished = self.store.dir("ingest").join(format!("{LAYER_PREFIX}{}", chain_id.hex()));
         let failed = |verb: &str| format!("failed to {verb} layer {chain_id}");
         if target.try_exists().context(|| failed("open"))? {
-            return Ok(());
+            return self.verify(&target, blob, diff_id);
         }
         let _lock = Lock::exclusive(&unfinished.with_extension("lock")).context(|| failed("lock"))?;
         if target.try_exists().context(|| failed("open"))? {
-            return Ok(());
+            return self.verify(&target, blob, diff_id);
         }
         remove_tree(&unfinished).context(|| failed("remove the unfinished"))?;
         let result = self.unpack_into(&unfinished, blob, diff_id, below);
@@ -87,6 +92,25 @@ impl Lease {
         sync_dir(&self.store.dir("layers")).context(|| failed("rename"))
     }
 
+    /// Verifies that a blob is a layer that was unpacked from another blob.
+    fn verify(&self, layer: &Path, blob: &Digest, diff_id: &Digest) -> Result<(), Error> {
+        let verified = verified_file(layer, blob);
+        // A blob that is not compressed has the digest of its content.
+        if blob == diff_id || verified.try_exists().context(|| format!("failed to open layer {diff_id}"))? {
+            return Ok(());
+        }
+        let unpack_error = |source| Error::Unpack { diff_id: *diff_id, source };
+        let limits = Limits::of(layer).map_err(unpack_error)?;
+        let archive = decompress(self.store.open_blob(blob)?).map_err(unpack_error)?;
+        let mut content = Measured::new(archive, limits.bytes);
+        io::copy(&mut content, &mut io::sink()).map_err(unpack_error)?;
+        check_digest(&content.finish(), diff_id)?;
+        match files::create_private(&verified) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(unpack_error(error)),
+            _ => Ok(()),
+        }
+    }
+
     fn unpack_into(&self, unfinished: &Path, blob: &Digest, diff_id: &Digest, below: &[Digest]) -> Result<(), Error> {
         let failed = || format!("failed to create layer {diff_id}");
         let root = unfinished.join("fs");
@@ -98,13 +122,25 @@ impl Lease {
         let archive = self.store.open_blob(blob)?;
         let unpack_error = |source| Error::Unpack { diff_id: *diff_id, source };
         let found = unpack(archive, open(&root)?, parents, &limits).map_err(unpack_error)?;
-        if found != *diff_id {
-            return Err(unpack_error(invalid(format!("the digest of the uncompressed layer is {found}"))));
-        }
+        check_digest(&found, diff_id)?;
+        files::create_private(&verified_file(unfinished, blob)).context(failed)?;
         // One call for all files of the layer; a call for each file takes many times as long.
         let root = File::open(&root).context(failed)?;
         rustix::fs::syncfs(&root).context(failed)
     }
+}
+
+/// File that says that a blob is this layer.
+fn verified_file(layer: &Path, blob: &Digest) -> PathBuf {
+    layer.join(format!("blob-{}", blob.hex()))
+}
+
+fn check_digest(found: &Digest, diff_id: &Digest) -> Result<(), Error> {
+    if found == diff_id {
+        return Ok(());
+    }
+    let source = invalid(format!("the digest of the uncompressed layer is {found}"));
+    Err(Error::Unpack { diff_id: *diff_id, source })
 }
 
 /// Removes a directory with all that is below it, if it exists.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod blobs;
+mod clusters;
 mod collect;
 mod decompress;
 mod disk_usage;

@@ -3,7 +3,7 @@
 use crate::{
     Digest, Error, Lease,
     error::Context,
-    manifest::invalid_image,
+    manifest::{chain_ids, diff_ids, digest_of, invalid_image},
     platform::suits,
     store::{ImageStore, entries, none_if_missing, sync_dir},
 };
@@ -25,6 +25,13 @@ pub struct NamedImage {
     /// Whether the kubelet's image garbage collection must keep the image.
     #[serde(default)]
     pub pinned: bool,
+    /// Blobs of the manifest: collection must keep them also when the manifest is damaged. Empty if an earlier version named
+    /// the image.
+    #[serde(default)]
+    pub(crate) blobs: Vec<Digest>,
+    /// Chain IDs of the layers.
+    #[serde(default)]
+    pub(crate) layers: Vec<Digest>,
 }
 
 impl NamedImage {
@@ -55,14 +62,21 @@ impl Lease {
             return Err(Error::NoPlatform { digest: *manifest, platform });
         }
         self.store.check_complete(&content)?;
-        let named = NamedImage {
+        let diff_ids = diff_ids(&content.config).map_err(|problem| invalid_image(&content.id, problem))?;
+        let mut named = NamedImage {
             name: reference.to_string(),
             target: *target,
             manifest: *manifest,
             id: content.id,
             pinned: false,
+            blobs: content.descriptors().map(digest_of).collect::<Result<_, _>>()?,
+            layers: chain_ids(&diff_ids),
         };
+        let _names = self.store.lock_names()?;
+        let before = self.store.read_name(&self.store.name_path(&named.name));
+        named.pinned = before.is_ok_and(|before| before.is_some_and(|before| before.pinned));
         self.store.write_name(&named)?;
+        self.store.record_added(&named)?;
         Ok(named)
     }
 
@@ -96,25 +110,54 @@ impl ImageStore {
         self.read_name(&self.name_path(&name))?.filter(|named| named.name == name).ok_or_else(missing)
     }
 
-    /// Removes a name, or with an image ID all names of the image. Names with digests go with the last tag. The content is
-    /// removed by collection. Returns the removed names.
+    /// Removes a name, or with an image ID all names of the image, for all clusters. Names with digests go with the last tag. The
+    /// content is removed by collection. Returns the removed names.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such image.
+    /// [`Error::NotFound`] if there is no such image, [`Error::InUse`] if a container uses the image and has no other name of it.
     pub fn remove(&self, reference: &str) -> Result<Vec<String>, Error> {
-        let _lock = self.lock_shared()?;
+        let (_lock, _names) = (self.lock_shared()?, self.lock_names()?);
         let named = self.resolve_locked(reference)?;
         let of_image: Vec<NamedImage> = self.names()?.into_iter().filter(|other| other.id == named.id).collect();
         let is_last_tag = !of_image.iter().any(|other| !other.is_digest_reference() && other.name != named.name);
         let with_all = image_id(reference).is_some() || is_last_tag && !named.is_digest_reference();
+        if (with_all || of_image.len() == 1)
+            && let Some((owner, user)) = self.user_of(&named.id)?
+        {
+            return Err(Error::InUse { reference: reference.to_owned(), user, owner });
+        }
+        let names = of_image.into_iter().map(|other| other.name).filter(|name| with_all || *name == named.name);
+        self.remove_names(&named.id, names.collect())
+    }
+
+    /// Removes an image for this cluster, as containerd does: all its names. If another cluster needs the image, it keeps its
+    /// names, and is not found by this cluster until it is added again. Returns the removed names.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such image.
+    pub fn remove_for_cluster(&self, reference: &str) -> Result<Vec<String>, Error> {
+        let (_lock, _names) = (self.lock_shared()?, self.lock_names()?);
+        let id = self.resolve_locked(reference)?.id;
+        if self.is_needed_by_others(&id)? {
+            return self.record_released(&id).map(|()| Vec::new());
+        }
+        let names = self.names()?.into_iter().filter(|other| other.id == id).map(|other| other.name);
+        self.remove_names(&id, names.collect())
+    }
+
+    /// Removes names of an image. The caller has the lock of the names.
+    fn remove_names(&self, image: &Digest, names: Vec<String>) -> Result<Vec<String>, Error> {
         let mut removed = Vec::new();
-        for name in of_image.into_iter().map(|other| other.name).filter(|name| with_all || *name == named.name) {
+        for name in names {
             let failed = || format!("failed to remove image {name}");
             if none_if_missing(fs::remove_file(self.name_path(&name))).context(failed)?.is_some() {
                 removed.push(name);
             }
         }
-        sync_dir(&self.dir("names")).context(|| format!("failed to remove image {reference}"))?;
+        sync_dir(&self.dir("names")).context(|| format!("failed to remove image {image}"))?;
+        if !self.names()?.iter().any(|other| other.id == *image) {
+            self.forget_image(image)?;
+        }
         Ok(removed)
     }
 
@@ -123,7 +166,7 @@ impl ImageStore {
     /// # Errors
     /// [`Error::NotFound`] if there is no such image.
     pub fn set_pinned(&self, reference: &str, pinned: bool) -> Result<(), Error> {
-        let _lock = self.lock_shared()?;
+        let (_lock, _names) = (self.lock_shared()?, self.lock_names()?);
         let named = self.resolve_locked(reference)?;
         self.write_name(&NamedImage { pinned, ..named })
     }

@@ -3,9 +3,11 @@
 //! ```text
 //! lock                       shared by readers and leases; exclusive for collection
 //! blobs/sha256/<hex>         manifests, configurations and layers, as distributed
-//! names/<hash>.json          a reference, its manifest and its image ID
+//! names/<hash>.json          a reference, its manifest, its image ID and all content
+//! names.lock                 exclusive for changes of names and of what clusters need
 //! layers/<chain ID>/fs       an unpacked layer, ready for overlayfs
 //! uses/<hash>/<user>         an image in use by a container of an owner
+//! clusters/<hash>/           which images a cluster needs
 //! empty/                     the lower directory of an image without layers
 //! bottom/                    a second lower directory, for overlayfs
 //! ingest/                    partial downloads, unfinished layers, locks of layers, temporary files
@@ -14,7 +16,7 @@
 //!
 //! Everything is written in `ingest`, synchronized and renamed. So a process can be killed at any moment.
 
-use crate::{BlobWriter, Digest, Error, error::Context, lock::Lock};
+use crate::{BlobWriter, Digest, Error, error::Context, lock::Lock, manifest::MAX_DOCUMENT};
 use distribution::Platform;
 use std::{
     fs::{self, File},
@@ -32,6 +34,8 @@ const ROOT_DIRECTORY_MODE: u32 = 0o755;
 pub struct ImageStore {
     root: Arc<Path>,
     platform: Platform,
+    /// Data directory of the cluster that uses the store; `None` for the administrator.
+    pub(crate) cluster: Option<Arc<Path>>,
 }
 
 /// Keeps content without a name from being collected, as containerd's leases do: blobs and layers are added under a lease,
@@ -49,7 +53,7 @@ impl ImageStore {
     /// If its directories cannot be created.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let failed = || format!("failed to create the image store {}", root.display());
-        for dir in ["blobs/sha256", "names", "layers", "uses", "ingest", "trash"] {
+        for dir in ["blobs/sha256", "names", "layers", "uses", "clusters", "ingest", "trash"] {
             files::create_private_dir_all(&root.join(dir)).context(failed)?;
         }
         files::create_private_dir_all(root).context(failed)?;
@@ -58,7 +62,7 @@ impl ImageStore {
         }
         let root: PathBuf = root.canonicalize().context(failed)?;
         sync_dir(&root).context(failed)?;
-        Ok(Self { root: root.into(), platform: Platform::default() })
+        Ok(Self { root: root.into(), platform: Platform::default(), cluster: None })
     }
 
     /// Returns the root directory.
@@ -70,7 +74,7 @@ impl ImageStore {
     /// Returns a store of the same directory for images of another platform.
     #[cfg(test)]
     pub(crate) fn with_platform(&self, platform: Platform) -> Self {
-        Self { root: self.root.clone(), platform }
+        Self { platform, ..self.clone() }
     }
 
     pub(crate) fn platform(&self) -> &Platform {
@@ -173,8 +177,14 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
 }
 
 impl crate::BlobStore for Lease {
+    /// A damaged document counts as missing, so that the next pull repairs it. Layers are verified when they are unpacked.
     fn contains(&self, digest: &Digest) -> io::Result<bool> {
-        self.store.blob_path(digest).try_exists()
+        match self.store.blob_size(digest) {
+            Ok(size) if size <= MAX_DOCUMENT => Ok(self.store.read_document(digest, MAX_DOCUMENT).is_ok()),
+            Ok(_) => Ok(true),
+            Err(Error::MissingBlob(_)) => Ok(false),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     fn open(&self, digest: &Digest) -> io::Result<Option<Box<dyn BlobWriter>>> {

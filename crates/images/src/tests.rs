@@ -1,6 +1,7 @@
 //! Tests of the whole store, and what they have in common: layers and archives made in memory.
 
 mod blobs;
+mod clusters;
 mod collect;
 mod import;
 mod measure;

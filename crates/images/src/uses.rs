@@ -5,6 +5,7 @@
 
 use crate::{
     Digest, Error,
+    clusters::owner_key,
     error::Context,
     manifest::{chain_ids, diff_ids, invalid_image},
     store::{ImageStore, entries, none_if_missing},
@@ -59,6 +60,7 @@ impl ImageStore {
         let mut temporary = self.temporary().context(failed)?;
         temporary.file.write_all(&data).context(failed)?;
         temporary.rename(&path).context(failed)?;
+        self.record_used(owner, image)?;
         Ok(lower_dirs)
     }
 
@@ -73,19 +75,38 @@ impl ImageStore {
         removed.map(|_| ()).context(|| format!("failed to end the use of an image by {user}"))
     }
 
-    /// Returns the users of an owner, with the IDs of their images.
+    /// Returns the users of an owner, with the IDs of their images: `None` if a record is damaged or of a newer version.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn uses(&self, owner: &Path) -> Result<Vec<(String, Digest)>, Error> {
+    pub fn uses(&self, owner: &Path) -> Result<Vec<(String, Option<Digest>)>, Error> {
         let _lock = self.lock_shared()?;
         let dir = self.owner_dir(owner)?;
         let mut uses = Vec::new();
         for (user, path) in if dir.exists() { entries(&dir)? } else { Vec::new() } {
-            uses.extend(read_use(&path)?.map(|found| (user, found.image)));
+            match read_use(&path) {
+                Ok(found) => uses.extend(found.map(|found| (user, Some(found.image)))),
+                Err(_) => uses.push((user, None)),
+            }
         }
         uses.sort();
         Ok(uses)
+    }
+
+    /// Returns a container that uses an image, and its owner.
+    pub(crate) fn user_of(&self, image: &Digest) -> Result<Option<(PathBuf, String)>, Error> {
+        for (_, dir) in entries(&self.dir("uses"))? {
+            for (user, path) in entries(&dir)? {
+                // A use that is not understood keeps its content without a name, too.
+                if let Ok(Some(found)) = read_use(&path)
+                    && found.image == *image
+                    && found.owner.exists()
+                {
+                    return Ok(Some((found.owner, user)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn use_path(&self, owner: &Path, user: &str) -> Result<PathBuf, Error> {
@@ -97,16 +118,16 @@ impl ImageStore {
     }
 
     fn owner_dir(&self, owner: &Path) -> Result<PathBuf, Error> {
-        match owner.to_str() {
-            Some(path) if owner.is_absolute() => Ok(self.dir("uses").join(Digest::of(path.as_bytes()).hex())),
-            _ => Err(Error::InvalidArgument(format!("{} is not an absolute path in UTF-8", owner.display()))),
-        }
+        Ok(self.dir("uses").join(owner_key(owner)?))
     }
 }
 
-/// Reads a use. Returns `None` if it has ended. A power failure can leave an incomplete file; it has ended the container, too.
+/// Reads a use. Returns `None` if it has ended.
+///
+/// # Errors
+/// If the file cannot be read, or is not understood: of a newer version, or incomplete after a power failure. Its user may exist.
 pub(crate) fn read_use(path: &Path) -> Result<Option<Use>, Error> {
     let failed = || format!("failed to read {}", path.display());
     let Some(data) = none_if_missing(fs::read(path)).context(failed)? else { return Ok(None) };
-    Ok(serde_json::from_slice(&data).ok())
+    serde_json::from_slice(&data).map(Some).map_err(io::Error::from).context(failed)
 }

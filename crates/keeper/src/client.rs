@@ -70,6 +70,12 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Returns whether keeper and Podium speak different versions of the protocol. The text has both.
+    #[must_use]
+    pub fn is_version(&self) -> bool {
+        matches!(self, Self::Version(_)) || self.code() == Some(ErrorCode::Version)
+    }
 }
 
 /// Streams of a process of `exec`. They are passed on: the keeper does not read or write them.
@@ -178,6 +184,12 @@ impl Client {
         }
     }
 
+    /// Returns whether the connection has not ended.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
     /// Returns process and namespaces of the keeper.
     #[must_use]
     pub fn hello(&self) -> &Hello {
@@ -202,8 +214,23 @@ impl Client {
     /// # Errors
     /// If its files are invalid, or the OCI runtime fails. Then nothing is left.
     pub async fn create_container(&self, id: &str) -> Result<i32, Error> {
-        match self.connection.call(Call::CreateContainer { id: id.to_owned() }, Vec::new(), RUNTIME_DEADLINE).await?.0 {
+        let call = Call::CreateContainer { id: id.to_owned(), start: false };
+        match self.connection.call(call, Vec::new(), RUNTIME_DEADLINE).await?.0 {
             Answer::Process(pid) => Ok(pid),
+            _ => Err(Error::UnexpectedReply),
+        }
+    }
+
+    /// Creates and starts a container, with one run of the OCI runtime: two take 10 ms longer. Returns its first process.
+    ///
+    /// # Errors
+    /// As of [`Client::create_container`].
+    pub async fn run_container(&self, id: &str) -> Result<i32, Error> {
+        let call = Call::CreateContainer { id: id.to_owned(), start: true };
+        match self.connection.call(call, Vec::new(), RUNTIME_DEADLINE).await?.0 {
+            Answer::Started(pid) => Ok(pid),
+            // An older keeper has only created it.
+            Answer::Process(pid) => self.start_container(id).await.map(|()| pid),
             _ => Err(Error::UnexpectedReply),
         }
     }

@@ -29,6 +29,8 @@ const MAX_TEXT: usize = 4096;
 pub(crate) enum Purpose {
     /// Create a container.
     Create,
+    /// Create and start a container.
+    Run,
     /// Start it.
     Start,
     /// Send a signal.

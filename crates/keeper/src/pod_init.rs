@@ -40,7 +40,8 @@ const PROGRAM: &str = "program";
 pub(crate) fn start(sandbox: &Path) -> io::Result<i32> {
     let (mut reader, writer) = io::pipe()?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(POD_INIT_NAME).arg(sandbox).env_clear();
+    // Containers see the arguments, which must not name a directory of the node.
+    command.arg0(POD_INIT_NAME).current_dir(sandbox).env_clear();
     command.stdin(Stdio::null()).stdout(writer);
     let child = command.spawn()?;
     // The command has the other end of the pipe.
@@ -56,12 +57,15 @@ pub(crate) fn start(sandbox: &Path) -> io::Result<i32> {
 /// Main function of the process.
 pub(crate) fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let result = match arguments.as_slice() {
-        [sandbox] => execute_read_only(Path::new(sandbox)),
-        [sandbox, stage] if stage == SECOND_STAGE => isolate(Path::new(sandbox)),
-        _ => Err(ErrorKind::InvalidInput.into()),
+    let run = || {
+        let sandbox = std::env::current_dir()?;
+        match arguments.as_slice() {
+            [] => execute_read_only(&sandbox),
+            [stage] if stage == SECOND_STAGE => isolate(&sandbox),
+            _ => Err(ErrorKind::InvalidInput.into()),
+        }
     };
-    if let Err(error) = result {
+    if let Err(error) = run() {
         let _ = write!(io::stdout(), "{error}");
         let _ = io::stdout().flush();
         return ExitCode::FAILURE;
@@ -81,7 +85,7 @@ fn execute_read_only(sandbox: &Path) -> io::Result<()> {
     files::create_private(&program)?;
     mount(Some(&source), &program, none, MsFlags::MS_BIND, none)?;
     mount(none, &program, none, flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, none)?;
-    Err(Command::new(&program).arg0(POD_INIT_NAME).arg(sandbox).arg(SECOND_STAGE).env_clear().exec())
+    Err(Command::new(&program).arg0(POD_INIT_NAME).arg(SECOND_STAGE).env_clear().exec())
 }
 
 /// Returns the path of this program, or `None` if it was replaced. Then nothing executes the old file again, and writing to

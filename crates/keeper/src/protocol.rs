@@ -37,8 +37,13 @@ pub(crate) struct Request {
 pub(crate) enum Call {
     /// States the client's version.
     Hello { version: u32 },
-    /// Creates the container whose directory exists.
-    CreateContainer { id: String },
+    /// Creates the container whose directory exists, and starts it if requested. A keeper that does not know `start`
+    /// only creates it, and answers with [`Answer::Process`].
+    CreateContainer {
+        id: String,
+        #[serde(default)]
+        start: bool,
+    },
     /// Starts a created container.
     StartContainer { id: String },
     /// Sends a signal to the first process of a container, or to all.
@@ -107,6 +112,8 @@ pub(crate) enum Answer {
     Hello(Hello),
     /// Process ID, in the namespace of the keeper.
     Process(i32),
+    /// First process of a container that was created and started.
+    Started(i32),
     /// All containers.
     Containers(Vec<ContainerState>),
 }

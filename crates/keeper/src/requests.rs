@@ -48,7 +48,7 @@ impl Keeper {
     fn call(&mut self, to: ReplyTo, call: Call, descriptors: Vec<OwnedFd>) -> CallResult {
         match call {
             Call::Hello { .. } => DONE,
-            Call::CreateContainer { id } => self.create_container(to, &id),
+            Call::CreateContainer { id, start } => self.create_container(to, &id, start),
             Call::StartContainer { id } => self.start_container(to, &id),
             Call::KillContainer { id, signal, all } => self.kill_container(to, &id, signal, all),
             Call::DeleteContainer { id, force } => self.delete_container(to, &id, force),
@@ -94,7 +94,8 @@ impl Keeper {
     }
 
     fn shutdown(&mut self) -> CallResult {
-        if !self.containers.is_empty() || !self.operations.is_empty() {
+        // An exit that cannot be stored is no reason to exist longer than the Pod.
+        if self.containers.values().any(|container| !container.is_deleted) || !self.operations.is_empty() {
             return Err(CallError::new(ErrorCode::WrongState, "the keeper has containers"));
         }
         self.is_stopping = true;

@@ -5,6 +5,7 @@ use crate::{
     connection::ReplyTo,
     container::{Container, Output, Read, read_some},
     cri_log::{LineSplitter, Stream},
+    exit_file,
     exits::ExecProcess,
     io_source::{Interest, Kind, Source, Token},
     keeper::Keeper,
@@ -53,7 +54,8 @@ impl Keeper {
         Ok(())
     }
 
-    pub(crate) fn create_container(&mut self, to: ReplyTo, id: &str) -> CallResult {
+    /// Creates a container, and starts it in the same run of the OCI runtime if requested.
+    pub(crate) fn create_container(&mut self, to: ReplyTo, id: &str, start: bool) -> CallResult {
         check_id(id)?;
         if self.find_container(id).is_some() {
             return Err(CallError::new(ErrorCode::AlreadyExists, format!("container {id} exists")));
@@ -68,21 +70,25 @@ impl Keeper {
             move |error: io::Error| CallError::new(ErrorCode::System, format!("{problem}: {error}"))
         };
         let container = Container::new(id, &dir, options).map_err(failed("failed to open the log"))?;
-        let mut call = RuntimeCall::new("create", &[], &[id]);
-        call.flags = vec!["--bundle".into(), container.bundle().into()];
+        exit_file::reserve(&dir).map_err(failed("failed to reserve the space of the container's exit"))?;
+        let (purpose, mut call) = match start {
+            true => (Purpose::Run, RuntimeCall::new("run", &["--detach"], &[id])),
+            false => (Purpose::Create, RuntimeCall::new("create", &[], &[id])),
+        };
+        call.flags.extend(["--bundle".into(), container.bundle().into()]);
         call.starts_process = true;
         call.has_terminal = container.options.terminal;
         let serial = self.next_serial();
         self.containers.insert(serial, container);
         let result = self.create_pipes(serial, &mut call).map_err(failed("failed to create pipes"));
-        let result = result.and_then(|()| self.run_runtime(serial, Purpose::Create, Some(to), call));
+        let result = result.and_then(|()| self.run_runtime(serial, purpose, Some(to), call));
         if result.is_err() {
             self.containers.remove(&serial);
         }
         result.map(|()| None)
     }
 
-    /// Creates the pipes of a container. They are read when the runtime has ended: until then, only the runtime writes.
+    /// Creates the pipes of a container. They are read when the runtime has ended: until then, the runtime may write an error.
     fn create_pipes(&mut self, serial: u32, call: &mut RuntimeCall) -> io::Result<()> {
         let Some(container) = self.containers.get_mut(&serial) else { return Ok(()) };
         if container.options.terminal {
@@ -133,8 +139,12 @@ impl Keeper {
 
     pub(crate) fn delete_container(&mut self, to: ReplyTo, id: &str, force: bool) -> CallResult {
         let serial = self.known_container(id)?;
+        if self.containers.get(&serial).is_some_and(|container| container.is_deleted) {
+            return Ok(Some(Answer::Done));
+        }
         let is_deleted = |operation: &Operation| {
-            operation.container == serial && matches!(operation.purpose, Purpose::Delete | Purpose::Create)
+            operation.container == serial
+                && matches!(operation.purpose, Purpose::Delete | Purpose::Create | Purpose::Run)
         };
         let is_used = |container: &Container| container.is_starting || container.status == Status::Running;
         let is_used = !force && self.containers.get(&serial).is_some_and(is_used);
@@ -190,7 +200,8 @@ impl Keeper {
         let Some(operation) = self.operations.remove(&serial) else { return };
         let EndedRun { purpose, container, container_id, reply, outcome } = operation.finish(code);
         match purpose {
-            Purpose::Create => self.finish_create(container, &container_id, reply, outcome),
+            Purpose::Create => self.finish_create(container, &container_id, reply, outcome, Status::Created),
+            Purpose::Run => self.finish_create(container, &container_id, reply, outcome, Status::Running),
             Purpose::Exec { exec_id } => {
                 self.finish_exec(ExecProcess { container: container_id, id: exec_id }, reply, outcome);
             }
@@ -200,7 +211,7 @@ impl Keeper {
             Purpose::KillRemaining => self.complete_exit(container),
             Purpose::CleanUp => drop(self.containers.remove(&container)),
         }
-        let knows_all = |op: &Operation| !matches!(op.purpose, Purpose::Create | Purpose::Exec { .. });
+        let knows_all = |op: &Operation| !matches!(op.purpose, Purpose::Create | Purpose::Run | Purpose::Exec { .. });
         if self.operations.values().all(knows_all) {
             self.early_exits.clear();
         }
@@ -212,6 +223,7 @@ impl Keeper {
         id: &str,
         reply: Option<ReplyTo>,
         outcome: Result<StartedProcess, CallError>,
+        status: Status,
     ) {
         let opened = outcome.map_err(|error| self.with_stderr(serial, error)).and_then(|process| {
             let opened = self.open_streams(serial, process.terminal);
@@ -221,14 +233,18 @@ impl Keeper {
         match opened {
             Ok(pid) => {
                 if let Some(container) = self.containers.get_mut(&serial) {
-                    (container.pid, container.status) = (Some(pid), Status::Created);
+                    (container.pid, container.status) = (Some(pid), status);
                 }
-                self.reply(reply, Ok(Answer::Process(pid)), None);
+                let answer = if status == Status::Running { Answer::Started(pid) } else { Answer::Process(pid) };
+                self.reply(reply, Ok(answer), None);
                 if let Some(exit) = self.early_exits.remove(&pid) {
                     self.on_container_exit(serial, exit);
                 }
             }
             Err(error) => {
+                if let Some(container) = self.containers.get(&serial) {
+                    exit_file::release(&container.dir);
+                }
                 // A runtime that ends with an error has removed everything, unless it was killed.
                 let is_removed = error.code == ErrorCode::Runtime;
                 let call = RuntimeCall::new("delete", &["--force"], &[id]);
@@ -299,9 +315,12 @@ impl Keeper {
         }
     }
 
-    /// Forgets a deleted container.
+    /// Forgets a deleted container, unless its exit is not stored yet.
     pub(crate) fn remove_container(&mut self, serial: u32, reply: Option<ReplyTo>) {
-        self.containers.remove(&serial);
+        match self.containers.get_mut(&serial) {
+            Some(container) if container.unstored.is_some() => container.is_deleted = true,
+            _ => drop(self.containers.remove(&serial)),
+        }
         self.reply(reply, Ok(Answer::Done), None);
     }
 

@@ -140,7 +140,8 @@ fn listen(
     };
     let listener = listen_privately(&dir, &directory)?;
     let keeper = Keeper::new((config, dir), hello, namespaces, (listener, directory))?;
-    files::replace_private(&keeper.dir.join(KEEPER_PID), &serde_json::to_vec(&pid_file)?)?;
+    // Not synced: no process survives a power failure.
+    files::replace_private_unsynced(&keeper.dir.join(KEEPER_PID), &serde_json::to_vec(&pid_file)?)?;
     Ok(keeper)
 }
 

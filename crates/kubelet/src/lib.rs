@@ -45,6 +45,7 @@ mod recorder;
 mod relist;
 mod runtime_events;
 mod safe_open;
+mod sources;
 mod static_pods;
 mod status_manager;
 mod status_reconciler;

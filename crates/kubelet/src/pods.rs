@@ -6,7 +6,9 @@
 use crate::{
     Shared, checkpoint,
     pod_worker::{self, Handle, PodMessage},
-    relist, runtime_events, static_pods,
+    relist, runtime_events,
+    sources::Sources,
+    static_pods,
 };
 use api::{
     object_key::object_key,
@@ -33,6 +35,7 @@ pub(crate) struct Pods {
     /// UIDs of Pods that were added, changed or removed since the last [`Pods::changed`].
     changed: Mutex<HashSet<String>>,
     changed_notify: Notify,
+    pub(crate) sources: Sources,
     /// Notified when a relist of the runtime is requested.
     pub(crate) relist_requested: Notify,
     /// Notified when a Pod was removed and its name is free.
@@ -251,6 +254,9 @@ async fn watch_api(shared: &Arc<Shared>) {
                 observed.retain(|key, _| keys.contains(key));
                 let listed = observed.values().map(|version| version.uid.clone()).collect();
                 handle_list(shared, &listed);
+                if shared.pods.sources.api_is_read() {
+                    shared.pods.request_relist();
+                }
             }
             WatchEvent::Deleted(pod) => {
                 observed.remove(&object_key(&pod.metadata));

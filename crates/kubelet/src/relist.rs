@@ -46,7 +46,7 @@ fn optional<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeErro
 }
 
 /// Lists everything and sends each Pod its state in the runtime. Sandboxes and cgroups of unknown Pods are removed
-/// (`HandlePodCleanups`).
+/// (`HandlePodCleanups`), once all Pods are known.
 async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     let revisions: HashMap<String, u64> = shared
         .pods
@@ -57,6 +57,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
             (pod.uid().to_owned(), pod.durable_revision())
         })
         .collect();
+    let pods_are_known = shared.pods.sources.are_read();
     let (sandboxes, containers) = tokio::try_join!(shared.runtime.sandboxes(), shared.runtime.containers())?;
     let mut pod_states: HashMap<String, RuntimePodState> = HashMap::new();
     for s in sandboxes {
@@ -81,6 +82,9 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
         if let Some(revision) = revisions.get(pod.uid()).filter(|_| pod.is_admitted()) {
             let _ = handle.messages.send(PodMessage::Relisted(view, *revision));
         }
+    }
+    if !pods_are_known {
+        return Ok(());
     }
     shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
     // The sandbox of a Pod that was removed since the list is skipped; the next relist shows whether it is left.

@@ -23,6 +23,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let Some(path) = config.static_pod_path.clone().filter(|path| !path.as_os_str().is_empty()) else {
         // Static Pods of an earlier configuration may remain.
         reconcile(shared, &[]);
+        mark_read(shared);
         return shared.mirror_pods.start();
     };
     let (mut manifests, mut watch) = (Manifests::default(), watch::Watch::new(&path));
@@ -40,6 +41,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         // A failed read changes nothing.
         if manifests_read {
             reconcile(shared, &desired);
+            mark_read(shared);
             shared.mirror_pods.start();
         }
         tokio::select! {
@@ -48,6 +50,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             () = shared.pods.removed.notified() => {}
             () = tokio::time::sleep(config.file_check_frequency) => {}
         }
+    }
+}
+
+fn mark_read(shared: &Shared) {
+    if shared.pods.sources.manifests_are_read() {
+        shared.pods.request_relist();
     }
 }
 

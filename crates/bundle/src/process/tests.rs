@@ -81,9 +81,18 @@ fn working_dir_is_the_containers_else_the_images() {
 }
 
 #[test]
-fn oom_score_adjustment_is_in_the_kernels_range() {
-    for (adjustment, expected) in [(0, 0), (-997, -997), (5000, 1000), (i64::MIN, -1000)] {
-        assert_eq!(oom_score_adj(adjustment), expected);
+fn oom_score_adjustment_is_in_the_allowed_range() {
+    let host = |capabilities, oom_score_adj| HostInfo {
+        capabilities: CapabilitySet::from_bits(capabilities),
+        oom_score_adj,
+        ..HostInfo::default()
+    };
+    let (may_lower, may_not) = (host(u64::MAX, 5), host(u64::MAX & !(1 << 24), 5));
+    for (adjustment, allowed, restricted) in
+        [(0, 0, 5), (-997, -997, 5), (5000, 1000, 1000), (i64::MIN, -1000, 5), (6, 6, 6)]
+    {
+        assert_eq!(oom_score_adj(adjustment, &may_lower), allowed);
+        assert_eq!(oom_score_adj(adjustment, &may_not), restricted);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Uses and collection.
 
-use super::{import, names_in, store, two_layers};
+use super::{docker_archive, import, names_in, store, two_layers};
 use crate::{BlobStore, Collected, Digest, Error};
 use std::{fs, path::Path, time::Duration};
 
@@ -18,8 +18,8 @@ fn use_keeps_the_layers_of_a_removed_image() {
     let lower = store.acquire(&owner, "c1", &id).unwrap();
     assert_eq!(lower.len(), 2);
     assert_eq!(store.acquire(&owner, "c1", &id).unwrap(), lower);
-    assert_eq!(store.uses(&owner).unwrap(), [("c1".to_owned(), id)]);
-    store.remove("a").unwrap();
+    assert_eq!(store.uses(&owner).unwrap(), [("c1".to_owned(), Some(id))]);
+    store.of_cluster(&owner).unwrap().remove_for_cluster("a").unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.layers, collected.uses), (0, 0));
     assert_eq!(fs::read(lower[0].join("etc/c")).unwrap(), b"c");
@@ -42,19 +42,106 @@ fn uses_end_with_the_directory_of_their_owner() {
         fs::create_dir(dir.path().join(owner)).unwrap();
         store.acquire(&dir.path().join(owner), "c", &id).unwrap();
     }
-    store.remove("a").unwrap();
+    // The name has moved.
+    store.import(docker_archive(&[], &["a"]).as_slice(), |_| {}).unwrap();
     fs::remove_dir(dir.path().join("one")).unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.uses, collected.layers), (1, 0));
     fs::remove_dir(dir.path().join("two")).unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.uses, collected.layers), (1, 2));
-    // As after a power failure.
-    let torn = store.root().join("uses/torn");
-    fs::create_dir(&torn).unwrap();
-    fs::write(torn.join("c"), "").unwrap();
-    store.collect(Duration::ZERO).unwrap();
     assert_eq!(names_in(&store.root().join("uses")), [""; 0]);
+}
+
+#[test]
+fn use_that_is_not_understood_counts_as_in_use() {
+    for text in ["", "\0\0\0", r#"{"version": 2, "image": 1}"#] {
+        let (dir, store) = store();
+        let id = import(&store, &two_layers(), "a");
+        let owner = dir.path().join("cluster");
+        fs::create_dir(&owner).unwrap();
+        store.acquire(&owner, "c", &id).unwrap();
+        let uses = store.root().join("uses");
+        let file = uses.join(&names_in(&uses)[0]).join("c");
+        fs::write(&file, text).unwrap();
+        fs::write(store.root().join("blobs/sha256").join(Digest::of(b"").hex()), vec![0; 5 << 20]).unwrap();
+        store.remove("a").unwrap();
+        let collected = store.collect(Duration::ZERO).unwrap();
+        // Compressed layers are not what a container needs.
+        assert_eq!((collected.layers, collected.uses, collected.blobs, collected.problems.len()), (0, 0, 1, 1));
+        assert!(collected.problems[0].contains(file.to_str().unwrap()), "{collected:?}");
+        assert!(store.config(&id).is_ok());
+        // Its owner knows whether the container exists.
+        assert_eq!(store.uses(&owner).unwrap(), [("c".to_owned(), None)]);
+        fs::remove_dir(&owner).unwrap();
+        let collected = store.collect(Duration::ZERO).unwrap();
+        assert_eq!((collected.layers, collected.uses, collected.problems), (2, 1, vec![]));
+        assert_eq!(content(store.root()), [""; 0]);
+    }
+}
+
+#[test]
+fn damaged_image_does_not_stop_collection() {
+    let (_dir, store) = store();
+    let id = import(&store, &two_layers(), "a");
+    let named = store.resolve("a").unwrap();
+    let other = import(&store, &[super::Layer::new().file("other", b"x").build()], "b");
+    import(&store, &[super::Layer::new().file("removed", b"x").build()], "c");
+    store.remove("c").unwrap();
+    let blobs = store.root().join("blobs/sha256");
+    fs::write(blobs.join(named.manifest.hex()), "{}").unwrap();
+    fs::write(blobs.join(id.hex()), "{}").unwrap();
+    let collected = store.collect(Duration::ZERO).unwrap();
+    assert_eq!((collected.layers, collected.problems.len()), (1, 1));
+    let problem = &collected.problems[0];
+    assert!(
+        problem.contains(&named.manifest.to_string()) && problem.contains("docker.io/library/a:latest"),
+        "{problem}"
+    );
+    // The other image, and all that the damaged one refers to, is there.
+    assert!(store.image(&other.to_string()).is_ok());
+    assert_eq!(names_in(&store.root().join("layers")).len(), 3);
+    for layer in two_layers() {
+        assert!(blobs.join(Digest::of(&layer).hex()).exists());
+    }
+    // Importing it again repairs it.
+    assert_eq!(import(&store, &two_layers(), "a"), id);
+    assert!(store.image("a").is_ok());
+    assert_eq!(store.collect(Duration::ZERO).unwrap().problems, [""; 0]);
+}
+
+#[test]
+fn damaged_image_of_an_earlier_version_keeps_its_layers() {
+    let (_dir, store) = store();
+    import(&store, &two_layers(), "a");
+    let named = store.resolve("a").unwrap();
+    let path = store.root().join("names").join(&names_in(&store.root().join("names"))[0]);
+    let mut old: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for field in ["blobs", "layers"] {
+        old.as_object_mut().unwrap().remove(field).unwrap();
+    }
+    fs::write(&path, old.to_string()).unwrap();
+    assert_eq!(store.collect(Duration::ZERO).unwrap().layers, 0);
+    fs::remove_file(store.root().join("blobs/sha256").join(named.manifest.hex())).unwrap();
+    let collected = store.collect(Duration::ZERO).unwrap();
+    assert_eq!((collected.layers, collected.problems.len()), (0, 1));
+}
+
+#[test]
+fn name_that_is_not_understood_keeps_everything() {
+    let (_dir, store) = store();
+    import(&store, &two_layers(), "a");
+    let path = store.root().join("names").join(&names_in(&store.root().join("names"))[0]);
+    let before = content(store.root());
+    fs::write(&path, r#"{"version": 2, "name": ["docker.io/library/a:latest"]}"#).unwrap();
+    let collected = store.collect(Duration::ZERO).unwrap();
+    assert_eq!((collected.blobs, collected.layers, collected.problems.len()), (0, 0, 1));
+    assert!(before.iter().filter(|name| !name.contains('-')).all(|name| content(store.root()).contains(name)));
+    // One that is damaged names nothing for anyone.
+    fs::write(&path, r#"{"name": "docker.io/libr"#).unwrap();
+    let collected = store.collect(Duration::ZERO).unwrap();
+    assert_eq!((collected.layers, collected.problems.len()), (2, 1));
+    assert!(collected.problems[0].contains("the image has lost this name"), "{collected:?}");
 }
 
 #[test]

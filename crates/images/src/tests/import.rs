@@ -43,6 +43,24 @@ fn oci_archive(layers: &[Vec<u8>], packed: &[Vec<u8>], annotations: &Value) -> V
 }
 
 #[test]
+fn image_gets_layers_of_another_one_only_with_their_content() {
+    let (_dir, store) = store();
+    let layers = two_layers();
+    let unzipped = oci_archive(&layers, &layers, &json!({"io.containerd.image.name": "registry.example/private:1"}));
+    store.import(unzipped.as_slice(), |_| ()).unwrap();
+    let name = json!({"io.containerd.image.name": "registry.example/same:1"});
+    let same: Vec<Vec<u8>> = layers.iter().map(|layer| gzip(layer)).collect();
+    store.import(oci_archive(&layers, &same, &name).as_slice(), |_| ()).unwrap();
+    // Its configuration names the layers, which it does not have.
+    let name = json!({"io.containerd.image.name": "registry.example/thief:1"});
+    let other: Vec<Vec<u8>> = layers.iter().map(|_| gzip(b"other")).collect();
+    let refused = store.import(oci_archive(&layers, &other, &name).as_slice(), |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("the digest of the uncompressed layer is"), "{refused}");
+    assert!(store.image("registry.example/thief:1").is_err());
+    store.image("registry.example/same:1").unwrap();
+}
+
+#[test]
 fn docker_archive_is_imported_from_a_pipe() {
     let (_dir, store) = store();
     let archive = docker_archive(&two_layers(), &["a:1", "registry.example/b:2"]);

@@ -105,6 +105,20 @@ fn damaged_manifest_is_not_taken_for_the_image() {
     std::fs::write(store.root().join("blobs/sha256").join(manifest.hex()), "{}").unwrap();
     assert!(store.list().unwrap().is_empty());
     assert!(matches!(store.image(&id.to_string()), Err(Error::InvalidImage { .. })));
-    store.collect(std::time::Duration::ZERO).unwrap_err();
-    assert!(store.config(&id).is_ok(), "a collection that cannot read a name removes nothing");
+    store.collect(std::time::Duration::ZERO).unwrap();
+    assert!(store.config(&id).is_ok(), "a collection keeps what the name refers to");
+}
+
+#[test]
+fn damaged_document_is_pulled_again() {
+    let (_dir, store) = store();
+    let lease = store.lease().unwrap();
+    let manifest = pull(&lease, &two_layers(), &json!({}));
+    let path = store.root().join("blobs/sha256").join(manifest.hex());
+    let data = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "{}").unwrap();
+    assert!(!lease.contains(&manifest).unwrap());
+    put(&lease, &data);
+    assert!(lease.contains(&manifest).unwrap());
+    assert!(lease.tag("a", &manifest, &manifest).is_ok());
 }

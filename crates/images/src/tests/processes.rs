@@ -1,10 +1,10 @@
 //! Several processes, some of which are killed.
 
-use super::{Layer, check_store, docker_archive, import, names_in, store};
+use super::{Layer, check_store, docker_archive, import, names_in, store, two_layers};
 use crate::{Error, ImageStore};
 use std::{
     env, fs,
-    io::{self, Write},
+    io::{self, BufRead, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -45,9 +45,25 @@ fn child_imports_an_archive() {
     };
 }
 
+/// Not a test: runs in another process until it is killed.
+#[test]
+#[ignore = "runs as a child process of other tests"]
+fn child_changes_a_name() {
+    let Ok(root) = env::var(STORE) else { return };
+    let store = ImageStore::open(Path::new(&root)).unwrap();
+    println!("ready");
+    for step in 0.. {
+        store.set_pinned("a:1", step % 2 == 0).unwrap();
+    }
+}
+
 fn command(root: &Path) -> Command {
+    child(root, "child_imports_an_archive")
+}
+
+fn child(root: &Path, name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "tests::processes::child_imports_an_archive", "--ignored", "--nocapture"]);
+    command.args(["--exact", &format!("tests::processes::{name}"), "--ignored", "--nocapture"]);
     command.env(STORE, root).stdout(Stdio::null());
     command
 }
@@ -154,4 +170,29 @@ fn processes_import_the_same_archive_at_once() {
     check_layers(&store);
     assert_eq!(names_in(&store.root().join("layers")), expected);
     assert_eq!(names_in(&store.root().join("ingest")).iter().filter(|name| !name.ends_with(".lock")).count(), 0);
+}
+
+#[test]
+fn name_survives_changes_by_another_process() {
+    let (_dir, store) = store();
+    let images = [&two_layers()[..], &two_layers()[..1]];
+    for layers in images {
+        import(&store, layers, "a:1");
+    }
+    let mut child = child(store.root(), "child_changes_a_name").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = io::BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("ready")));
+    let mut lost = 0;
+    for layers in images.into_iter().cycle().take(60) {
+        let id = import(&store, layers, "a:1");
+        // The other process reads and writes the name meanwhile.
+        for _ in 0..5 {
+            store.set_pinned("a:1", true).unwrap();
+            lost += u32::from(store.resolve("a:1").unwrap().id != id);
+        }
+        assert_eq!(lost, 0, "another process has overwritten the name");
+    }
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -96,10 +96,13 @@ async fn failed_creation_has_the_text_of_the_runtime() {
     for terminal in [false, true] {
         spec.options.terminal = terminal;
         pod.prepare(&id, &spec);
-        let error = pod.client.create_container(&id).await.unwrap_err();
-        assert!(error.to_string().contains("/no/such/program") && !error.to_string().contains("level="), "{error}");
-        assert_eq!(error.code(), Some(ErrorCode::Runtime));
-        assert_eq!(pod.client.list_containers().await.unwrap(), []);
+        for error in
+            [pod.client.create_container(&id).await, pod.client.run_container(&id).await].map(Result::unwrap_err)
+        {
+            assert!(error.to_string().contains("/no/such/program") && !error.to_string().contains("level="), "{error}");
+            assert_eq!(error.code(), Some(ErrorCode::Runtime));
+            assert_eq!(pod.client.list_containers().await.unwrap(), []);
+        }
     }
     let names = |id: &str| fs::read_dir(Client::container_dir(pod.sandbox(), id)).unwrap().count();
     assert_eq!(names(&id), 2, "files of the runtime are left");

@@ -133,8 +133,9 @@ impl Pod {
     }
 
     pub(crate) async fn run(&self, name: &str, spec: &ContainerSpec) -> String {
-        let (id, _) = self.create(name, spec).await;
-        self.client.start_container(&id).await.unwrap();
+        let id = self.id(name);
+        self.prepare(&id, spec);
+        self.client.run_container(&id).await.unwrap();
         id
     }
 

@@ -3,13 +3,16 @@
 //! The runtime kills only the command. Its descendants would run until the container exits, and an exec probe would leak
 //! more processes in every period.
 
-use super::processes::{Process, Processes};
-use crate::RuntimeError;
+use super::processes::Processes;
+use crate::{
+    RuntimeError,
+    process::{Process, add_descendants},
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use tokio::time::{Instant, timeout};
 
 /// Time before the timeout at which the processes are listed: after the kill, the parents of orphans are not known.
@@ -54,19 +57,8 @@ async fn kill_orphans(processes: &mut Processes, before: &[Process]) {
 fn orphans(before: &[Process], after: &[Process]) -> Vec<i32> {
     let is_running = |p: &&Process| after.iter().any(|q| q.pid == p.pid && q.began == p.began);
     let exited: Vec<&Process> = commands(before).filter(|p| !is_running(p)).collect();
-    let mut descendants: Vec<i32> = exited.iter().flat_map(|p| [p.pid, p.session]).collect();
-    // The list is not ordered by start time.
-    loop {
-        let count = descendants.len();
-        for p in before.iter().chain(after) {
-            if !descendants.contains(&p.pid) && (descendants.contains(&p.session) || descendants.contains(&p.parent)) {
-                descendants.push(p.pid);
-            }
-        }
-        if descendants.len() == count {
-            break;
-        }
-    }
+    let mut descendants: BTreeSet<i32> = exited.iter().flat_map(|p| [p.pid, p.session]).collect();
+    add_descendants(&mut descendants, &[before, after].concat());
     // The PID of an exited process may have been reused.
     let orphans = after.iter().map(|p| p.pid).filter(|pid| descendants.contains(pid));
     orphans.filter(|pid| !exited.iter().any(|p| p.pid == *pid)).collect()

@@ -1,22 +1,13 @@
 //! Lists the processes of a container: from /proc the first time, then from the container's cgroup.
 
+use crate::process::{Process, pids_below};
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 /// Mount point of the cgroup file systems.
 const CGROUPS: &str = "/sys/fs/cgroup";
-
-/// Process of a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    pub(super) session: i32,
-    /// Start time: identifies the process, because PIDs are reused.
-    pub(super) began: u64,
-}
 
 /// Lists the processes of one container, more than once.
 #[derive(Debug, Clone)]
@@ -47,18 +38,18 @@ impl Processes {
         if let Some(cgroup) = &self.cgroup
             && let Ok(pids) = pids_below(cgroup)
         {
-            return pids.into_iter().filter_map(|pid| read(&Path::new("/proc").join(pid.to_string()))).collect();
+            return pids.into_iter().filter_map(Process::read).collect();
         }
         let mut found = Vec::new();
-        for path in fs::read_dir("/proc").into_iter().flatten().flatten().map(|e| e.path()) {
-            let Ok(cgroups) = fs::read_to_string(path.join("cgroup")) else { continue };
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Ok(cgroups) = fs::read_to_string(entry.path().join("cgroup")) else { continue };
             if !cgroups.contains(&self.container) {
                 continue;
             }
             if self.cgroup.is_none() {
                 self.cgroup = candidates(&cgroups, &self.container).into_iter().find(|dir| pids_below(dir).is_ok());
             }
-            found.extend(read(&path));
+            found.extend(entry.file_name().to_str().and_then(|pid| Process::read(pid.parse().ok()?)));
         }
         found
     }
@@ -86,45 +77,9 @@ fn candidates(cgroups: &str, container: &str) -> Vec<PathBuf> {
     all
 }
 
-fn pids_below(cgroup: &Path) -> io::Result<Vec<i32>> {
-    let text = fs::read_to_string(cgroup.join("cgroup.procs"))?;
-    let mut pids: Vec<i32> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
-    for below in fs::read_dir(cgroup)?.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-        // A cgroup removed meanwhile has no processes.
-        pids.extend(pids_below(&below.path()).unwrap_or_default());
-    }
-    Ok(pids)
-}
-
-fn read(process: &Path) -> Option<Process> {
-    parse(&fs::read_to_string(process.join("stat")).ok()?)
-}
-
-/// Parses `stat` of proc(5). Zombies are ignored.
-fn parse(stat: &str) -> Option<Process> {
-    let pid = stat.split_whitespace().next()?.parse().ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |n: usize| fields.get(n)?.parse().ok();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    Some(Process { pid, parent: number(1)?, session: number(3)?, began: fields.get(19)?.parse().ok()? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stat_is_parsed_despite_parentheses_in_the_name() {
-        let rest = "5 20 20 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
-        assert_eq!(
-            parse(&format!("20 (a) b (c)) S {rest}")),
-            Some(Process { pid: 20, parent: 5, session: 20, began: 4242 })
-        );
-        assert_eq!(parse(&format!("20 (a) Z {rest}")), None);
-        assert_eq!(parse("nothing"), None);
-    }
 
     #[test]
     fn container_cgroup_is_found_by_container_id() {
