@@ -264,7 +264,7 @@ fn kubelet_uses_credential_providers_and_node_config() {
 }
 
 /// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
-#[e2e_test("an image volume is pulled and mounted read-only, or fails on a runtime without support")]
+#[e2e_test("an image volume is mounted read-only, or fails on a runtime without support")]
 fn image_volume_is_mounted_or_fails(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");

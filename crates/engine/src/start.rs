@@ -1,7 +1,7 @@
 //! Start of a container, also one that an earlier process of Podium began.
 //!
 //! The keeper creates and starts a process at most once: it refuses a second request. So a start continues from the state that
-//! the keeper reports, whoever requested it.
+//! the keeper reports, whichever process requested it.
 
 use crate::{
     containers::delete_process,

@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn descendants_are_found_by_parent_and_by_session() {
         let process = |pid, parent, session| Process { pid, parent, session, began: 7 };
-        // A child in another session, its child before it, an orphan of the first session, and strangers.
+        // A child in another session, its child before it, an orphan of the first session, and unrelated processes.
         let all =
             [process(23, 22, 22), process(22, 20, 22), process(24, 1, 20), process(10, 1, 10), process(11, 10, 10)];
         let mut found = BTreeSet::from([20]);
