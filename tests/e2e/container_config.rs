@@ -301,6 +301,17 @@ fn container_over_memory_limit_is_oom_killed(cluster: &Cluster) {
     assert_eq!(row.split_whitespace().nth(2), Some("OOMKilled"), "{row}");
 }
 
+#[e2e_test("all processes of a container are OOM-killed with cgroup v2")]
+fn all_processes_are_oom_killed_with_cgroup_v2(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let script = "tail /dev/zero; exit 3";
+    kubectl.apply(&pod().script(script).resources(&json!({"limits": {"memory": "16Mi"}})).to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
+    let is_v2 = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    let code = kubectl.value("pod/p", "/status/containerStatuses/0/state/terminated/exitCode");
+    assert_eq!(code, if is_v2 { 137 } else { 3 });
+}
+
 #[e2e_test("a container's termination message is reported")]
 fn termination_message_is_reported(cluster: &Cluster) {
     let fallback = json!("FallbackToLogsOnError");

@@ -55,13 +55,27 @@ fn pods_have_cgroups_by_qos_class() {
         assert_eq!(limit.trim() == (32 << 20).to_string(), name == "guaranteed", "{name}: {limit}");
         let pids = std::fs::read_to_string(pod_cgroup("pids", uid).join("pids.max")).unwrap();
         assert_eq!(pids.trim(), "100", "{name}");
-        // A cgroup that the runtime does not know, as a crash of the runtime can leave.
+        // A cgroup that the runtime does not know, as a crash of the runtime can leave. The Pod's own cgroup has no processes: v2
+        // does not allow them beside controlled children.
+        let lost = memory.join("lost");
+        std::fs::create_dir(&lost).unwrap();
         let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
-        std::fs::write(memory.join("cgroup.procs"), left.id().to_string()).unwrap();
+        std::fs::write(lost.join("cgroup.procs"), left.id().to_string()).unwrap();
         kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
         assert_eq!(left.wait().unwrap().signal(), Some(9), "{name}");
         eventually("the cgroup to be removed with its Pod", || !memory.exists());
     }
+}
+
+#[e2e_test("a Pod has at most podPidsLimit processes")]
+fn pod_has_at_most_pod_pids_limit_processes() {
+    let cluster = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 12})).start();
+    let kubectl = cluster.kubectl_in("default");
+    let script = "for i in $(seq 30); do sleep 1000 & done; echo no limit";
+    kubectl.apply(&PodBuilder::new("forks").restart_policy("Never").grace_period(1).script(script).to_string());
+    kubectl.wait_value("pod/forks", "/status/phase", &json!("Failed"));
+    let log = kubectl.run("logs forks").ok();
+    assert!(log.contains("can't fork") && !log.contains("no limit"), "{log}");
 }
 
 #[e2e_test("a KubeletConfiguration with an unknown field is refused by name")]

@@ -122,10 +122,26 @@ fn main() {
     // Two cores run the cluster, its containers and the tests: more parallel tests only delay each other.
     arguments.test_threads.get_or_insert(3);
     let lazy = SharedCluster::default();
-    let tests = E2eTest::all().into_iter().map(|test| runnable(test, &lazy)).collect();
+    let selection = selection();
+    let selected =
+        E2eTest::all().into_iter().filter(|test| selection.as_ref().is_none_or(|s| is_selected(test.name, s)));
+    let tests = selected.map(|test| runnable(test, &lazy)).collect();
     let code = retry::run(&arguments, tests);
     drop(lazy);
     std::process::exit(code.into());
+}
+
+/// Variable with the path of a file that selects tests by a line each: `=NAME`, or a part of the names. The harness itself has
+/// only one filter.
+const SELECTION: &str = "PODIUM_E2E_TESTS";
+
+fn selection() -> Option<String> {
+    std::env::var_os(SELECTION).map(|path| std::fs::read_to_string(path).expect("a list of tests"))
+}
+
+fn is_selected(name: &str, selection: &str) -> bool {
+    let mut lines = selection.lines().filter(|line| !line.is_empty());
+    lines.any(|line| line.strip_prefix('=').map_or_else(|| name.contains(line), |exact| exact == name))
 }
 
 /// Returns a test with the cluster that it needs.
@@ -152,7 +168,7 @@ impl Watchdog {
     fn new(name: &'static str) -> Self {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
-            if end.recv_timeout(TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if end.recv_timeout(tests::scaled(TEST_TIMEOUT)) == Err(mpsc::RecvTimeoutError::Timeout) {
                 eprintln!("the test {name:?} did not end within {TEST_TIMEOUT:?}");
                 std::process::exit(101);
             }

@@ -34,7 +34,9 @@ pub(crate) fn get(kubeconfig: &Path, namespace: &str, object: &str) -> Option<Op
     let kubeconfig = kubeconfig.to_owned();
     // The caller may be on a thread of another runtime, which must not block on a future.
     RUNTIME.spawn(async move {
-        let _ = sender.send(tokio::time::timeout(REQUEST_TIMEOUT, request(&kubeconfig, &path)).await.ok().flatten());
+        let _ = sender.send(
+            tokio::time::timeout(crate::scaled(REQUEST_TIMEOUT), request(&kubeconfig, &path)).await.ok().flatten(),
+        );
     });
     receiver.recv().ok().flatten()
 }

@@ -1,6 +1,6 @@
 //! Runs the real kubectl.
 
-use crate::api_get;
+use crate::{api_get, scaled};
 use serde_json::Value;
 use std::{
     io::Write,
@@ -142,8 +142,8 @@ impl Kubectl {
             // A failed write is ignored, for the program may exit without reading its input.
             scope.spawn(move || pipe.write_all(stdin.as_bytes()));
             scope.spawn(move || {
-                if end.recv_timeout(COMMAND_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    eprintln!("kubectl did not end within {COMMAND_TIMEOUT:?} and is killed");
+                if end.recv_timeout(scaled(COMMAND_TIMEOUT)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    eprintln!("kubectl did not end within {:?} and is killed", scaled(COMMAND_TIMEOUT));
                     let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
                 }
             });
@@ -163,7 +163,8 @@ impl Kubectl {
             }
             None => Command::new("kubectl"),
         };
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]).args(args);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]);
+        command.args(args.iter().map(|arg| scale_timeout(arg)));
         if !self.websockets {
             command
                 .envs([("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false"), ("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")]);
@@ -288,4 +289,11 @@ impl Kubectl {
         let text = |e: &Value, f: &str| e[f].as_str().unwrap_or("").to_owned();
         list["items"].as_array().into_iter().flatten().map(|e| (text(e, "reason"), text(e, "message"))).collect()
     }
+}
+
+/// Scales a flag like `--timeout=60s`.
+fn scale_timeout(arg: &str) -> String {
+    let seconds = arg.strip_prefix("--timeout=").and_then(|rest| rest.strip_suffix('s')?.parse().ok());
+    let scaled = |seconds| format!("--timeout={}s", scaled(Duration::from_secs(seconds)).as_secs());
+    seconds.map_or_else(|| arg.to_owned(), scaled)
 }

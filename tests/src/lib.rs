@@ -31,4 +31,4 @@ pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};
 pub use test_macros::e2e_test;
 pub use tools::tool;
-pub use wait::{eventually, wait_for};
+pub use wait::{eventually, scaled, wait_for};

@@ -1,14 +1,30 @@
 //! Waits for conditions with a deadline.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
-/// Calls `probe` until it returns `Ok`, for at most `limit`.
+/// Variable with the factor of all timeouts, 1 to 100: emulated machines are slow.
+const TIMEOUT_FACTOR: &str = "PODIUM_TEST_TIMEOUT_FACTOR";
+
+/// Returns a timeout, multiplied by `PODIUM_TEST_TIMEOUT_FACTOR`.
+#[must_use]
+pub fn scaled(timeout: Duration) -> Duration {
+    static FACTOR: LazyLock<u32> = LazyLock::new(|| {
+        let factor = std::env::var(TIMEOUT_FACTOR).ok().and_then(|text| text.parse().ok());
+        factor.filter(|factor| (1..=100).contains(factor)).unwrap_or(1)
+    });
+    timeout.saturating_mul(*FACTOR)
+}
+
+/// Calls `probe` until it returns `Ok`, for at most `limit`, [`scaled`].
 ///
 /// # Panics
 /// When `probe` does not return `Ok` in time. The message has the condition and the last error.
 #[track_caller]
 pub fn wait_for<T>(description: &str, limit: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), scaled(limit));
     loop {
         match probe() {
             Ok(value) => return value,

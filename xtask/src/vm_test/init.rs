@@ -1,0 +1,61 @@
+//! The first program of the virtual machine: a script, which a static busybox runs.
+
+/// Line of the console when the script has begun.
+pub(super) const BOOTED: &str = "vm-test: booted";
+/// Line of the console when the tests have ended, with their exit code.
+pub(super) const EXITED: &str = "vm-test: exit";
+/// File with the names of the tests to run.
+pub(super) const TEST_LIST: &str = "podium/tests.txt";
+
+/// Mounts what systemd mounts, with its options: cgroup v2 only. The tests run in the cgroup of a service, because the root
+/// cgroup has no limits. The dummy interface gives the node an address and a default route, and leads nowhere.
+///
+/// `timeout` ends the machine when `cargo xtask` was killed.
+pub(super) const SCRIPT: &str = r#"#!/bin/sh
+echo "vm-test: booted"
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_CONTAINER_RUNTIME=engine PODIUM_E2E_TESTS=/podium/tests.txt
+mount -t proc -o nosuid,nodev,noexec proc /proc
+mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
+mount -t devtmpfs -o nosuid dev /dev 2>/dev/null
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=000 devpts /dev/pts
+mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm
+mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /run
+mount -t securityfs -o nosuid,nodev,noexec securityfs /sys/kernel/security
+mount -t cgroup2 -o nosuid,nodev,noexec,nsdelegate,memory_recursiveprot cgroup2 /sys/fs/cgroup
+mount --make-rshared /
+ln -s /proc/self/fd /dev/fd
+for module in overlay veth bridge br_netfilter dummy nf_tables nft_chain_nat nf_conntrack; do
+    modprobe $module || echo "vm-test: no module $module"
+done
+for dir in /sys/fs/cgroup /sys/fs/cgroup/system.slice; do
+    mkdir -p $dir
+    echo "+cpu +memory +pids +io +cpuset" > $dir/cgroup.subtree_control
+done
+mkdir /sys/fs/cgroup/system.slice/podium.service
+echo $$ > /sys/fs/cgroup/system.slice/podium.service/cgroup.procs
+hostname vm-test
+ip link set lo up
+ip link add eth0 type dummy
+ip address add 192.0.2.2/24 dev eth0
+ip link set eth0 up
+ip route add default via 192.0.2.1
+ulimit -n 1048576
+uname -sr
+echo "vm-test: cgroup v2 controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+cd /podium/tests
+timeout 3600 /podium/target/debug/deps/e2e --test-threads 1
+echo "vm-test: exit $?"
+poweroff -f
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_prints_the_lines_that_are_waited_for() {
+        assert!(SCRIPT.contains(&format!("echo \"{BOOTED}\"")) && SCRIPT.contains(&format!("echo \"{EXITED} $?\"")));
+        assert!(SCRIPT.contains(TEST_LIST));
+    }
+}
