@@ -49,7 +49,7 @@ fn pod(name: &str, probe: &Value) -> Value {
 /// Returns the first process of a Pod's container.
 fn process(podium: &Podium, object: &Value) -> Result<Pid> {
     let id = object["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or("");
-    let id = id.strip_prefix("containerd://").context("no container ID")?;
+    let id = id.split_once("://").context("no container ID")?.1;
     let task = PathBuf::from("containerd/state/io.containerd.runtime.v2.task/k8s.io").join(id).join("init.pid");
     let path = podium.data_dir().join(task);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
