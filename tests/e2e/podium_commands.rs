@@ -49,11 +49,16 @@ fn import_refuses_invalid_archive(cluster: &Cluster) {
     assert!(!done && reported.contains("failed to read /no/such/file.tar"), "{reported}");
 }
 
+/// Returns the configuration of an image with an ID of its own: containerd removes all names of an ID.
+fn own_config(user: &str) -> ImageConfig {
+    ImageConfig { user: Some(user.to_owned()), ..ImageConfig::default() }
+}
+
 #[e2e_test("image import reads an archive from a pipe")]
 fn import_reads_archive_from_pipe(cluster: &Cluster) {
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("piped.tar");
-    test_images::busybox(&tar, &["example.com/piped:1"], &ImageConfig::default()).unwrap();
+    test_images::busybox(&tar, &["example.com/piped:1"], &own_config("1001")).unwrap();
     let mut cat = std::process::Command::new("cat").arg(&tar).stdout(Stdio::piped()).spawn().unwrap();
     let output = cluster.podium(&["image", "import", "-"]).stdin(cat.stdout.take().unwrap()).output().unwrap();
     assert!(cat.wait().unwrap().success());
@@ -81,7 +86,7 @@ fn image_commands_work_on_cluster_runtime(cluster: &Cluster) {
         (output.status.success(), text)
     };
     let tar = machine.path().join("image.tar");
-    test_images::busybox(&tar, &[image], &ImageConfig::default()).unwrap();
+    test_images::busybox(&tar, &[image], &own_config("1002")).unwrap();
     assert!(run(&["image", "import", &tar.display().to_string()]).0);
     // Nothing listens on this loopback port.
     let (pulled, pull) = run(&["image", "pull", "127.0.0.1:9/nothing:1"]);
