@@ -40,7 +40,7 @@ fn tasks(cluster: &Cluster) -> PathBuf {
 /// Returns the log after containerd has deleted the task, when the log is final.
 fn final_log(cluster: &Cluster, kubectl: &Kubectl, name: &str) -> String {
     let id = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/containerID");
-    let task = tasks(cluster).join(id.as_str().unwrap().trim_start_matches("containerd://"));
+    let task = tasks(cluster).join(id.as_str().unwrap().split_once("://").unwrap().1);
     eventually("the task to be deleted", || !task.exists());
     let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
     let logs = format!("kubelet/logs/{}_{name}_{}/c/0.log", kubectl.namespace(), uid.as_str().unwrap());

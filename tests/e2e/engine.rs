@@ -80,6 +80,7 @@ fn engine_containers_survive_crash() {
     kubectl.wait_ready("lives");
     kubectl.wait_ready("ends");
     let id = kubectl.value("pod/lives", "/status/containerStatuses/0/containerID");
+    assert!(id.as_str().unwrap().starts_with("podium://"), "{id}");
     let record = |name: &str| {
         let uid = kubectl.value(&format!("pod/{name}"), "/metadata/uid");
         let uid = uid.as_str().unwrap().to_owned();
@@ -121,4 +122,54 @@ fn containers_of_killed_keeper_are_killed() {
     assert_eq!((&state["exitCode"], &state["reason"]), (&json!(137), &json!("ContainerStatusUnknown")));
     eventually("the container's processes to end", || Process::of_pod(&uid).next().is_none());
     kubectl.run("delete pod p --timeout=60s").ok();
+}
+
+#[e2e_test("the engine imports the archives of the data directory at its start")]
+fn engine_imports_archives_at_start() {
+    let (mut cluster, _images) = start();
+    cluster.stop_podium(Signal::SIGKILL);
+    let dir = cluster.data_dir().join("images");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("bad.tar"), "no archive").unwrap();
+    test_images::busybox(&dir.join("good.tar"), &["example.com/archived:1"], &test_images::ImageConfig::default())
+        .unwrap();
+    cluster.start_podium();
+    let log = cluster.log();
+    assert!(log.contains("failed to import an image archive") && log.contains("bad.tar"), "{log}");
+    let kubectl = cluster.kubectl_in("default");
+    let pod = PodBuilder::new("p").image("example.com/archived:1").restart_policy("Never").script("echo archived");
+    kubectl.apply(&pod.to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+}
+
+#[e2e_test("the image garbage collection of a cluster keeps what another one needs")]
+fn image_gc_keeps_images_of_other_clusters() {
+    let images = tempfile::tempdir().unwrap();
+    let store = images.path().display().to_string();
+    let builder = || {
+        let builder = ClusterBuilder::default().without_images().env("PODIUM_CONTAINER_RUNTIME", "engine");
+        builder.env("PODIUM_IMAGE_STORE", &store)
+    };
+    let collects = json!({"imageMinimumGCAge": "1s", "imageMaximumGCAge": "2s"});
+    let (keeps, collects) = (builder().start(), builder().kubelet_config(collects).start());
+    let tar = images.path().join("image.tar");
+    test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default()).unwrap();
+    keeps.import(&tar);
+    collects.import(&tar);
+    let ls = |cluster: &Cluster| {
+        let output = cluster.podium(&["image", "ls"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains(test_images::BUSYBOX)
+    };
+    assert!(ls(&collects));
+    let kubectl = collects.kubectl_in("default");
+    kubectl.apply(&PodBuilder::new("p").restart_policy("Never").script("true").to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    kubectl.run("delete pod p --timeout=30s").ok();
+    tests::wait_for("the image to be collected", std::time::Duration::from_secs(60), || {
+        if ls(&collects) { Err("the cluster has it".to_owned()) } else { Ok(()) }
+    });
+    assert!(ls(&keeps));
+    let kubectl = keeps.kubectl_in("default");
+    kubectl.apply(&PodBuilder::new("p").restart_policy("Never").script("true").to_string());
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
 }

@@ -32,7 +32,10 @@ fn running_pod_has_complete_status(cluster: &Cluster) {
         (&container["ready"], &container["started"], &container["restartCount"]),
         (&json!(true), &json!(true), &json!(0))
     );
-    assert!(container["containerID"].as_str().unwrap().starts_with("containerd://"), "{container}");
+    let node = format!("node/{}", kubectl.value("pod/p", "/spec/nodeName").as_str().unwrap());
+    let version = kubectl.value(&node, "/status/nodeInfo/containerRuntimeVersion");
+    let (runtime, _) = version.as_str().unwrap().split_once("://").unwrap();
+    assert!(container["containerID"].as_str().unwrap().starts_with(&format!("{runtime}://")), "{container}");
     assert!(container["state"]["running"]["startedAt"].is_string(), "{container}");
     let mut conditions: Vec<String> = status["conditions"]
         .as_array()

@@ -1,7 +1,7 @@
 //! `podium image` and `podium explain`.
 
 use serde_json::json;
-use std::time::Duration;
+use std::{process::Stdio, time::Duration};
 use test_images::ImageConfig;
 use tests::{Cluster, ClusterBuilder, ContainerRuntime, PodBuilder, e2e_test, wait_for};
 
@@ -49,6 +49,60 @@ fn import_refuses_invalid_archive(cluster: &Cluster) {
     assert!(!done && reported.contains("the archive is corrupt") && !reported.contains("is Podium up"), "{reported}");
     let (done, reported) = podium(cluster, &["image", "import", "/no/such/file.tar"]);
     assert!(!done && reported.contains("failed to read /no/such/file.tar"), "{reported}");
+}
+
+/// Returns the configuration of an image with an ID of its own: containerd removes all names of an ID.
+fn own_config(user: &str) -> ImageConfig {
+    ImageConfig { user: Some(user.to_owned()), ..ImageConfig::default() }
+}
+
+#[e2e_test("image import reads an archive from a pipe")]
+fn import_reads_archive_from_pipe(cluster: &Cluster) {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("piped.tar");
+    test_images::busybox(&tar, &["example.com/piped:1"], &own_config("1001")).unwrap();
+    let mut cat = std::process::Command::new("cat").arg(&tar).stdout(Stdio::piped()).spawn().unwrap();
+    let output = cluster.podium(&["image", "import", "-"]).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    assert!(cat.wait().unwrap().success());
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && reported.contains("example.com/piped:1"), "{reported}");
+    let (done, removed) = podium(cluster, &["image", "rm", "example.com/piped:1"]);
+    assert!(done && removed.contains("example.com/piped:1"), "{removed}");
+    assert!(!podium(cluster, &["image", "ls"]).1.contains("example.com/piped"));
+    let (done, reported) = podium(cluster, &["image", "rm", "example.com/piped:1"]);
+    assert!(!done && reported.contains("not found"), "{reported}");
+}
+
+#[e2e_test("image commands work on the images of the cluster's runtime")]
+fn image_commands_work_on_cluster_runtime(cluster: &Cluster) {
+    let image = "example.com/commands:1";
+    let is_engine = cluster.data_dir().join("engine").exists();
+    let machine = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = cluster.podium(args);
+        if !is_engine {
+            command.env("PODIUM_IMAGE_STORE", machine.path());
+        }
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text)
+    };
+    let tar = machine.path().join("image.tar");
+    test_images::busybox(&tar, &[image], &own_config("1002")).unwrap();
+    assert!(run(&["image", "import", &tar.display().to_string()]).0);
+    // Nothing listens on this loopback port.
+    let (pulled, pull) = run(&["image", "pull", "127.0.0.1:9/nothing:1"]);
+    assert!(!pulled && pull.contains("connection refused"), "{pull}");
+    assert!(run(&["image", "ls"]).1.contains(image));
+    let (saved, save) = run(&["image", "save", image, "-o", &machine.path().join("saved.tar").display().to_string()]);
+    let (pruned, prune) = run(&["image", "prune"]);
+    assert_eq!((saved, pruned), (is_engine, is_engine), "{save} {prune}");
+    if !is_engine {
+        assert!(save.contains("ctr --address") && prune.contains("podium image rm"), "{save} {prune}");
+        assert!(!machine.path().join("blobs").exists(), "the machine's store is not used");
+    }
+    assert!(run(&["image", "rm", image]).0);
+    assert!(!run(&["image", "ls"]).1.contains(image));
 }
 
 #[e2e_test("podium explain shows reason, next step and deadline")]

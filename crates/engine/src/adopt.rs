@@ -35,6 +35,11 @@ impl Engine {
         let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
         runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
+        let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {
+            path: options.images.root().to_owned(),
+            source: io::Error::other(error),
+        })?;
+        let options = EngineOptions { images, ..options };
         let inner = Arc::new(Inner {
             options,
             handlers,

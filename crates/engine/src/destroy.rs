@@ -58,18 +58,22 @@ pub(crate) fn record_image_store(data_dir: &Path, root: &Path) -> io::Result<()>
     files::replace_private(&data_dir.join(DIR).join(IMAGE_STORE), root.as_os_str().as_bytes())
 }
 
-/// Releases the images of a data directory's containers.
-fn release_images(data_dir: &Path) -> io::Result<()> {
-    let root = read_bounded(&data_dir.join(DIR).join(IMAGE_STORE), MAX_PATH)?;
+/// Returns the image store of a data directory, if the engine has run there.
+#[must_use]
+pub fn image_store(data_dir: &Path) -> Option<PathBuf> {
+    let root = read_bounded(&data_dir.join(DIR).join(IMAGE_STORE), MAX_PATH).ok()?;
     let root = Path::new(OsStr::from_bytes(&root));
-    if !root.is_dir() {
-        return Ok(());
-    }
-    let images = ImageStore::open(root).map_err(io::Error::other)?;
+    root.is_absolute().then(|| root.to_owned())
+}
+
+/// Releases the images of a data directory's cluster.
+fn release_images(data_dir: &Path) -> io::Result<()> {
+    let Some(root) = image_store(data_dir).filter(|root| root.is_dir()) else { return Ok(()) };
+    let images = ImageStore::open(&root).map_err(io::Error::other)?;
     for (user, _) in images.uses(data_dir).map_err(io::Error::other)? {
         images.release(data_dir, &user).map_err(io::Error::other)?;
     }
-    Ok(())
+    images.forget_cluster(data_dir).map_err(io::Error::other)
 }
 
 /// Returns the mount points below a directory, the deepest first.

@@ -56,16 +56,25 @@ pub(crate) async fn list(inner: &Inner) -> Result<Vec<Image>, RuntimeError> {
     Ok(images.into_iter().map(describe_image).collect())
 }
 
-/// Removes the names of an image, and the content that nothing else uses: the kubelet's image garbage collection expects
-/// free space.
+/// Removes an image for this cluster, and the content that nothing else uses: the kubelet's image garbage collection expects
+/// free space. An image that another cluster needs stays.
 pub(crate) async fn remove(inner: &Inner, reference: &str) -> Result<(), RuntimeError> {
     let removed = reference.to_owned();
     let remove = move |store: &ImageStore| {
-        store.remove(&removed)?;
+        if store.remove_for_cluster(&removed)?.is_empty() {
+            return Ok(());
+        }
         match store.collect(COLLECT_TIMEOUT) {
+            Ok(collected) => {
+                collected
+                    .problems
+                    .iter()
+                    .for_each(|problem| tracing::warn!(problem, "found damage in the image store"));
+                Ok(())
+            }
             // Another process adds an image: the next removal collects.
             Err(images::Error::Busy) => Ok(()),
-            collected => collected.map(drop),
+            Err(error) => Err(error),
         }
     };
     match with_store(&inner.options.images, remove).await? {

@@ -40,7 +40,7 @@ mod steps;
 mod stop;
 mod streams;
 
-pub use destroy::{destroy, has_sandboxes};
+pub use destroy::{destroy, has_sandboxes, image_store};
 pub use handlers::HandlersError;
 pub use image_service::{describe_image, pull_image};
 

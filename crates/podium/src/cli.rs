@@ -9,12 +9,14 @@ use runtime::containerd::OciRuntime;
 use server::AdmissionPlugin;
 use std::{
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 /// Default of `--data-dir`.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
+/// Default image store of the machine.
+const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium/images";
 
 /// Runs Kubernetes Pods: one binary, the real API.
 #[derive(Debug, Parser)]
@@ -283,9 +285,25 @@ pub(crate) enum ContainerRuntime {
 /// Image store of the machine.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageStoreArgs {
-    /// Directory of the engine's images, which all clusters of the machine share.
-    #[arg(long, value_name = "DIR", env = "PODIUM_IMAGE_STORE", default_value = "/var/lib/podium/images")]
-    pub(crate) image_store: PathBuf,
+    /// Directory of the engine's images, which all clusters of the machine share [default: /var/lib/podium/images].
+    #[arg(long, value_name = "DIR", env = "PODIUM_IMAGE_STORE")]
+    pub(crate) image_store: Option<PathBuf>,
+}
+
+impl ImageStoreArgs {
+    /// Returns the directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.image_store.as_deref().unwrap_or(Path::new(DEFAULT_IMAGE_STORE))
+    }
+}
+
+/// The images that a subcommand of `podium image` works on: those of a cluster's runtime.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImageArgs {
+    #[command(flatten)]
+    pub(crate) runtime: RuntimeArgs,
+    #[command(flatten)]
+    pub(crate) image_store: ImageStoreArgs,
 }
 
 /// Subcommands of `podium image`.
@@ -297,37 +315,33 @@ pub(crate) enum ImageCommand {
         #[arg(required = true, value_name = "TAR")]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        runtime: RuntimeArgs,
-        #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
     /// List images.
     Ls {
         #[command(flatten)]
-        runtime: RuntimeArgs,
-        #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
-    /// Pull images into the image store of the engine, without credentials.
+    /// Pull images without credentials.
     Pull {
         /// Image references.
         #[arg(required = true, value_name = "IMAGE")]
         images: Vec<String>,
         #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
-    /// Remove images from the image store of the engine. Their content stays while a container uses it.
+    /// Remove images, with the engine for all clusters of the machine, unless a container uses them.
     Rm {
         /// Image references or IDs.
         #[arg(required = true, value_name = "IMAGE")]
         images: Vec<String>,
         #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
     /// Remove content of the engine's image store that no image and no container uses.
     Prune {
         #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
     /// Write images of the engine's image store to an archive (OCI layout, readable by Docker).
     Save {
@@ -338,7 +352,7 @@ pub(crate) enum ImageCommand {
         #[arg(long, short, value_name = "TAR", default_value = "-")]
         output: PathBuf,
         #[command(flatten)]
-        image_store: ImageStoreArgs,
+        args: ImageArgs,
     },
 }
 

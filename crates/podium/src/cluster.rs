@@ -109,7 +109,7 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
-        let NodeRuntime { runtime, containerd, network, load_balancer_pool } =
+        let NodeRuntime { runtime, name, containerd, network, load_balancer_pool, archives } =
             container_runtime::start(dir, args, &node).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -161,7 +161,7 @@ impl Cluster {
             root_dir: dir.kubelet(),
             node_ip: node_ip(),
             pod_cidr: cidr,
-            policy: NodePolicy { host_ips: vec![node_ip()], ..policy },
+            policy: NodePolicy { host_ips: vec![node_ip()], runtime_name: name, ..policy },
             config,
             pod_rules: |pod, gates| Ok(server::prepare_static_pod(pod, gates)?),
             clock: kubelet::Clock::system(),
@@ -210,11 +210,14 @@ impl Cluster {
             .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
-        let (cluster_containerd, runs) = (containerd.clone(), kubelet.clone());
+        let (cluster_containerd, runs, stopped) = (containerd.clone(), kubelet.clone(), stop.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
             // The kubelet lists containers first, so it starts when the runtime is ready. An error is reported by
             // `wait_runtime_ready`.
             if wait_containerd_ready(cluster_containerd.as_deref()).await.is_ok() {
+                if let Some(archives) = archives {
+                    archives.import(stopped).await;
+                }
                 runs.run().await;
             }
         }));

@@ -4,6 +4,7 @@ use crate::{
     cli::{ContainerRuntime, NodeArgs},
     cluster::{interfaces, parse_pod_cidr},
     data_dir::{DataDir, RecordedRuntime},
+    image_archives::ImageArchives,
     load_balancer_pool, pod_network,
 };
 use anyhow::{Context, Result, bail};
@@ -20,14 +21,21 @@ use std::{
 /// Directories with `HOST/hosts.toml`: that of containerd, which administrators have already.
 const REGISTRY_HOSTS_DIRS: [&str; 2] = ["/etc/podium/certs.d", "/etc/containerd/certs.d"];
 
+/// Name that containerd's CRI plugin reports.
+const CONTAINERD: &str = "containerd";
+
 /// Container runtime and Pod network.
 pub(crate) struct NodeRuntime {
     pub(crate) runtime: Arc<dyn Runtime>,
+    /// Name of the runtime, the scheme of container IDs.
+    pub(crate) name: String,
     /// Podium's own containerd, which may not be ready yet.
     pub(crate) containerd: Option<ManagedContainerd>,
     /// Network of Podium's own; `None` with a CRI endpoint.
     pub(crate) network: Option<Network>,
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
+    /// Images to import before the kubelet starts.
+    pub(crate) archives: Option<ImageArchives>,
 }
 
 /// Starts or connects to the runtime of the arguments, and sets up the Pod network.
@@ -40,13 +48,14 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
     if let RecordedRuntime::External(endpoint) = &requested {
         // Checked before the endpoint is recorded in the data directory.
         let version = async { CriRuntime::new(endpoint, dir.root())?.version().await };
-        version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
+        let version =
+            version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
+        dir.record_runtime(&requested)?;
+        let runtime = Arc::new(CriRuntime::new(endpoint, dir.root())?);
+        let (containerd, network, load_balancer_pool, archives) = (None, None, None, None);
+        return Ok(NodeRuntime { runtime, name: version.name, containerd, network, load_balancer_pool, archives });
     }
     dir.record_runtime(&requested)?;
-    if let RecordedRuntime::External(endpoint) = &requested {
-        let runtime = Arc::new(CriRuntime::new(endpoint, dir.root())?);
-        return Ok(NodeRuntime { runtime, containerd: None, network: None, load_balancer_pool: None });
-    }
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
     if requested == RecordedRuntime::Engine {
@@ -55,13 +64,30 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
     let network = Network::prepare(options).await?;
     let load_balancer_pool = load_balancer_pool(args, &network).await?;
     if requested == RecordedRuntime::Engine {
-        let runtime = Arc::new(start_engine(dir, args, node_name, network.clone()).await?);
-        return Ok(NodeRuntime { runtime, containerd: None, network: Some(network), load_balancer_pool });
+        let images = open_image_store(args.image_store.path())?.of_cluster(dir.root())?;
+        let archives = Some(ImageArchives::new(dir, images.clone()));
+        let runtime = Arc::new(start_engine(dir, args, node_name, images, network.clone()).await?);
+        let name = runtime.version().await?.name;
+        return Ok(NodeRuntime {
+            runtime,
+            name,
+            containerd: None,
+            network: Some(network),
+            load_balancer_pool,
+            archives,
+        });
     }
     let containerd =
         ManagedContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
     let runtime = Arc::new(CriRuntime::new(&containerd.endpoint(), dir.root())?);
-    Ok(NodeRuntime { runtime, containerd: Some(containerd), network: Some(network), load_balancer_pool })
+    Ok(NodeRuntime {
+        runtime,
+        name: CONTAINERD.to_owned(),
+        containerd: Some(containerd),
+        network: Some(network),
+        load_balancer_pool,
+        archives: None,
+    })
 }
 
 fn requested(args: &NodeArgs) -> RecordedRuntime {
@@ -99,10 +125,16 @@ async fn load_balancer_pool(args: &NodeArgs, network: &Network) -> Result<Option
     load_balancer_pool::choose(args.load_balancer_cidr.as_ref(), network.cidr, &addresses, &gateways)
 }
 
-async fn start_engine(dir: &DataDir, args: &NodeArgs, node_name: &str, network: Network) -> Result<Engine> {
+async fn start_engine(
+    dir: &DataDir,
+    args: &NodeArgs,
+    node_name: &str,
+    images: ImageStore,
+    network: Network,
+) -> Result<Engine> {
     let options = EngineOptions {
         data_dir: dir.root().to_owned(),
-        images: open_image_store(&args.image_store.image_store)?,
+        images,
         registry_hosts_dirs: registry_hosts_dirs(),
         keeper_program: keeper_program()?,
         default_handler: args.default_runtime.name().to_owned(),

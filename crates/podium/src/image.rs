@@ -1,22 +1,26 @@
 //! The `image` subcommand.
 
+mod cri;
 mod store;
 
 use crate::{
-    cli::{ImageCommand, ImageStoreArgs, RuntimeArgs},
+    cli::{ImageArgs, ImageCommand, ImageStoreArgs},
     data_dir::{DataDir, RecordedRuntime},
     print::print_line,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use runtime::{CriRuntime, Image, ImportError, Runtime};
+use runtime::{Image, ImportError, Runtime};
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncRead;
 
+/// Context of an error of a runtime that does not respond.
+const IS_UP: &str = "is Podium up in this data directory?";
+
 pub(crate) async fn run(command: ImageCommand) -> Result<()> {
     match command {
-        ImageCommand::Import { files, runtime, image_store } => {
-            let target = target(&runtime, &image_store)?;
+        ImageCommand::Import { files, args } => {
+            let target = target(&args)?;
             for file in &files {
                 for name in import(&target, file).await? {
                     print_line!("{name}");
@@ -24,13 +28,32 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
             }
             Ok(())
         }
-        ImageCommand::Ls { runtime, image_store } => list(&target(&runtime, &image_store)?).await,
-        ImageCommand::Pull { images, image_store } => store::pull(&image_store.image_store, &images).await,
-        ImageCommand::Rm { images, image_store } => store::remove(&image_store.image_store, images).await,
-        ImageCommand::Prune { image_store } => store::prune(&image_store.image_store).await,
-        ImageCommand::Save { images, output, image_store } => {
-            store::save(&image_store.image_store, images, &output).await
-        }
+        ImageCommand::Ls { args } => list(&target(&args)?).await,
+        ImageCommand::Pull { images, args } => match target(&args)? {
+            ImageTarget::Store(store) => store::pull(store, &images).await,
+            ImageTarget::Endpoint(endpoint) => cri::pull(&endpoint, &images).await,
+        },
+        ImageCommand::Rm { images, args } => match target(&args)? {
+            ImageTarget::Store(store) => store::remove(store, images).await,
+            ImageTarget::Endpoint(endpoint) => cri::remove(&endpoint, &images).await,
+        },
+        ImageCommand::Prune { args } => match target(&args)? {
+            ImageTarget::Store(store) => store::prune(store).await,
+            ImageTarget::Endpoint(endpoint) => bail!(
+                "the runtime at {endpoint} removes content that no image uses by itself: remove images with \
+                 `podium image rm`"
+            ),
+        },
+        ImageCommand::Save { images, output, args } => match target(&args)? {
+            ImageTarget::Store(store) => store::save(store, images, &output).await,
+            ImageTarget::Endpoint(endpoint) => bail!(
+                "images of the runtime at {endpoint} are saved with its own tool, with containerd: `ctr --address {} \
+                 --namespace k8s.io images export {} {}`",
+                endpoint.trim_start_matches("unix://"),
+                output.display(),
+                images.join(" ")
+            ),
+        },
     }
 }
 
@@ -38,33 +61,58 @@ pub(crate) async fn run(command: ImageCommand) -> Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ImageTarget {
     /// Image store of the machine.
-    Store(PathBuf),
+    Store(StoreTarget),
     /// CRI endpoint.
     Endpoint(String),
 }
 
+/// Image store of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreTarget {
+    root: PathBuf,
+    /// Data directory of the cluster for which images are added and listed; `None` for the machine.
+    cluster: Option<PathBuf>,
+}
+
 impl ImageTarget {
     /// Returns the place of the images of a data directory.
-    pub(crate) fn new(dir: &DataDir, image_store: &ImageStoreArgs) -> Self {
+    ///
+    /// # Errors
+    /// When the data directory has no cluster, so that its runtime is not known, and no image store is given.
+    pub(crate) fn new(dir: &DataDir, args: &ImageStoreArgs) -> Result<Self> {
         match dir.recorded_runtime() {
-            RecordedRuntime::Engine => Self::Store(image_store.image_store.clone()),
-            RecordedRuntime::Containerd => Self::Endpoint(runtime::containerd::endpoint(dir.root())),
-            RecordedRuntime::External(endpoint) => Self::Endpoint(endpoint),
+            RecordedRuntime::Engine => {
+                let recorded = engine::image_store(dir.root());
+                let root = args.image_store.clone().or(recorded).unwrap_or_else(|| args.path().to_owned());
+                Ok(Self::Store(StoreTarget { root, cluster: Some(dir.root().to_owned()) }))
+            }
+            RecordedRuntime::Containerd if dir.was_used() => {
+                Ok(Self::Endpoint(runtime::containerd::endpoint(dir.root())))
+            }
+            RecordedRuntime::Containerd => match &args.image_store {
+                Some(root) => Ok(Self::Store(StoreTarget { root: root.clone(), cluster: None })),
+                None => bail!(
+                    "{} has no cluster: name its data directory with --data-dir, or the image store of the engine with \
+                     --image-store",
+                    dir.root().display()
+                ),
+            },
+            RecordedRuntime::External(endpoint) => Ok(Self::Endpoint(endpoint)),
         }
     }
 }
 
-fn target(args: &RuntimeArgs, image_store: &ImageStoreArgs) -> Result<ImageTarget> {
-    match &args.runtime_endpoint {
+fn target(args: &ImageArgs) -> Result<ImageTarget> {
+    match &args.runtime.runtime_endpoint {
         Some(endpoint) => Ok(ImageTarget::Endpoint(endpoint.clone())),
-        None => Ok(ImageTarget::new(&DataDir::new(&args.data_dir.data_dir)?, image_store)),
+        None => ImageTarget::new(&DataDir::new(&args.runtime.data_dir.data_dir)?, &args.image_store),
     }
 }
 
 /// Imports one archive and shows a progress bar.
 pub(crate) async fn import(target: &ImageTarget, file: &Path) -> Result<Vec<String>> {
     match target {
-        ImageTarget::Store(root) => store::import(root, file).await,
+        ImageTarget::Store(store) => store::import(store.clone(), file).await,
         ImageTarget::Endpoint(endpoint) => import_into_runtime(endpoint, file).await,
     }
 }
@@ -89,7 +137,7 @@ async fn import_into_runtime(endpoint: &str, file: &Path) -> Result<Vec<String>>
     let names = runtime::import(endpoint, &mut *reader, |sent| bar.set_position(sent)).await;
     bar.finish_and_clear();
     let context = match &names {
-        Err(ImportError::Unreachable(_)) => format!("{}: is Podium up in this data directory?", file.display()),
+        Err(ImportError::Unreachable(_)) => format!("{}: {IS_UP}", file.display()),
         _ => file.display().to_string(),
     };
     names.context(context)
@@ -97,10 +145,10 @@ async fn import_into_runtime(endpoint: &str, file: &Path) -> Result<Vec<String>>
 
 async fn list(target: &ImageTarget) -> Result<()> {
     let images = match target {
-        ImageTarget::Store(root) => store::list(root).await?,
+        ImageTarget::Store(store) => store::list(store.clone()).await?,
         ImageTarget::Endpoint(endpoint) => {
-            let images = CriRuntime::new(endpoint, Path::new(""))?.images().await;
-            images.context("is Podium up in this data directory?")?
+            let images = cri::connect(endpoint)?.images().await;
+            images.context(IS_UP)?
         }
     };
     print_images(&images);
@@ -121,4 +169,37 @@ fn print_images(images: &[Image]) {
     }
     lines.sort();
     lines.iter().for_each(|line| print_line!("{line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtime_of_the_data_directory_decides() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::create(dir.path(), "data").unwrap().unwrap();
+        let (none, some) =
+            (ImageStoreArgs { image_store: None }, ImageStoreArgs { image_store: Some("/images".into()) });
+        let store = |root: &str, cluster: Option<&Path>| {
+            ImageTarget::Store(StoreTarget { root: root.into(), cluster: cluster.map(Path::to_owned) })
+        };
+        let error = ImageTarget::new(&data_dir, &none).unwrap_err().to_string();
+        assert!(error.contains("--data-dir") && error.contains("--image-store"), "{error}");
+        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), store("/images", None));
+        // Podium's containerd leaves no record; an image store of the environment is not that of its images.
+        let lock = data_dir.lock().unwrap();
+        let endpoint = ImageTarget::Endpoint(runtime::containerd::endpoint(data_dir.root()));
+        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), endpoint);
+        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), endpoint);
+        data_dir.record_runtime(&RecordedRuntime::Engine).unwrap();
+        let cluster = Some(data_dir.root());
+        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/var/lib/podium/images", cluster));
+        // The engine has recorded its store.
+        files::create_private_dir_all(&data_dir.root().join("engine")).unwrap();
+        files::replace_private(&data_dir.root().join("engine/image-store"), b"/recorded").unwrap();
+        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/recorded", cluster));
+        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), store("/images", cluster));
+        drop(lock);
+    }
 }

@@ -12,6 +12,7 @@ mod data_dir;
 mod encryption_config;
 mod explain;
 mod image;
+mod image_archives;
 mod kubeconfig;
 mod kubelet_config;
 mod kubelet_dialer;

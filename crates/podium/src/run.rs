@@ -90,7 +90,7 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], print
 async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, printer: Printer) -> Result<()> {
     cluster.wait_runtime_ready().await?;
     for file in &args.images {
-        for name in image::import(&ImageTarget::new(dir, &args.node.image_store), file).await? {
+        for name in image::import(&ImageTarget::new(dir, &args.node.image_store)?, file).await? {
             printer.print("image", &name, Severity::Info);
         }
     }

@@ -40,7 +40,7 @@ id!(
     SandboxId
 );
 id!(
-    /// Container ID of the runtime (without the `containerd://` prefix of the API).
+    /// Container ID of the runtime (without the scheme of the API, for example `containerd://`).
     ContainerId
 );
 

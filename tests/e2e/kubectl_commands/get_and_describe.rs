@@ -53,7 +53,7 @@ fn get_prints_every_output_format(cluster: &Cluster) {
         ("kubectl get pods -n nowhere", 0, "No resources found in nowhere namespace."),
         ("kubectl get ns default", 0, "NAME STATUS AGE default Active ..."),
         ("kubectl get sa", 0, "NAME ... AGE default ..."),
-        ("kubectl get nodes -o wide", 0, "NAME STATUS ROLES AGE VERSION INTERNAL-IP EXTERNAL-IP OS-IMAGE KERNEL-VERSION CONTAINER-RUNTIME ... Ready <none> ... v1.35... containerd://..."),
+        ("kubectl get nodes -o wide", 0, "NAME STATUS ROLES AGE VERSION INTERNAL-IP EXTERNAL-IP OS-IMAGE KERNEL-VERSION CONTAINER-RUNTIME ... Ready <none> ... v1.35... ...://..."),
         ("kubectl get leases -n kube-node-lease", 0, "NAME HOLDER AGE ..."),
     ]);
     let list: Value = serde_json::from_str(&shell.run("kubectl get pods -o json").ok()).unwrap();
@@ -163,7 +163,7 @@ spec:
             0,
             "Name: p Namespace: test-... Priority: 0 Service Account: default Node: .../... Start Time: ... Labels: app=web \
              Annotations: example.com/note: words Status: Running IP: 10... IPs: IP: 10... \
-             Containers: c: Container ID: containerd://... Image: docker.io/library/busybox:1.28 Image ID: ... \
+             Containers: c: Container ID: ...://... Image: docker.io/library/busybox:1.28 Image ID: ... \
              Port: 80/TCP...Host Port: 0/TCP...Command: sleep 100000 State: Running Started: ... Ready: True Restart Count: 0 \
              Limits: memory: 64Mi Requests: cpu: 10m memory: 64Mi \
              Environment: WORD: hello FROM: <set to the key 'k' of config map 'cm'> Optional: true \
@@ -204,7 +204,7 @@ fn describe_prints_other_kinds(cluster: &Cluster) {
                  MemoryPressure False ... KubeletHasSufficientMemory kubelet has sufficient memory available \
                  DiskPressure False ... PIDPressure False ... Ready True ... KubeletReady kubelet is posting ready status \
                  Addresses: InternalIP: ... Hostname: {node} Capacity: cpu: ... memory: ...Ki pods: 230 Allocatable: ... \
-                 System Info: Machine ID: ... Kernel Version: ... Container Runtime Version: containerd://... Kubelet Version: v1.35... \
+                 System Info: Machine ID: ... Kernel Version: ... Container Runtime Version: ...://... Kubelet Version: v1.35... \
                  PodCIDR: ... Non-terminated Pods: (... in total) ... {namespace} p 0 (0%) 0 (0%) 0 (0%) 0 (0%) ... Allocated resources: ..."
             ),
         ),

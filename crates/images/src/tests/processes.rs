@@ -45,15 +45,15 @@ fn child_imports_an_archive() {
     };
 }
 
-/// Not a test: runs in another process until it is killed.
+/// Not a test: runs in another process, a change for each line of its input.
 #[test]
 #[ignore = "runs as a child process of other tests"]
 fn child_changes_a_name() {
     let Ok(root) = env::var(STORE) else { return };
     let store = ImageStore::open(Path::new(&root)).unwrap();
     println!("ready");
-    for step in 0.. {
-        store.set_pinned("a:1", step % 2 == 0).unwrap();
+    for line in io::stdin().lines() {
+        store.set_pinned("a:1", line.unwrap() == "pin").unwrap();
     }
 }
 
@@ -175,24 +175,25 @@ fn processes_import_the_same_archive_at_once() {
 #[test]
 fn name_survives_changes_by_another_process() {
     let (_dir, store) = store();
-    let images = [&two_layers()[..], &two_layers()[..1]];
-    for layers in images {
+    let lease = store.lease().unwrap();
+    let images = [&two_layers()[..], &two_layers()[..1]].map(|layers| {
         import(&store, layers, "a:1");
-    }
-    let mut child = child(store.root(), "child_changes_a_name").stdout(Stdio::piped()).spawn().unwrap();
+        store.resolve("a:1").unwrap()
+    });
+    let mut child =
+        child(store.root(), "child_changes_a_name").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
     let mut lines = io::BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().ends_with("ready")));
     let mut lost = 0;
-    for layers in images.into_iter().cycle().take(60) {
-        let id = import(&store, layers, "a:1");
+    for image in images.iter().cycle().take(500) {
         // The other process reads and writes the name meanwhile.
-        for _ in 0..5 {
-            store.set_pinned("a:1", true).unwrap();
-            lost += u32::from(store.resolve("a:1").unwrap().id != id);
-        }
-        assert_eq!(lost, 0, "another process has overwritten the name");
+        stdin.write_all(b"pin\n").unwrap();
+        lease.tag("a:1", &image.target, &image.manifest).unwrap();
+        store.set_pinned("a:1", true).unwrap();
+        lost += u32::from(store.resolve("a:1").unwrap().id != image.id);
     }
-    assert!(child.try_wait().unwrap().is_none());
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(lost, 0, "another process has overwritten the name");
 }

@@ -1,6 +1,6 @@
 //! Commands on the image store of the machine.
 
-use super::progress_bar;
+use super::{StoreTarget, progress_bar};
 use crate::{container_runtime::open_image_store, print::print_line};
 use anyhow::{Context, Result};
 use distribution::{LayerProgress, PullOptions};
@@ -18,18 +18,26 @@ use std::{
 /// Maximum time to wait for other processes that add images.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs blocking work on the store.
-async fn with_store<T: Send + 'static>(
-    root: &Path,
-    work: impl FnOnce(&ImageStore) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let root = root.to_owned();
-    tokio::task::spawn_blocking(move || work(&open_image_store(&root)?)).await?
+/// Opens the store as its cluster sees it.
+fn open(target: &StoreTarget) -> Result<ImageStore> {
+    let store = open_image_store(&target.root)?;
+    match &target.cluster {
+        Some(cluster) => Ok(store.of_cluster(cluster)?),
+        None => Ok(store),
+    }
 }
 
-pub(super) async fn import(root: &Path, file: &Path) -> Result<Vec<String>> {
+/// Runs blocking work on the store.
+async fn with_store<T: Send + 'static>(
+    target: StoreTarget,
+    work: impl FnOnce(&ImageStore) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(move || work(&open(&target)?)).await?
+}
+
+pub(super) async fn import(target: StoreTarget, file: &Path) -> Result<Vec<String>> {
     let file = file.to_owned();
-    with_store(root, move |store| {
+    with_store(target, move |store| {
         let (reader, size): (Box<dyn Read + Send>, Option<u64>) = if file == Path::new("-") {
             (Box::new(io::stdin()), None)
         } else {
@@ -45,13 +53,13 @@ pub(super) async fn import(root: &Path, file: &Path) -> Result<Vec<String>> {
     .await
 }
 
-pub(super) async fn list(root: &Path) -> Result<Vec<Image>> {
-    let images = with_store(root, |store| Ok(store.list()?)).await?;
+pub(super) async fn list(target: StoreTarget) -> Result<Vec<Image>> {
+    let images = with_store(target, |store| Ok(store.list()?)).await?;
     Ok(images.into_iter().map(engine::describe_image).collect())
 }
 
-pub(super) async fn pull(root: &Path, images: &[String]) -> Result<()> {
-    let store = with_store(root, |store| Ok(store.clone())).await?;
+pub(super) async fn pull(target: StoreTarget, images: &[String]) -> Result<()> {
+    let store = with_store(target, |store| Ok(store.clone())).await?;
     for image in images {
         let bar = ProgressBar::new(0);
         bar.set_style(ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}")?);
@@ -72,8 +80,8 @@ pub(super) async fn pull(root: &Path, images: &[String]) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn remove(root: &Path, images: Vec<String>) -> Result<()> {
-    with_store(root, move |store| {
+pub(super) async fn remove(target: StoreTarget, images: Vec<String>) -> Result<()> {
+    with_store(target, move |store| {
         for image in images {
             store.remove(&image)?.iter().for_each(|name| print_line!("{name}"));
         }
@@ -82,16 +90,17 @@ pub(super) async fn remove(root: &Path, images: Vec<String>) -> Result<()> {
     .await
 }
 
-pub(super) async fn prune(root: &Path) -> Result<()> {
-    let collected = with_store(root, |store| Ok(store.collect(PRUNE_TIMEOUT)?)).await?;
+pub(super) async fn prune(target: StoreTarget) -> Result<()> {
+    let collected = with_store(target, |store| Ok(store.collect(PRUNE_TIMEOUT)?)).await?;
+    collected.problems.iter().for_each(|problem| crate::print::error(format_args!("warning: {problem}")));
     let (blobs, layers) = (collected.blobs, collected.layers);
     print_line!("Removed {blobs} blobs ({}) and {layers} unpacked layers", HumanBytes(collected.blob_bytes));
     Ok(())
 }
 
-pub(super) async fn save(root: &Path, images: Vec<String>, output: &Path) -> Result<()> {
+pub(super) async fn save(target: StoreTarget, images: Vec<String>, output: &Path) -> Result<()> {
     let output: PathBuf = output.to_owned();
-    with_store(root, move |store| {
+    with_store(target, move |store| {
         let names: Vec<&str> = images.iter().map(String::as_str).collect();
         if output == Path::new("-") {
             return Ok(store.save(&names, &mut io::stdout().lock())?);
