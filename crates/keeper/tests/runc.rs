@@ -13,5 +13,7 @@ mod logs;
 mod namespaces;
 #[path = "runc/protocol.rs"]
 mod protocol;
+#[path = "runc/start.rs"]
+mod start;
 #[path = "runc/support.rs"]
 mod support;
