@@ -1,7 +1,7 @@
 //! Prepares a container: root file system, OCI bundle, the keeper's orders, record. All of it blocks.
 
 use crate::{
-    host, in_root, mount_table, oci_runtime,
+    host, in_root, mount_table,
     pod_files::{PodFiles, read_bounded},
     records::{self, ContainerRecord, SandboxRecord, VERSION},
     sandboxes::failed,
@@ -144,8 +144,6 @@ fn options(inner: &Inner, request: &Request, record: &ContainerRecord) -> Contai
         log_path: has_log.then(|| request.sandbox.log_directory.join(&config.log_path)),
         shares_pid_namespace: request.target_pid.is_some()
             || config.security.namespaces.pid != NamespaceMode::Container,
-        starts_at_creation: oci_runtime::handler(inner, &request.sandbox.runtime_handler)
-            .is_ok_and(|handler| handler.signals_directly),
         oom_events: Some(file),
     }
 }

@@ -120,9 +120,6 @@ pub struct ContainerOptions {
     /// Whether the container shares the process namespace of the Pod or the node. Then the end of its first process
     /// does not end the others, and the keeper kills them with the OCI runtime.
     pub shares_pid_namespace: bool,
-    /// Whether the creation also starts the process (`run`, in place of `create` and `start`): one run of the OCI
-    /// runtime less. A later request to start it succeeds, also if it has ended or is deleted.
-    pub starts_at_creation: bool,
     /// File with the line `oom_kill N`: `memory.events` (cgroup v2) or `memory.oom_control` (v1) of the container's
     /// cgroup.
     pub oom_events: Option<PathBuf>,

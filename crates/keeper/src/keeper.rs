@@ -23,7 +23,7 @@ use rustix::{
     net::{SocketFlags, accept_with},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fs::File,
     io::{self, ErrorKind},
     os::fd::{AsFd, OwnedFd},
@@ -70,8 +70,6 @@ pub(crate) struct Keeper {
     pub(crate) execs: BTreeMap<i32, ExecProcess>,
     /// Exits of processes whose ID the OCI runtime has not reported yet.
     pub(crate) early_exits: BTreeMap<i32, ProcessExit>,
-    /// IDs of deleted containers that were started by their creation: the request to start them may come later.
-    pub(crate) deleted: VecDeque<String>,
     pub(crate) buffers: Buffers,
     last_serial: u32,
     /// Whether a child may have ended without a signal.
@@ -108,7 +106,6 @@ impl Keeper {
             operations: BTreeMap::new(),
             execs: BTreeMap::new(),
             early_exits: BTreeMap::new(),
-            deleted: VecDeque::new(),
             buffers: Buffers { input: vec![0; MAX_MESSAGE + 1], log: Vec::new() },
             last_serial: 0,
             must_reap: false,

@@ -68,10 +68,8 @@ impl Keeper {
             move |error: io::Error| CallError::new(ErrorCode::System, format!("{problem}: {error}"))
         };
         let container = Container::new(id, &dir, options).map_err(failed("failed to open the log"))?;
-        let (verb, flags): (_, &[&str]) =
-            if container.options.starts_at_creation { ("run", &["--detach"]) } else { ("create", &[]) };
-        let mut call = RuntimeCall::new(verb, flags, &[id]);
-        call.flags.extend(["--bundle".into(), container.bundle().into()]);
+        let mut call = RuntimeCall::new("create", &[], &[id]);
+        call.flags = vec!["--bundle".into(), container.bundle().into()];
         call.starts_process = true;
         call.has_terminal = container.options.terminal;
         let serial = self.next_serial();
@@ -84,7 +82,7 @@ impl Keeper {
         result.map(|()| None)
     }
 
-    /// Creates the pipes of a container. They are read when the runtime has ended, which may have written an error.
+    /// Creates the pipes of a container. They are read when the runtime has ended: until then, only the runtime writes.
     fn create_pipes(&mut self, serial: u32, call: &mut RuntimeCall) -> io::Result<()> {
         let Some(container) = self.containers.get_mut(&serial) else { return Ok(()) };
         if container.options.terminal {
@@ -105,9 +103,6 @@ impl Keeper {
     }
 
     pub(crate) fn start_container(&mut self, to: ReplyTo, id: &str) -> CallResult {
-        if self.was_started_by_creation(id) {
-            return Ok(Some(Answer::Done));
-        }
         let container = self.container_with_status(id, &[Status::Created])?;
         if self.containers.get(&container).is_some_and(|container| container.is_starting) {
             return Err(CallError::new(ErrorCode::WrongState, format!("container {id} is being started")));
@@ -117,14 +112,6 @@ impl Keeper {
             container.is_starting = true;
         }
         Ok(None)
-    }
-
-    fn was_started_by_creation(&self, id: &str) -> bool {
-        let is_started = |container: &Container| {
-            container.options.starts_at_creation && matches!(container.status, Status::Running | Status::Stopped)
-        };
-        let container = self.find_container(id).and_then(|serial| self.containers.get(&serial));
-        container.map_or_else(|| self.deleted.iter().any(|deleted| deleted == id), is_started)
     }
 
     pub(crate) fn kill_container(&mut self, to: ReplyTo, id: &str, signal: i32, all: bool) -> CallResult {
@@ -156,10 +143,6 @@ impl Keeper {
         }
         // With this flag, a container that the runtime does not know any more is no error.
         self.run_runtime(serial, Purpose::Delete, Some(to), RuntimeCall::new("delete", &["--force"], &[id]))?;
-        if self.was_started_by_creation(id) {
-            self.deleted.push_back(id.to_owned());
-            self.deleted.drain(..self.deleted.len().saturating_sub(MAX_CONTAINERS));
-        }
         Ok(None)
     }
 
@@ -238,9 +221,7 @@ impl Keeper {
         match opened {
             Ok(pid) => {
                 if let Some(container) = self.containers.get_mut(&serial) {
-                    let is_started = container.options.starts_at_creation;
-                    container.status = if is_started { Status::Running } else { Status::Created };
-                    container.pid = Some(pid);
+                    (container.pid, container.status) = (Some(pid), Status::Created);
                 }
                 self.reply(reply, Ok(Answer::Process(pid)), None);
                 if let Some(exit) = self.early_exits.remove(&pid) {

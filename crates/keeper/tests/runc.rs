@@ -13,7 +13,5 @@ mod logs;
 mod namespaces;
 #[path = "runc/protocol.rs"]
 mod protocol;
-#[path = "runc/start.rs"]
-mod start;
 #[path = "runc/support.rs"]
 mod support;
