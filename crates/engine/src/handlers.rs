@@ -30,6 +30,15 @@ pub(crate) struct Handler {
     /// Whether the container's processes are processes of this machine, which can be signalled directly. Not for runtimes
     /// with virtual machines.
     pub(crate) signals_directly: bool,
+    /// Whether the program refuses hybrid cgroups with controllers in v2.
+    pub(crate) refuses_hybrid_cgroups: bool,
+}
+
+impl Handler {
+    fn new(program: PathBuf, args: Vec<String>, signals_directly: bool) -> Self {
+        let refuses_hybrid_cgroups = program.file_name() == Some(OsStr::new("crun"));
+        Self { program, args, signals_directly, refuses_hybrid_cgroups }
+    }
 }
 
 /// Runtime handlers by name.
@@ -104,7 +113,7 @@ impl Handlers {
         for (name, handler) in config.handlers {
             let program = find_program(handler.program.as_os_str())
                 .ok_or_else(|| HandlersError::NotInstalled(handler.program.display().to_string()))?;
-            by_name.insert(name, Handler { program, args: handler.args, signals_directly: !handler.virtual_machine });
+            by_name.insert(name, Handler::new(program, handler.args, !handler.virtual_machine));
         }
         if !by_name.contains_key(&default) {
             return Err(invalid(format!("defaultHandler: {default:?} is not a handler of the file")));
@@ -115,7 +124,7 @@ impl Handlers {
     fn built_in(default: &str) -> Result<Self, HandlersError> {
         let found = BUILT_IN.iter().filter_map(|(name, program)| {
             let program = find_program(OsStr::new(program))?;
-            Some(((*name).to_owned(), Handler { program, args: Vec::new(), signals_directly: true }))
+            Some(((*name).to_owned(), Handler::new(program, Vec::new(), true)))
         });
         let by_name: BTreeMap<_, _> = found.collect();
         if by_name.contains_key(default) {
@@ -162,7 +171,10 @@ mod tests {
         let text = "defaultHandler: a\nhandlers:\n  a: {program: /bin/true, args: [--debug]}\n  \
                     vm: {program: true, virtualMachine: true}\n";
         let handlers = load(text).unwrap();
-        let a = Handler { program: "/bin/true".into(), args: vec!["--debug".into()], signals_directly: true };
+        let a = Handler::new("/bin/true".into(), vec!["--debug".into()], true);
+        assert!(
+            !a.refuses_hybrid_cgroups && Handler::new("/usr/bin/crun".into(), Vec::new(), true).refuses_hybrid_cgroups
+        );
         assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
         assert!(!handlers.get("vm").unwrap().signals_directly);
         assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "vm"]));

@@ -66,6 +66,7 @@ pub(crate) fn keeper_config(
             root: state_dir(&record.id),
             args: handler.args.clone(),
             direct_kill: handler.signals_directly,
+            refuses_hybrid_cgroups: handler.refuses_hybrid_cgroups,
             timeout_seconds: RUNTIME_TIMEOUT.as_secs(),
         },
     })

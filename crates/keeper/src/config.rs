@@ -89,6 +89,10 @@ pub struct OciRuntime {
     /// a kernel in user space) the runtime delivers signals.
     #[serde(default)]
     pub direct_kill: bool,
+    /// Whether the runtime refuses hybrid cgroups with controllers in v2, as `crun` does. There it creates containers in
+    /// a mount namespace without v2, and uses v1 alone.
+    #[serde(default)]
+    pub refuses_hybrid_cgroups: bool,
     /// Seconds until a run is killed, from 1 to 120 (the default of the kubelet's `runtimeRequestTimeout`).
     #[serde(default = "default_timeout_seconds")]
     pub timeout_seconds: u64,

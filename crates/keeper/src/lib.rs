@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod cgroups;
 mod client;
 mod config;
 mod connection;

@@ -1,6 +1,7 @@
 //! Runs of the OCI runtime.
 
 use crate::{
+    cgroups,
     config::{OciRuntime, default_timeout_seconds, read_bounded},
     connection::ReplyTo,
     process,
@@ -224,7 +225,12 @@ impl Operation {
             None if is_inherited => Stdio::null(),
             None => Stdio::from(files::create_private(&files.stderr)?),
         });
-        let pid = process::spawn(&mut command)?;
+        let creates = matches!(call.verb, "create" | "run");
+        let pid = if creates && runtime.refuses_hybrid_cgroups {
+            cgroups::without_v2_of_hybrid(|| process::spawn(&mut command))?
+        } else {
+            process::spawn(&mut command)?
+        };
         let timeout = Duration::from_secs(runtime.timeout_seconds.clamp(1, default_timeout_seconds()));
         Ok(Self {
             purpose: context.purpose,

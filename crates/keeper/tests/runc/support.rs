@@ -84,6 +84,7 @@ impl Pod {
                 root: dir.path().join("state"),
                 args: Vec::new(),
                 direct_kill: true,
+                refuses_hybrid_cgroups: runtime() == "crun",
                 timeout_seconds: 120,
             },
         };
