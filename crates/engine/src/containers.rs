@@ -1,26 +1,24 @@
-//! Creation, start and removal of containers.
+//! Creation and removal of containers.
 
 use crate::{
     cgroup::Cgroup,
+    directories::remove_dir,
     oci_runtime,
     pod_files::unmount,
     prepare,
     records::SandboxState,
-    sandboxes::{blocking, failed, new_id, remove_dir},
+    sandboxes::new_id,
     state::{Container, Inner, Sandbox},
+    steps::{blocking, failed},
     stop,
 };
-use jiff::Timestamp;
 use keeper::{Client as Keeper, ErrorCode};
 use runtime::{
-    ContainerConfig, ContainerDisk, ContainerId, ContainerState, Exit, LinuxResources, RuntimeError, RuntimeEvent,
-    SandboxConfig,
+    ContainerConfig, ContainerDisk, ContainerId, ContainerState, LinuxResources, RuntimeError, SandboxConfig,
 };
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Exit code and reason of a container that failed to start, as containerd reports them.
-const START_ERROR: (i32, &str) = (128, "StartError");
 /// Maximum time that other calls of the keeper use a container, and interval of attempts to delete it.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(30);
 const DELETE_INTERVAL: Duration = Duration::from_millis(10);
@@ -28,6 +26,8 @@ const DELETE_INTERVAL: Duration = Duration::from_millis(10);
 const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a container: its root file system, its OCI configuration and its record. No process is created yet.
+///
+/// No lock is held while its files are prepared: a file system that does not respond must not block the rest of the Pod.
 ///
 /// # Errors
 /// When the sandbox is not ready, the name is in use, or a step fails; what the earlier steps created is removed.
@@ -38,23 +38,15 @@ pub(crate) async fn create(
     sandbox_config: SandboxConfig,
 ) -> Result<ContainerId, RuntimeError> {
     let sandbox = inner.sandbox(&sandbox_id)?;
-    // Exclusive: a stop must not miss a container, and a name is used once.
-    let _changes = sandbox.changes.write().await;
-    if sandbox.record().state != SandboxState::Ready {
-        return Err(RuntimeError::Failed(format!("sandbox {sandbox_id} is not ready")));
+    let _reservation = Reservation::new(&sandbox, &config.name, config.attempt)?;
+    // After the reservation: a removal sees either the one or the other.
+    check_ready(&sandbox)?;
+    if let Some(target) = &config.security.target_container {
+        let found = sandbox.containers.lock().get(&target.0).cloned();
+        if found.is_none_or(|target| target.state() != ContainerState::Running) {
+            return Err(RuntimeError::Failed(format!("target container {} is not running", target.0)));
+        }
     }
-    let is_used = |container: &Arc<Container>| {
-        let record = container.record();
-        record.name == config.name && record.attempt == config.attempt
-    };
-    if sandbox.all_containers().iter().any(is_used) {
-        let ContainerConfig { name, attempt, .. } = &config;
-        return Err(RuntimeError::AlreadyExists(format!("container {name} with attempt {attempt} exists already")));
-    }
-    let target_pid = match &config.security.target_container {
-        Some(target) => Some(running_pid(&sandbox, &target.0)?),
-        None => None,
-    };
     let id = new_id();
     let dir = Sandbox::containers_dir(&sandbox.dir).join(&id);
     let request = prepare::Request {
@@ -65,100 +57,73 @@ pub(crate) async fn create(
         sandbox_config,
         files: sandbox.files.clone(),
         namespaces: sandbox.keeper()?.hello().clone(),
-        target_pid,
     };
     let engine = inner.clone();
     let prepared = tokio::task::spawn_blocking(move || prepare::prepare(&engine, &request)).await;
     let prepared = prepared.unwrap_or_else(|error| Err(RuntimeError::Failed(error.to_string())));
-    let container = match prepared {
-        Ok(record) => Arc::new(Container::new(dir, record, None)),
+    // A stop of the sandbox has not begun, and sees the container; or it has ended, and the container does not exist.
+    let _changes = sandbox.changes.read().await;
+    match prepared.and_then(|record| check_ready(&sandbox).map(|()| record)) {
+        Ok(record) => {
+            let container = Arc::new(Container::new(dir, record, None));
+            sandbox.containers.lock().insert(id.clone(), container);
+            Ok(ContainerId(id))
+        }
         Err(error) => {
             let engine = inner.clone();
             let cleaned = blocking(move || remove_container_files(&engine, &id, &dir)).await;
             if let Err(error) = cleaned {
                 tracing::warn!(%error, "failed to remove an incomplete container");
             }
-            return Err(error);
+            Err(error)
         }
-    };
-    sandbox.containers.lock().insert(id.clone(), container);
-    Ok(ContainerId(id))
+    }
 }
 
-fn running_pid(sandbox: &Sandbox, id: &str) -> Result<i32, RuntimeError> {
-    let target = sandbox.containers.lock().get(id).cloned();
-    let pid = target.filter(|target| target.state() == ContainerState::Running).and_then(|target| target.pid());
-    pid.ok_or_else(|| RuntimeError::Failed(format!("target container {id} is not running")))
+fn check_ready(sandbox: &Sandbox) -> Result<(), RuntimeError> {
+    let record = sandbox.record();
+    match record.state {
+        SandboxState::Ready => Ok(()),
+        _ => Err(RuntimeError::Failed(format!("sandbox {} is not ready", record.id))),
+    }
 }
 
-/// Starts a container: the OCI runtime creates its process and starts it.
-///
-/// # Errors
-/// When the OCI runtime refuses. The container is then exited with code 128, `StartError`.
-pub(crate) async fn start(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
-    let (sandbox, _) = inner.container(&id)?;
-    // Until the process runs: a stop or removal that does not see it would leave it running.
-    let _changes = sandbox.changes.read().await;
-    let (_, container) = inner.container(&id)?;
-    let _starting = container.starting.lock().await;
-    if sandbox.record().state != SandboxState::Ready {
-        return Err(RuntimeError::Failed(format!("sandbox {} is not ready", sandbox.record().id)));
-    }
-    if container.state() != ContainerState::Created {
-        return Err(RuntimeError::Failed(format!("container {id} was started before")));
-    }
-    let keeper = sandbox.keeper()?;
-    let (recorded, now) = (container.clone(), Timestamp::now());
-    blocking(move || recorded.update(|record| record.started_at = Some(now)))
-        .await
-        .map_err(failed("record the start of the container"))?;
-    let error = match keeper.run_container(&id).await {
-        Ok(pid) => {
-            container.set_pid(Some(pid));
-            return Ok(());
+/// Reservation of a container's name during its creation.
+struct Reservation<'a> {
+    sandbox: &'a Sandbox,
+    name: (String, u32),
+}
+
+impl<'a> Reservation<'a> {
+    fn new(sandbox: &'a Sandbox, name: &str, attempt: u32) -> Result<Self, RuntimeError> {
+        let mut problem = None;
+        sandbox.creating.send_if_modified(|creating| {
+            let is_used = |container: &Arc<Container>| {
+                let record = container.record();
+                record.name == name && record.attempt == attempt
+            };
+            if sandbox.all_containers().iter().any(is_used) {
+                problem = Some("exists already");
+            } else if !creating.insert((name.to_owned(), attempt)) {
+                problem = Some("is being created");
+            }
+            problem.is_none()
+        });
+        match problem {
+            None => Ok(Self { sandbox, name: (name.to_owned(), attempt) }),
+            Some(problem) => {
+                Err(RuntimeError::AlreadyExists(format!("container {name} with attempt {attempt} {problem}")))
+            }
         }
-        Err(error) => error,
-    };
-    let message = format!("failed to start container: {error}");
-    record_start_error(&inner, &sandbox, &container, &message).await?;
-    Err(RuntimeError::Failed(message))
-}
-
-async fn record_start_error(
-    inner: &Arc<Inner>,
-    sandbox: &Sandbox,
-    container: &Arc<Container>,
-    message: &str,
-) -> Result<(), RuntimeError> {
-    let (code, reason) = START_ERROR;
-    let exit = Exit { code, reason: reason.to_owned(), message: message.to_owned(), finished_at: Timestamp::now() };
-    // Before the deletion, which kills a created process: its exit is not the container's.
-    let is_first = container.set_exit(exit.clone());
-    delete_process(inner, sandbox, container).await?;
-    if !is_first {
-        return Ok(());
     }
-    record_exit(container, &exit).await?;
-    inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
-    Ok(())
 }
 
-async fn record_exit(container: &Arc<Container>, exit: &Exit) -> Result<(), RuntimeError> {
-    let (ended, exit) = (container.clone(), exit.clone());
-    let recorded = blocking(move || ended.update(|record| record.exit = Some(exit))).await;
-    recorded.map_err(failed("record the exit of the container"))
-}
-
-/// Records an exit that the keeper did not record, and reports it.
-///
-/// # Errors
-/// When the file system fails.
-pub(crate) async fn end(inner: &Inner, container: &Arc<Container>, exit: Exit) -> Result<(), RuntimeError> {
-    record_exit(container, &exit).await?;
-    if container.set_exit(exit.clone()) {
-        inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.sandbox.creating.send_modify(|creating| {
+            creating.remove(&self.name);
+        });
     }
-    Ok(())
 }
 
 /// Deletes a container in the OCI runtime, with processes that outlived the first one. Succeeds if it is deleted already.
@@ -208,7 +173,9 @@ async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeErro
 /// When a step fails; the call can be repeated.
 pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
     let Ok((sandbox, container)) = inner.container(&id) else { return Ok(()) };
-    let _changes = sandbox.changes.write().await;
+    let _changes = sandbox.changes.read().await;
+    // A start that is not complete would leave a process running.
+    let _starting = container.starting.lock().await;
     stop::kill(&inner, &sandbox, &container).await?;
     delete_process(&inner, &sandbox, &container).await?;
     remove_files(&inner, &sandbox, &container).await

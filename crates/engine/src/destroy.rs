@@ -1,10 +1,10 @@
 //! Removes all sandboxes of a data directory, whose engine does not run (`podium down`).
 
 use crate::{
-    adopt::{kill_containers, kill_keeper},
+    directories::remove_dir,
+    keeper_process::{kill_containers, kill_keeper},
     oci_runtime,
     pod_files::{read_bounded, unmount},
-    sandboxes::remove_dir,
     state::pods_dir,
 };
 use images::ImageStore;

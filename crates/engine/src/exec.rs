@@ -2,8 +2,9 @@
 
 use crate::{
     prepare,
-    sandboxes::{blocking, failed, new_id},
+    sandboxes::new_id,
     state::{Container, Inner, Sandbox},
+    steps::{blocking, failed},
     streams,
 };
 use keeper::ExecStreams;

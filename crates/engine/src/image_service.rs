@@ -1,6 +1,6 @@
 //! Images: the kubelet's calls to the image store of the machine.
 
-use crate::{sandboxes::failed, state::Inner};
+use crate::{state::Inner, steps::failed};
 use distribution::{BlobStore, Progress, PullOptions};
 use images::ImageStore;
 use runtime::{Image, RegistryAuth, RuntimeError, StopSignal};

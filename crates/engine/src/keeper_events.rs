@@ -1,10 +1,11 @@
 //! Follows the events of the keepers: exits of containers and exec processes, and the end of a keeper.
 
 use crate::{
-    adopt, containers,
+    adopt, containers, keeper_process,
     records::SandboxState,
-    sandboxes::blocking,
+    start,
     state::{Container, Inner, Sandbox},
+    steps::blocking,
 };
 use jiff::Timestamp;
 use keeper::{Client as Keeper, Event, Events};
@@ -32,20 +33,23 @@ async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
     }
     let Some(inner) = inner.upgrade() else { return };
     sandbox.execs.end();
+    // The connection may have ended alone, for example after too many events that wait.
+    if !sandbox.is_ending()
+        && let Ok(keeper) = Keeper::connect(&sandbox.dir).await
+    {
+        sandbox.set_keeper(keeper.clone());
+        if adopt::follow(&inner, &sandbox, &keeper).await {
+            // The events of the meantime are lost.
+            inner.events.send(RuntimeEvent::Resync);
+            return;
+        }
+    }
     sandbox.take_keeper();
     if sandbox.is_ending() {
         return;
     }
-    // The connection may have ended alone, for example after too many events that wait.
-    if let Ok(keeper) = Keeper::connect(&sandbox.dir).await {
-        sandbox.set_keeper(keeper.clone());
-        if adopt::follow(&inner, &sandbox, &keeper).await {
-            return;
-        }
-        sandbox.take_keeper();
-    }
     // A keeper without a connection would be a second parent.
-    adopt::kill_keeper(&sandbox.dir).await;
+    keeper_process::kill_keeper(&sandbox.dir).await;
     keeper_lost(&inner, &sandbox).await;
 }
 
@@ -57,16 +61,17 @@ pub(crate) fn exit(exit: &keeper::Exit) -> Exit {
         _ => "Error",
     };
     let finished_at = Timestamp::from_nanosecond(i128::from(exit.finished_at)).unwrap_or(Timestamp::UNIX_EPOCH);
-    Exit { code: exit.exit_code, reason: reason.to_owned(), message: String::new(), finished_at }
+    let message = exit.store_error.as_ref().map(|error| format!("The exit is not stored on disk: {error}"));
+    Exit { code: exit.exit_code, reason: reason.to_owned(), message: message.unwrap_or_default(), finished_at }
 }
 
-fn container_exited(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, id: &str, reported: &keeper::Exit) {
+/// Takes over an exit of the keeper, and deletes the container in the OCI runtime.
+pub(crate) fn container_exited(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, id: &str, reported: &keeper::Exit) {
     let Some(container) = sandbox.containers.lock().get(id).cloned() else { return };
     let exit = exit(reported);
-    if !container.set_exit(exit.clone()) {
-        return;
+    if container.set_exit(exit.clone()) {
+        inner.events.send(RuntimeEvent::ContainerExited(ContainerId(id.to_owned()), Some(exit)));
     }
-    inner.events.send(RuntimeEvent::ContainerExited(ContainerId(id.to_owned()), Some(exit)));
     let (inner, sandbox) = (inner.clone(), sandbox.clone());
     tokio::spawn(async move {
         if let Err(error) = containers::delete_process(&inner, &sandbox, &container).await {
@@ -111,7 +116,7 @@ pub(crate) async fn end_unobserved(
     let (code, reason) = UNKNOWN_EXIT;
     let message = "The keeper of the Pod was killed, and its containers with it; the exit code is not known".to_owned();
     let exit = Exit { code, reason: reason.to_owned(), message, finished_at: Timestamp::now() };
-    containers::end(inner, container, exit).await
+    start::end(inner, container, exit).await
 }
 
 /// Reads the exit that a keeper recorded.

@@ -13,6 +13,7 @@ mod adopt;
 mod cgroup;
 mod containers;
 mod destroy;
+mod directories;
 mod events;
 mod exec;
 mod execs;
@@ -21,6 +22,7 @@ mod host;
 mod image_service;
 mod in_root;
 mod keeper_events;
+mod keeper_process;
 mod mount_table;
 mod oci_runtime;
 mod pod_files;
@@ -30,7 +32,9 @@ mod records;
 mod runtime_service;
 mod sandboxes;
 mod session;
+mod start;
 mod state;
+mod steps;
 mod stop;
 mod streams;
 
@@ -94,6 +98,19 @@ pub enum EngineError {
         path: PathBuf,
         /// Cause.
         source: std::io::Error,
+    },
+    /// A keeper speaks a version of the protocol that this Podium does not know.
+    #[error(
+        "failed to take over the sandbox of pod {pod} ({sandbox}): {source}; delete its Pod with the Podium that started it, \
+         or remove all Pods with podium down"
+    )]
+    KeeperVersion {
+        /// Namespace and name of the Pod.
+        pod: String,
+        /// Sandbox ID.
+        sandbox: String,
+        /// Cause, with both versions.
+        source: keeper::Error,
     },
 }
 

@@ -3,8 +3,8 @@
 use crate::{
     handlers::Handler,
     records::{SandboxRecord, VERSION},
-    sandboxes::failed,
     state::Inner,
+    steps::failed,
 };
 use keeper::{KeeperConfig, NamespaceMode as Mode, NamespaceModes, OciRuntime, PROTOCOL_VERSION};
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig};

@@ -4,8 +4,8 @@ use crate::{
     host, in_root, mount_table,
     pod_files::{PodFiles, read_bounded},
     records::{self, ContainerRecord, SandboxRecord, VERSION},
-    sandboxes::failed,
     state::{Container, Inner},
+    steps::failed,
 };
 use bundle::{
     ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, SupplementalGroupsPolicy,
@@ -13,7 +13,7 @@ use bundle::{
 };
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
-use oci_spec::runtime::{PosixRlimitBuilder, PosixRlimitType};
+use oci_spec::runtime::{LinuxNamespaceType, PosixRlimitBuilder, PosixRlimitType};
 use runtime::{
     ContainerConfig, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile,
 };
@@ -47,8 +47,6 @@ pub(crate) struct Request {
     pub(crate) sandbox_config: SandboxConfig,
     pub(crate) files: PodFiles,
     pub(crate) namespaces: Hello,
-    /// First process of the container whose process namespace is joined.
-    pub(crate) target_pid: Option<i32>,
 }
 
 /// Prepares a container.
@@ -136,6 +134,7 @@ fn record(request: &Request, image: &images::Image, image_config: &ImageConfig) 
         spec_image: config.image.clone(),
         stop_signal: config.stop_signal.or_else(|| runtime::StopSignal::parse(&image_config.stop_signal)),
         tty: config.tty,
+        target_container: config.security.target_container.as_ref().map(|target| target.0.clone()),
         cgroup: bundle::cgroups_path(parent, &request.id),
     }
 }
@@ -155,7 +154,7 @@ fn options(inner: &Inner, request: &Request, record: &ContainerRecord) -> Contai
         stdin: config.stdin,
         stdin_once: config.stdin_once,
         log_path: has_log.then(|| request.sandbox.log_directory.join(&config.log_path)),
-        shares_pid_namespace: request.target_pid.is_some()
+        shares_pid_namespace: config.security.target_container.is_some()
             || config.security.namespaces.pid != NamespaceMode::Container,
         oom_events: Some(file),
     }
@@ -231,8 +230,9 @@ fn namespaces(request: &Request) -> PodNamespaces {
         network: of_pod(modes.network, held.network),
         ipc: of_pod(modes.ipc, held.ipc),
         uts: of_pod(modes.network, held.uts),
-        pid: match request.target_pid {
-            Some(pid) => Namespace::Path(format!("/proc/{pid}/ns/pid").into()),
+        pid: match &request.config.security.target_container {
+            // Replaced at the start (`join_pid_namespace`).
+            Some(_) => of_pod(NamespaceMode::Pod, None),
             None => of_pod(modes.pid, held.pid),
         },
         user: Namespace::Node,
@@ -298,6 +298,22 @@ fn device_source(path: &Path) -> DeviceSource {
 /// When it cannot be read.
 pub(crate) fn read_spec(dir: &Path) -> io::Result<Spec> {
     Ok(serde_json::from_slice(&read_bounded(&dir.join(CONFIG), MAX_CONFIG)?)?)
+}
+
+/// Sets the process namespace in the OCI configuration of a container.
+///
+/// # Errors
+/// When the file system fails.
+pub(crate) fn join_pid_namespace(dir: &Path, path: &Path) -> io::Result<()> {
+    let mut spec = read_spec(dir)?;
+    let mut linux = spec.linux().clone().unwrap_or_default();
+    let mut namespaces = linux.namespaces().clone().unwrap_or_default();
+    for namespace in namespaces.iter_mut().filter(|namespace| namespace.typ() == LinuxNamespaceType::Pid) {
+        namespace.set_path(Some(path.to_owned()));
+    }
+    linux.set_namespaces(Some(namespaces));
+    spec.set_linux(Some(linux));
+    files::replace_private(&dir.join(CONFIG), &bundle::encode(&spec).map_err(io::Error::other)?)
 }
 
 /// Sets new limits in the OCI configuration of a container, and returns what the OCI runtime must get (`update`).

@@ -87,6 +87,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) spec_image: String,
     pub(crate) stop_signal: Option<StopSignal>,
     pub(crate) tty: bool,
+    /// Container whose process namespace is joined.
+    #[serde(default)]
+    pub(crate) target_container: Option<String>,
     /// The container's cgroup, relative to the root of its hierarchy.
     pub(crate) cgroup: String,
 }

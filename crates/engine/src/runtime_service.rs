@@ -1,6 +1,6 @@
 //! Implementation of the [`Runtime`] trait.
 
-use crate::{Engine, containers, exec, image_service, port_forward, sandboxes, session, state::Sandbox, stop};
+use crate::{Engine, containers, exec, image_service, port_forward, sandboxes, session, start, state::Sandbox, stop};
 use futures::{FutureExt, stream::BoxStream};
 use runtime::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Handler, Image, ImageSpec,
@@ -61,7 +61,7 @@ impl Runtime for Engine {
     }
 
     fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
-        to_the_end(containers::start(self.0.clone(), id.0.clone())).boxed()
+        to_the_end(start::start(self.0.clone(), id.0.clone())).boxed()
     }
 
     fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration, signal: Option<StopSignal>) -> Call<'a, ()> {

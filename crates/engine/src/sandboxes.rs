@@ -1,11 +1,14 @@
 //! Creation, stop and removal of sandboxes.
 
 use crate::{
-    adopt, containers, keeper_events, oci_runtime,
+    adopt, containers,
+    directories::remove_dir,
+    keeper_events, keeper_process, oci_runtime,
     pod_files::PodFiles,
     records::{self, SandboxRecord, SandboxState, VERSION},
     runtime_service::network_namespace,
     state::{Inner, Sandbox},
+    steps::{blocking, failed},
     stop,
 };
 use data_encoding::HEXLOWER;
@@ -13,16 +16,14 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use keeper::Client as Keeper;
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig, SandboxId};
-use std::{fs, io, path::Path, sync::Arc};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
+
+/// Maximum time that a removal waits for containers that are being created.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes an ID as containerd's: 256 random bits in hexadecimal digits.
 pub(crate) fn new_id() -> String {
     HEXLOWER.encode(&rand::random::<[u8; 32]>())
-}
-
-/// Formats a failed step.
-pub(crate) fn failed<E: std::fmt::Display>(step: impl std::fmt::Display) -> impl FnOnce(E) -> RuntimeError {
-    move |error| RuntimeError::Failed(format!("failed to {step}: {error}"))
 }
 
 /// Reservation of a sandbox's name during its creation.
@@ -73,7 +74,7 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     let sandbox = match created {
         Ok(sandbox) => Arc::new(sandbox),
         Err(error) => {
-            crate::adopt::remove_incomplete(&inner, &id, &dir).await;
+            adopt::remove_incomplete(&inner, &id, &dir).await;
             return Err(error);
         }
     };
@@ -81,7 +82,7 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     let events = match events {
         Ok(events) => events,
         Err(error) => {
-            crate::adopt::remove_incomplete(&inner, &id, &dir).await;
+            adopt::remove_incomplete(&inner, &id, &dir).await;
             return Err(failed("follow the keeper of the sandbox")(error));
         }
     };
@@ -169,9 +170,9 @@ async fn stop_containers(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Ru
 
 /// Deletes the containers in the OCI runtime, and ends the keeper.
 async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), RuntimeError> {
-    for container in sandbox.all_containers() {
-        containers::delete_process(inner, sandbox, &container).await?;
-    }
+    let all = sandbox.all_containers();
+    let deleted = join_all(all.iter().map(|container| containers::delete_process(inner, sandbox, container))).await;
+    deleted.into_iter().collect::<Result<(), _>>()?;
     sandbox.begin_ending();
     if let Ok(keeper) = sandbox.keeper()
         && let Err(error) = keeper.shutdown().await
@@ -179,7 +180,7 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
         tracing::warn!(sandbox = sandbox.record().id, %error, "failed to shut down a keeper, killing it");
     }
     // Its containers are deleted. A keeper must not outlive its sandbox.
-    adopt::kill_keeper(&sandbox.dir).await;
+    keeper_process::kill_keeper(&sandbox.dir).await;
     sandbox.take_keeper();
     Ok(())
 }
@@ -191,6 +192,13 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
 pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeError> {
     stop(inner.clone(), id.clone()).await?;
     let Ok(sandbox) = inner.sandbox(&id) else { return Ok(()) };
+    // The sandbox is stopped: no further creation begins.
+    let mut creating = sandbox.creating.subscribe();
+    if tokio::time::timeout(CREATION_TIMEOUT, creating.wait_for(BTreeSet::is_empty)).await.is_err() {
+        let names: Vec<String> = sandbox.creating.borrow().iter().map(|(name, _)| name.clone()).collect();
+        let text = format!("failed to remove sandbox {id}: containers are being created: {}", names.join(", "));
+        return Err(RuntimeError::Failed(text));
+    }
     let _changes = sandbox.changes.write().await;
     for container in sandbox.all_containers() {
         containers::remove_files(&inner, &sandbox, &container).await?;
@@ -208,25 +216,4 @@ pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeE
     inner.sandboxes.lock().remove(&id);
     inner.names.lock().remove(&(record.uid, record.attempt));
     Ok(())
-}
-
-/// Removes a directory. Its record goes first with a rename, so that an interrupted removal leaves no half of an object.
-pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
-    let Some(name) = dir.file_name() else { return Ok(()) };
-    let removed = dir.with_file_name(format!("{REMOVED}{}", name.to_string_lossy()));
-    match fs::rename(dir, &removed) {
-        Ok(()) => fs::remove_dir_all(&removed),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Prefix of directories that are being removed.
-pub(crate) const REMOVED: &str = ".removed-";
-
-/// Runs blocking work.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

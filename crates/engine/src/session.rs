@@ -2,8 +2,8 @@
 
 use crate::{
     exec,
-    sandboxes::failed,
     state::{Container, Inner, Sandbox},
+    steps::failed,
     streams::{self, Terminal},
 };
 use futures::{FutureExt, future::BoxFuture};

@@ -67,12 +67,14 @@ pub(crate) struct Sandbox {
     pub(crate) files: PodFiles,
     record: Mutex<SandboxRecord>,
     /// `None` when the keeper has ended.
-    keeper: Mutex<Option<Keeper>>,
+    keeper: watch::Sender<Option<Keeper>>,
     /// Whether the keeper is requested to end.
     is_ending: AtomicBool,
     pub(crate) containers: Mutex<BTreeMap<String, Arc<Container>>>,
     pub(crate) execs: Execs,
-    /// Serializes creation of containers with stop and removal of the sandbox.
+    /// Names and attempts of the containers that are being created.
+    pub(crate) creating: watch::Sender<BTreeSet<(String, u32)>>,
+    /// Serializes starts and the end of creations (read) with stop and removal of the sandbox (write).
     pub(crate) changes: tokio::sync::RwLock<()>,
 }
 
@@ -82,10 +84,11 @@ impl Sandbox {
             files: PodFiles::new(&dir, record.ipc),
             dir,
             record: Mutex::new(record),
-            keeper: Mutex::new(keeper),
+            keeper: watch::Sender::new(keeper),
             is_ending: AtomicBool::new(false),
             containers: Mutex::default(),
             execs: Execs::default(),
+            creating: watch::Sender::default(),
             changes: tokio::sync::RwLock::default(),
         }
     }
@@ -110,16 +113,27 @@ impl Sandbox {
 
     pub(crate) fn keeper(&self) -> Result<Keeper, RuntimeError> {
         let ended = || RuntimeError::Failed(format!("the keeper of sandbox {} has ended", self.record.lock().id));
-        self.keeper.lock().clone().ok_or_else(ended)
+        self.keeper.borrow().clone().ok_or_else(ended)
     }
 
-    pub(crate) fn take_keeper(&self) -> Option<Keeper> {
-        self.keeper.lock().take()
+    /// Waits while a connection that has ended is renewed, or the end of the keeper is handled.
+    ///
+    /// # Errors
+    /// When the keeper has ended.
+    pub(crate) async fn connected_keeper(&self) -> Result<Keeper, RuntimeError> {
+        let is_settled = |keeper: &Option<Keeper>| keeper.as_ref().is_none_or(Keeper::is_connected);
+        // The sender is not dropped before `self`.
+        let _ = self.keeper.subscribe().wait_for(is_settled).await;
+        self.keeper()
+    }
+
+    pub(crate) fn take_keeper(&self) {
+        self.keeper.send_replace(None);
     }
 
     /// Sets the connection to the keeper after the earlier one ended.
     pub(crate) fn set_keeper(&self, keeper: Keeper) {
-        *self.keeper.lock() = Some(keeper);
+        self.keeper.send_replace(Some(keeper));
     }
 
     /// Announces that the keeper's end is expected.
@@ -132,7 +146,7 @@ impl Sandbox {
     }
 
     pub(crate) fn has_keeper(&self) -> bool {
-        self.keeper.lock().is_some()
+        self.keeper.borrow().is_some()
     }
 
     pub(crate) fn containers_dir(dir: &Path) -> PathBuf {

@@ -70,6 +70,12 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Returns whether keeper and Podium speak different versions of the protocol. The text has both.
+    #[must_use]
+    pub fn is_version(&self) -> bool {
+        matches!(self, Self::Version(_)) || self.code() == Some(ErrorCode::Version)
+    }
 }
 
 /// Streams of a process of `exec`. They are passed on: the keeper does not read or write them.
@@ -176,6 +182,12 @@ impl Client {
             Answer::Hello(hello) => Ok(Self { connection: Arc::new(connection), hello: Arc::new(hello) }),
             _ => Err(Error::UnexpectedReply),
         }
+    }
+
+    /// Returns whether the connection has not ended.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_connected()
     }
 
     /// Returns process and namespaces of the keeper.

@@ -131,6 +131,9 @@ pub struct Exit {
     pub finished_at: i64,
     /// Whether the kernel killed a process of the container because of its memory limit.
     pub oom_killed: bool,
+    /// Why the exit is not in `exit.json`: only the keeper knows it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_error: Option<String>,
 }
 
 /// Reads a file of this module.

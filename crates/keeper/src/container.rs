@@ -13,6 +13,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 /// Result of a read without waiting.
@@ -58,6 +59,17 @@ pub(crate) struct ProcessExit {
     pub(crate) finished_at: i64,
 }
 
+/// Exit that could not be stored yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnstoredExit {
+    /// Exit.
+    pub(crate) exit: Exit,
+    /// Time of the next attempt.
+    pub(crate) next_attempt: Instant,
+    /// When it is reported though it is not stored.
+    pub(crate) report_at: Instant,
+}
+
 /// Input of a container that waits for the process to read.
 #[derive(Debug, Default)]
 pub(crate) struct PendingInput {
@@ -96,6 +108,10 @@ pub(crate) struct Container {
     pub(crate) process_exit: Option<ProcessExit>,
     /// Exit after everything was written.
     pub(crate) exit: Option<Exit>,
+    /// Exit that could not be stored yet.
+    pub(crate) unstored: Option<UnstoredExit>,
+    /// Whether a client deleted it. It exists until its exit is stored.
+    pub(crate) is_deleted: bool,
     /// The request to delete it, when the OCI runtime has done that, and the first process has not ended yet.
     pub(crate) deletion: Option<Option<ReplyTo>>,
 }
@@ -118,6 +134,8 @@ impl Container {
             is_starting: false,
             process_exit: None,
             exit: None,
+            unstored: None,
+            is_deleted: false,
             deletion: None,
         })
     }

@@ -1,19 +1,26 @@
 //! Ends of processes.
 
 use crate::{
-    config::{EXIT, Exit, read_bounded},
-    container::ProcessExit,
+    config::{Exit, read_bounded},
+    container::{ProcessExit, UnstoredExit},
+    exit_file,
     keeper::Keeper,
     protocol::{Event, Status},
 };
 use rustix::process::{WaitOptions, wait};
 use std::{
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Maximum number of exits of unknown processes that are kept while the OCI runtime starts a process.
 const MAX_EARLY_EXITS: usize = 4096;
+/// Interval of attempts to store an exit.
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time until an exit is reported that could not be stored: a Pod must not hang without a reason.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum length of an error text in characters.
+const MAX_ERROR: usize = 256;
 /// Maximum size of a cgroup's file.
 const MAX_CGROUP_FILE: u64 = 4096;
 
@@ -99,13 +106,53 @@ impl Keeper {
             exit_code: process_exit.code,
             finished_at: process_exit.finished_at,
             oom_killed: container.options.oom_events.as_deref().is_some_and(is_oom_killed),
+            store_error: None,
         };
-        let stored = serde_json::to_vec(&exit)
-            .map_err(std::io::Error::from)
-            .and_then(|text| files::replace_private(&container.dir.join(EXIT), &text));
-        if let Err(error) = stored {
-            crate::startup::log(&format!("failed to store the exit of {}: {error}", container.id));
+        let now = Instant::now();
+        container.unstored = Some(UnstoredExit { exit, next_attempt: now, report_at: now + STORE_TIMEOUT });
+        self.store_exit(serial, now);
+    }
+
+    /// Stores exits again that could not be stored.
+    pub(crate) fn store_exits(&mut self, now: Instant) {
+        let is_due = |exit: &UnstoredExit| exit.next_attempt <= now;
+        let due = self.containers.iter().filter(|(_, container)| container.unstored.as_ref().is_some_and(is_due));
+        for serial in due.map(|(serial, _)| *serial).collect::<Vec<u32>>() {
+            self.store_exit(serial, now);
         }
+    }
+
+    /// Stores an exit and reports it. One that cannot be stored is reported late, with the reason, and is kept.
+    fn store_exit(&mut self, serial: u32, now: Instant) {
+        let Some(container) = self.containers.get_mut(&serial) else { return };
+        let Some(unstored) = container.unstored.take() else { return };
+        let UnstoredExit { mut exit, report_at, .. } = unstored;
+        let is_stored = match exit_file::store(&container.dir, &exit) {
+            Ok(()) => true,
+            Err(error) => {
+                crate::startup::log(&format!("failed to store the exit of {}: {error}", container.id));
+                // Of a container whose directory is removed, nobody reads the exit later.
+                let is_removed = !container.dir.exists();
+                if !is_removed {
+                    let next_attempt = now + STORE_INTERVAL;
+                    container.unstored = Some(UnstoredExit { exit: exit.clone(), next_attempt, report_at });
+                }
+                exit.store_error = Some(error.to_string().chars().take(MAX_ERROR).collect());
+                is_removed
+            }
+        };
+        if container.exit.is_none() && (is_stored || now >= report_at) {
+            self.report_exit(serial, exit);
+        } else if is_stored {
+            container.exit = Some(exit);
+            if container.is_deleted {
+                self.containers.remove(&serial);
+            }
+        }
+    }
+
+    fn report_exit(&mut self, serial: u32, exit: Exit) {
+        let Some(container) = self.containers.get_mut(&serial) else { return };
         (container.status, container.exit) = (Status::Stopped, Some(exit.clone()));
         let (id, deletion) = (container.id.clone(), container.deletion.take());
         self.publish(Event::ContainerExited { id, exit });

@@ -148,7 +148,9 @@ impl Keeper {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        let deadlines = self.operations.values().filter_map(|operation| operation.deadline).chain(self.accepts_at);
+        let attempts = self.containers.values().filter_map(|container| Some(container.unstored.as_ref()?.next_attempt));
+        let deadlines = self.operations.values().filter_map(|operation| operation.deadline);
+        let deadlines = deadlines.chain(self.accepts_at).chain(attempts);
         // Rounded up, so that the deadline is over afterwards.
         let left = deadlines.min()?.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         Timespec::try_from(left).ok()
@@ -159,6 +161,7 @@ impl Keeper {
         for operation in self.operations.values_mut() {
             operation.enforce_deadline(now);
         }
+        self.store_exits(now);
         if self.accepts_at.is_some_and(|time| time <= now) {
             self.accepts_at = None;
             let _ = self.listener.set_interest(Interest::Read);

@@ -18,6 +18,7 @@ mod config;
 mod connection;
 mod container;
 mod cri_log;
+mod exit_file;
 mod exits;
 mod io_source;
 mod keeper;

@@ -94,7 +94,8 @@ impl Keeper {
     }
 
     fn shutdown(&mut self) -> CallResult {
-        if !self.containers.is_empty() || !self.operations.is_empty() {
+        // An exit that cannot be stored is no reason to exist longer than the Pod.
+        if self.containers.values().any(|container| !container.is_deleted) || !self.operations.is_empty() {
             return Err(CallError::new(ErrorCode::WrongState, "the keeper has containers"));
         }
         self.is_stopping = true;

@@ -5,6 +5,7 @@ use crate::{
     connection::ReplyTo,
     container::{Container, Output, Read, read_some},
     cri_log::{LineSplitter, Stream},
+    exit_file,
     exits::ExecProcess,
     io_source::{Interest, Kind, Source, Token},
     keeper::Keeper,
@@ -69,6 +70,7 @@ impl Keeper {
             move |error: io::Error| CallError::new(ErrorCode::System, format!("{problem}: {error}"))
         };
         let container = Container::new(id, &dir, options).map_err(failed("failed to open the log"))?;
+        exit_file::reserve(&dir).map_err(failed("failed to reserve the space of the container's exit"))?;
         let (purpose, mut call) = match start {
             true => (Purpose::Run, RuntimeCall::new("run", &["--detach"], &[id])),
             false => (Purpose::Create, RuntimeCall::new("create", &[], &[id])),
@@ -137,6 +139,9 @@ impl Keeper {
 
     pub(crate) fn delete_container(&mut self, to: ReplyTo, id: &str, force: bool) -> CallResult {
         let serial = self.known_container(id)?;
+        if self.containers.get(&serial).is_some_and(|container| container.is_deleted) {
+            return Ok(Some(Answer::Done));
+        }
         let is_deleted = |operation: &Operation| {
             operation.container == serial
                 && matches!(operation.purpose, Purpose::Delete | Purpose::Create | Purpose::Run)
@@ -237,6 +242,9 @@ impl Keeper {
                 }
             }
             Err(error) => {
+                if let Some(container) = self.containers.get(&serial) {
+                    exit_file::release(&container.dir);
+                }
                 // A runtime that ends with an error has removed everything, unless it was killed.
                 let is_removed = error.code == ErrorCode::Runtime;
                 let call = RuntimeCall::new("delete", &["--force"], &[id]);
@@ -307,9 +315,12 @@ impl Keeper {
         }
     }
 
-    /// Forgets a deleted container.
+    /// Forgets a deleted container, unless its exit is not stored yet.
     pub(crate) fn remove_container(&mut self, serial: u32, reply: Option<ReplyTo>) {
-        self.containers.remove(&serial);
+        match self.containers.get_mut(&serial) {
+            Some(container) if container.unstored.is_some() => container.is_deleted = true,
+            _ => drop(self.containers.remove(&serial)),
+        }
         self.reply(reply, Ok(Answer::Done), None);
     }
 

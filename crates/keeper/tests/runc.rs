@@ -5,6 +5,8 @@
 mod attach;
 #[path = "runc/exec.rs"]
 mod exec;
+#[path = "runc/full_disk.rs"]
+mod full_disk;
 #[path = "runc/lifecycle.rs"]
 mod lifecycle;
 #[path = "runc/logs.rs"]

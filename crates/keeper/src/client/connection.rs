@@ -74,6 +74,11 @@ impl Connection {
         Ok(Self { shared, last_id: AtomicU64::new(0), receiver })
     }
 
+    /// Returns whether it has not ended.
+    pub(super) fn is_connected(&self) -> bool {
+        self.shared.pending.lock().is_some()
+    }
+
     /// Returns the events from now on.
     pub(super) fn receive_events(&self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(MAX_EVENTS);

@@ -1,0 +1,137 @@
+//! Starts that are interrupted by the end of Podium or of a connection.
+
+use crate::support::{Node, can_run, container, eventually};
+use futures::StreamExt;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use runtime::{ContainerState, Runtime, RuntimeEvent};
+use rustix::{
+    net::{Shutdown, SocketAddrUnix, getpeername, shutdown},
+    process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open},
+};
+use std::{fs, path::Path, time::Duration};
+
+const SCRIPT: &str = "echo ran; exit 7";
+
+#[test]
+fn start_is_completed_after_the_end_of_podium() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
+    fs::write(node.path("run"), "").unwrap();
+    let (runtime, started) = (engine.clone(), id.clone());
+    engine.begin(async move { runtime.start_container(&started).await });
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    drop(engine);
+    let engine = node.start();
+    assert_eq!(engine.status(&id).state, ContainerState::Running);
+    fs::remove_file(node.path("run")).unwrap();
+    assert_eq!(engine.exit_code(&id), 7);
+    assert_eq!(node.log("c"), ["ran"]);
+    // The next one has the exit from disk.
+    drop(engine);
+    assert_eq!(node.start().exit_code(&id), 7);
+}
+
+#[test]
+fn container_that_never_ran_can_be_started_again() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
+    drop(engine);
+    // Podium ended before the keeper got the request.
+    let path = node.container_dir(&sandbox, &id).join("record.json");
+    let record = fs::read_to_string(&path).unwrap();
+    assert!(record.contains(r#""startedAt":null"#), "{record}");
+    fs::write(&path, record.replace(r#""startedAt":null"#, r#""startedAt":"2026-01-01T00:00:00Z""#)).unwrap();
+    let engine = node.start();
+    assert_eq!(engine.status(&id).state, ContainerState::Created);
+    engine.run(engine.start_container(&id)).unwrap();
+    assert_eq!(engine.exit_code(&id), 7);
+    engine.run(engine.start_container(&id)).unwrap_err();
+    assert_eq!(node.log("c"), ["ran"]);
+}
+
+/// Cuts the connections of this process to keepers below a directory.
+fn cut_connections(dir: &Path) {
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let mut cut = 0;
+    for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let Ok(number) = entry.file_name().to_str().unwrap().parse() else { continue };
+        let Ok(socket) = pidfd_getfd(&own, number, PidfdGetfdFlags::empty()) else { continue };
+        let Ok(Some(peer)) = getpeername(&socket) else { continue };
+        let Ok(address) = SocketAddrUnix::try_from(peer) else { continue };
+        let is_keeper = address.path_bytes().is_some_and(|path| path.ends_with(b"keeper.sock"));
+        // The address is relative to a descriptor of the keeper: its peer tells which one it is.
+        let Ok(credentials) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
+        let command =
+            fs::read_to_string(format!("/proc/{}/cmdline", credentials.pid.as_raw_nonzero())).unwrap_or_default();
+        if is_keeper && command.contains(dir.to_str().unwrap()) {
+            shutdown(&socket, Shutdown::Both).unwrap();
+            cut += 1;
+        }
+    }
+    assert_eq!(cut, 1);
+}
+
+#[test]
+fn exit_during_a_cut_connection_is_reported() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", "echo ready; exec sleep 1000"));
+    engine.run(engine.start_container(&id)).unwrap();
+    eventually("output", || node.log("c").len() == 1);
+    let mut events = engine.events();
+    assert_eq!(engine.run(events.next()), Some(RuntimeEvent::Resync));
+    // The keeper observes all at once: the exit, the end of the connection, and the new one.
+    let keeper = Pid::from_raw(node.keeper_pid(&sandbox));
+    kill(keeper, Signal::SIGSTOP).unwrap();
+    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    kill(Pid::from_raw(children.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    cut_connections(&node.path("data"));
+    kill(keeper, Signal::SIGCONT).unwrap();
+    let resync = async { events.by_ref().any(|event| std::future::ready(event == RuntimeEvent::Resync)).await };
+    let is_reported = engine.run(async { tokio::time::timeout(Duration::from_secs(20), resync).await });
+    assert_eq!(is_reported, Ok(true));
+    let status = engine.status(&id);
+    assert_eq!((status.state, status.exit.unwrap().code), (ContainerState::Exited, 137));
+    assert!(engine.run(engine.sandbox(&sandbox)).unwrap().ready);
+}
+
+#[test]
+fn start_continues_after_a_cut_connection() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
+    fs::write(node.path("run"), "").unwrap();
+    let (runtime, started) = ((*engine).clone(), id.clone());
+    let start = engine.begin(async move { runtime.start_container(&started).await });
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    cut_connections(&node.path("data"));
+    fs::remove_file(node.path("run")).unwrap();
+    engine.run(start).unwrap().unwrap();
+    assert_eq!(engine.exit_code(&id), 7);
+    assert_eq!(node.log("c"), ["ran"]);
+}
