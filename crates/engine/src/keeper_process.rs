@@ -15,6 +15,8 @@ use std::{fs, io, path::Path, time::Duration};
 
 /// Maximum time until a killed keeper has ended.
 const KEEPER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of checks whether it has ended, which takes a millisecond. The deletion of each Pod waits for it.
+const KEEPER_EXIT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// `keeper.pid`.
 #[derive(Deserialize)]
@@ -30,7 +32,7 @@ pub(crate) async fn kill_keeper(dir: &Path) {
     let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
     while start_time(keeper.pid) == Some(keeper.start_time) && tokio::time::Instant::now() < deadline {
         let _ = kill(Pid::from_raw(keeper.pid), Signal::SIGKILL);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(KEEPER_EXIT_INTERVAL).await;
     }
 }
 

@@ -170,9 +170,9 @@ async fn stop_containers(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Ru
 
 /// Deletes the containers in the OCI runtime, and ends the keeper.
 async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), RuntimeError> {
-    for container in sandbox.all_containers() {
-        containers::delete_process(inner, sandbox, &container).await?;
-    }
+    let all = sandbox.all_containers();
+    let deleted = join_all(all.iter().map(|container| containers::delete_process(inner, sandbox, container))).await;
+    deleted.into_iter().collect::<Result<(), _>>()?;
     sandbox.begin_ending();
     if let Ok(keeper) = sandbox.keeper()
         && let Err(error) = keeper.shutdown().await

@@ -15,35 +15,29 @@ use std::{fs, path::Path, time::Duration};
 
 const SCRIPT: &str = "echo ran; exit 7";
 
-/// Ends Podium while the OCI runtime runs `verb`, and returns the node.
-fn interrupted_start(verb: &str) {
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
-    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path(verb), "").unwrap();
-    let (runtime, started) = (engine.clone(), id.clone());
-    engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path(&format!("{verb}-began")).exists());
-    drop(engine);
-    let engine = node.start();
-    assert_eq!(engine.status(&id).state, ContainerState::Running);
-    fs::remove_file(node.path(verb)).unwrap();
-    assert_eq!(engine.exit_code(&id), 7);
-    assert_eq!(node.log("c"), ["ran"]);
-    // The next one has the exit from disk.
-    drop(engine);
-    assert_eq!(node.start().exit_code(&id), 7);
-}
-
 #[test]
 fn start_is_completed_after_the_end_of_podium() {
     if !can_run() {
         return;
     }
-    interrupted_start("create");
-    interrupted_start("start");
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
+    fs::write(node.path("run"), "").unwrap();
+    let (runtime, started) = (engine.clone(), id.clone());
+    engine.begin(async move { runtime.start_container(&started).await });
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    drop(engine);
+    let engine = node.start();
+    assert_eq!(engine.status(&id).state, ContainerState::Running);
+    fs::remove_file(node.path("run")).unwrap();
+    assert_eq!(engine.exit_code(&id), 7);
+    assert_eq!(node.log("c"), ["ran"]);
+    // The next one has the exit from disk.
+    drop(engine);
+    assert_eq!(node.start().exit_code(&id), 7);
 }
 
 #[test]
@@ -131,12 +125,12 @@ fn start_continues_after_a_cut_connection() {
     let engine = node.start();
     let sandbox = engine.run_sandbox(&node);
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path("create"), "").unwrap();
+    fs::write(node.path("run"), "").unwrap();
     let (runtime, started) = ((*engine).clone(), id.clone());
     let start = engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path("create-began").exists());
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
     cut_connections(&node.path("data"));
-    fs::remove_file(node.path("create")).unwrap();
+    fs::remove_file(node.path("run")).unwrap();
     engine.run(start).unwrap().unwrap();
     assert_eq!(engine.exit_code(&id), 7);
     assert_eq!(node.log("c"), ["ran"]);

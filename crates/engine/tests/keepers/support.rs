@@ -63,14 +63,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Creates a node. Its OCI runtime waits before `create` and `start` while a file of that name exists in the directory.
+    /// Creates a node. Its OCI runtime waits before `run` while a file of that name exists in the directory.
     pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("engine-").tempdir().unwrap();
         let node = Self { dir };
         let program = node.path("slow-runc");
         let script = format!(
-            "#!/bin/sh\nfor verb in create start; do case \" $* \" in *\" $verb \"*)\n\
-             touch {0}/$verb-began; while [ -e {0}/$verb ]; do sleep 0.02; done;;\nesac; done\nexec runc \"$@\"\n",
+            "#!/bin/sh\ncase \" $* \" in *\" run \"*)\n\
+             touch {0}/run-began; while [ -e {0}/run ]; do sleep 0.02; done;;\nesac\nexec runc \"$@\"\n",
             node.dir.path().display()
         );
         fs::write(&program, script).unwrap();
