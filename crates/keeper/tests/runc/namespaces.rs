@@ -116,3 +116,19 @@ async fn sysctl_of_the_node_is_refused_at_the_start() {
     let error = keeper::Client::spawn(&program, dir.path()).await.unwrap_err().to_string();
     assert!(error.contains("not supported yet"), "{error}");
 }
+
+#[tokio::test]
+async fn hybrid_cgroups_are_hidden_from_the_runtime_alone() {
+    if !can_run() {
+        return;
+    }
+    let mut pod = Pod::with(NamespaceModes::default(), |config| config.runtime.refuses_hybrid_cgroups = true).await;
+    let keeper = PathBuf::from(format!("/proc/{}", pod.keeper_pid()));
+    let namespace = || fs::read_link(keeper.join("ns/mnt")).unwrap();
+    let has_v2 = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains("/sys/fs/cgroup/unified");
+    let before = (namespace(), has_v2());
+    let id = pod.run("a", &ContainerSpec::shell("true")).await;
+    assert_eq!((namespace(), has_v2()), before);
+    assert_eq!(fs::read_link(keeper.join("cwd")).unwrap(), PathBuf::from("/"));
+    assert_eq!(pod.exit(&id).await.exit_code, 0);
+}
