@@ -19,10 +19,12 @@ use crate::{
 };
 use anyhow::{Context, Result, anyhow};
 use completion::Completion;
+use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Client, Resource,
+    Api, Client, Resource,
     core::{DynamicObject, GroupVersionKind},
     discovery,
+    runtime::wait::await_condition,
 };
 use manifests::Manifest;
 use progress::{ClusterTimeline, Printer};
@@ -35,6 +37,11 @@ const EXIT_TIMED_OUT: i32 = 124;
 const EXIT_INTERRUPTED: i32 = 130;
 /// Timeout of a run without `--timeout`: 136 years. `Duration::MAX` would overflow in time arithmetic.
 const NO_TIMEOUT: Duration = Duration::from_secs(1 << 32);
+
+/// Taint of a node that is not ready (upstream's `TaintNodeNotReady`).
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// Maximum time until the taint is removed.
+const UNTAINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the manifests and returns the exit code.
 pub(crate) async fn run(args: RunArgs) -> Result<i32> {
@@ -95,8 +102,26 @@ async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, printer: Prin
         }
     }
     cluster.wait_node_ready().await?;
+    wait_untainted(&cluster.client, &cluster.node).await?;
     printer.print(&format!("node/{}", cluster.node), "Ready", Severity::Success);
     Ok(())
+}
+
+/// Waits until the node lifecycle controller has removed the taint of a node that was not ready. The scheduler would retry a Pod
+/// that comes earlier after 1 s.
+async fn wait_untainted(client: &Client, node: &str) -> Result<()> {
+    let removed = await_condition(Api::<Node>::all(client.clone()), node, |node: Option<&Node>| {
+        node.is_some_and(|node| !has_taint(node, NOT_READY_TAINT))
+    });
+    // The run fails later with a reason, or its Pods tolerate the taint.
+    match tokio::time::timeout(UNTAINT_TIMEOUT, removed).await {
+        Ok(removed) => removed.map(drop).context("failed to watch the node"),
+        Err(_) => Ok(()),
+    }
+}
+
+fn has_taint(node: &Node, key: &str) -> bool {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
 }
 
 /// Applies the manifests, prints the timeline, deletes all workloads, and returns the exit code.
