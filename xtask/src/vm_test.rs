@@ -34,7 +34,6 @@ const TESTS: &[&str] = &[
     "liveness failure restarts the container after the threshold",
     "a timed-out exec probe ends with all its child processes",
     "a node port answers at the node's address and at 127.0.0.1",
-    "a LoadBalancer Service gets an address that Pods and node reach",
     "containers survive a restart of Podium and are adopted",
     "memory pressure evicts Pods and rejects BestEffort Pods",
     "kubectl top shows resource usage, after a restart too",
