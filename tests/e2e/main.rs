@@ -131,8 +131,8 @@ fn main() {
     std::process::exit(code.into());
 }
 
-/// Variable with the path of a file that selects tests by a line each: `=NAME`, or a part of the names. The harness itself has
-/// only one filter.
+/// Variable with the path of a file that selects tests by a line each: `=NAME`, or a part of the names. The harness itself
+/// has only one filter.
 const SELECTION: &str = "PODIUM_E2E_TESTS";
 
 fn selection() -> Option<String> {

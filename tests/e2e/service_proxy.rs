@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, podium_binary, wait_for};
 
 /// Returns a Pod that serves its name on port 8080, and the client's address at `/cgi-bin/who`.
 fn web(name: &str) -> PodBuilder {
@@ -45,16 +45,21 @@ fn start(kubectl: &Kubectl, pods: &[&str], spec: &Value) {
 
 /// Returns the response that a Pod gets from a URL, or an empty text on failure.
 fn get(kubectl: &Kubectl, from: &str, url: &str) -> String {
+    try_get(kubectl, from, url).unwrap_or_default()
+}
+
+/// Returns the response that a Pod gets from a URL; the error is what the client prints.
+fn try_get(kubectl: &Kubectl, from: &str, url: &str) -> Result<String, String> {
     let reported = kubectl.args(&["exec", from, "--", "wget", "-q", "-O", "-", url], "");
-    if reported.code == 0 { reported.stdout.trim().to_owned() } else { String::new() }
+    if reported.code == 0 { Ok(reported.stdout.trim().to_owned()) } else { Err(reported.stderr) }
 }
 
 /// Waits until exactly these Pods respond at a URL.
 fn wait_for_responders(kubectl: &Kubectl, from: &str, url: &str, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
-    eventually(&format!("{url} to be answered by {expected:?}"), || {
-        let reported: BTreeSet<String> = (0..8).map(|_| get(kubectl, from, url)).collect();
-        reported == expected
+    wait_for(&format!("{url} to be answered by {expected:?}"), Duration::from_secs(60), || {
+        let reported = (0..8).map(|_| try_get(kubectl, from, url)).collect::<Result<BTreeSet<String>, String>>()?;
+        if reported == expected { Ok(()) } else { Err(format!("{reported:?}")) }
     });
 }
 

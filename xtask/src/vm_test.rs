@@ -33,7 +33,7 @@ const TESTS: &[&str] = &[
     "exec carries stdout, stderr and exit codes",
     "liveness failure restarts the container after the threshold",
     "a timed-out exec probe ends with all its child processes",
-    "a Service balances over its ready Pods, by address and by name",
+    "a node port answers at the node's address and at 127.0.0.1",
     "containers survive a restart of Podium and are adopted",
     "memory pressure evicts Pods and rejects BestEffort Pods",
     "kubectl top shows resource usage, after a restart too",

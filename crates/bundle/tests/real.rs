@@ -3,7 +3,7 @@
 
 use bundle::{
     CapabilitySet, ContainerContext, DeviceKind, DeviceNode, HostInfo, ImageConfig, MountSource, Namespace, PodFiles,
-    PodNamespaces, Spec, SupplementalGroupsPolicy, UserDatabase, container_spec, encode, update_resources,
+    PodNamespaces, Spec, UserDatabase, container_spec, encode, update_resources,
 };
 use nix::{
     sched::{CloneFlags, unshare},
@@ -61,7 +61,6 @@ impl Input {
             sandbox: &self.sandbox,
             image: &self.image,
             users: UserDatabase { passwd: Some(&self.passwd), group: Some(&self.group) },
-            supplemental_groups_policy: SupplementalGroupsPolicy::Merge,
             namespaces: &self.namespaces,
             files: &PodFiles::default(),
             mounts: &self.mounts,

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_of_cgroup_v2_are_killed_as_a_whole_and_do_not_swap() {
+    fn v2_containers_are_killed_as_a_whole_and_do_not_swap() {
         let dir = tempfile::tempdir().unwrap();
         let mut cgroups = cgroups(dir.path());
         let files = |cgroups: &CgroupManager| cgroups.container_files().into_iter().collect::<Vec<_>>();

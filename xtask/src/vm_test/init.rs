@@ -7,8 +7,8 @@ pub(super) const EXITED: &str = "vm-test: exit";
 /// File with the names of the tests to run.
 pub(super) const TEST_LIST: &str = "podium/tests.txt";
 
-/// Mounts what systemd mounts, with its options: cgroup v2 only. The tests run in the cgroup of a service, because the root
-/// cgroup has no limits. The dummy interface gives the node an address and a default route, and leads nowhere.
+/// Mounts what systemd mounts, with its options: cgroup v2 only. The tests run in the cgroup of a service, because the
+/// root cgroup has no limits. The dummy interface gives the node an address and a default route, and leads nowhere.
 ///
 /// `timeout` ends the machine when `cargo xtask` was killed.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
@@ -44,7 +44,7 @@ ulimit -n 1048576
 uname -sr
 echo "vm-test: cgroup v2 controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
 cd /podium/tests
-timeout 3600 /podium/target/debug/deps/e2e --test-threads 1
+timeout 3600 /podium/target/debug/deps/e2e --test-threads 1 --color never
 echo "vm-test: exit $?"
 poweroff -f
 "#;

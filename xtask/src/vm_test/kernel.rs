@@ -9,8 +9,8 @@ use std::{
     process::Command,
 };
 
-/// Package that depends on the newest kernel. The kernel for clouds has the drivers of NVMe disks and ext4 built in, so that
-/// it boots without an initial RAM disk.
+/// Package that depends on the newest kernel. The kernel for clouds has the drivers of NVMe disks and ext4 built in, so
+/// that it boots without an initial RAM disk.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 
 /// An unpacked kernel package.

@@ -46,12 +46,14 @@ impl Machine {
             Accelerator::Emulation => (&["-accel", "tcg,thread=multi", "-cpu", "max"], EMULATION_FACTOR),
         };
         let arguments = format!(
-            "console=ttyS0 panic=-1 quiet root=/dev/nvme0n1 rootfstype=ext4 rw init=/init PODIUM_TEST_TIMEOUT_FACTOR={factor}"
+            "console=ttyS0 panic=-1 quiet loglevel=2 root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
+             PODIUM_TEST_TIMEOUT_FACTOR={factor}"
         );
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-machine", "q35", "-smp", "2", "-m", "3G", "-nodefaults", "-nographic", "-no-reboot"]);
         qemu.args(["-serial", "stdio", "-nic", "none"]).args(options);
-        // Writes are lost with the machine: the image is made anew for each run.
+        // Writes go to a temporary file beside the image: the next attempt to boot starts with the same disk.
+        qemu.env("TMPDIR", disk.parent().unwrap_or(disk));
         qemu.arg("-drive").arg(format!("if=none,id=root,format=raw,snapshot=on,cache=unsafe,file={}", disk.display()));
         qemu.args(["-device", "nvme,drive=root,serial=root", "-append", &arguments]).arg("-kernel").arg(kernel);
         let mut process = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("qemu-system-x86_64")?;

@@ -1,5 +1,5 @@
-//! The root file system of the virtual machine: programs of this machine with their libraries, kernel modules, Podium and its
-//! tests, in an ext4 image that is written without mounting it.
+//! The root file system of the virtual machine: programs of this machine with their libraries, kernel modules, Podium and
+//! its tests, in an ext4 image that is written without mounting it.
 
 use super::{
     Programs, TESTS,
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn libraries_are_read_from_ldd() {
-        let text = "\tlinux-vdso.so.1 (0x7ffe)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f)\n\t/lib64/ld.so.2 (0x7f)\n";
+        let text = "\tlinux-vdso.so.1 (0x7ffe)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f)\n\
+                    \t/lib64/ld.so.2 (0x7f)\n";
         assert_eq!(libraries_of(text), ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld.so.2"].map(PathBuf::from));
         assert_eq!(libraries_of("\tnot a dynamic executable\n"), Vec::<PathBuf>::new());
     }
