@@ -10,10 +10,12 @@ pub(super) const TEST_LIST: &str = "podium/tests.txt";
 /// Mounts what systemd mounts, with its options: cgroup v2 only. The tests run in the cgroup of a service, because the
 /// root cgroup has no limits. The dummy interface gives the node an address and a default route, and leads nowhere.
 ///
+/// Failed tests run once more at the end, as in `cargo xtask test`: kubectl's own timeouts are too short for a busy machine.
 /// `timeout` ends the machine when `cargo xtask` was killed.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
 echo "vm-test: booted"
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_CONTAINER_RUNTIME=engine PODIUM_E2E_TESTS=/podium/tests.txt
+export PODIUM_FLAKY_REPORT=/tmp/flaky-tests.txt
 mount -t proc -o nosuid,nodev,noexec proc /proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
 mount -t devtmpfs -o nosuid dev /dev 2>/dev/null
