@@ -49,13 +49,15 @@ pub(crate) async fn run(args: &[String]) -> Result<()> {
     warm.until(&mut events, Instant::now() + Duration::from_secs(10)).await?;
     warm.end(&mut events).await?;
     tokio::time::sleep(SETTLE).await;
-    let mut moments = vec![("before".to_owned(), counts(&podium, &api).await?)];
+    let mut moments = vec![("before".to_owned(), counts(&podium).await?)];
     eprintln!("{pods} crashing Pods and {pods} Pods of churn for {minutes} min, {rounds} rounds");
     for round in 1..=rounds {
+        // The server has closed the idle connection.
+        let api = Api::connect(&podium.kubeconfig(), "bench").await?;
         let (during, deleted_count) = load(&podium, &api, &mut events, pods, Duration::from_secs(60 * minutes)).await?;
         moments.push((format!("at the end of the load ({deleted_count} Pods created and deleted)"), during));
         tokio::time::sleep(SETTLE).await;
-        moments.push((format!("after round {round}"), counts(&podium, &api).await?));
+        moments.push((format!("after round {round}"), counts(&podium).await?));
     }
     println!("| what |{}", moments.iter().map(|(moment, _)| format!(" {moment} |")).collect::<String>());
     println!("| --- |{}", " --- |".repeat(moments.len()));
@@ -81,7 +83,7 @@ async fn load(
     }
     let mut churn = Churn::new(api, pods);
     churn.until(events, Instant::now() + time).await?;
-    let during = counts(podium, api).await?;
+    let during = counts(podium).await?;
     churn.alive.extend((0..pods).map(|n| format!("crash-{n}")));
     churn.end(events).await?;
     Ok((during, churn.deleted_count))
@@ -149,7 +151,8 @@ impl<'a> Churn<'a> {
     }
 }
 
-async fn counts(podium: &Podium, api: &Api) -> Result<Counts> {
+async fn counts(podium: &Podium) -> Result<Counts> {
+    let api = &Api::connect(&podium.kubeconfig(), "bench").await?;
     let podium_process = Process::of(podium.id());
     let data_dir = podium.data_dir().display().to_string();
     let processes: Vec<Process> = listed("/proc").filter_map(|n| n.parse().ok()).map(Process::of).collect();
