@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tests::{Cluster, ClusterBuilder, PodBuilder, Process, e2e_test, eventually};
 
 /// Starts a cluster with the engine, and an image store of its own.
-fn start() -> (Cluster, TempDir) {
+pub(crate) fn start() -> (Cluster, TempDir) {
     let images = tempfile::tempdir().unwrap();
     let builder = ClusterBuilder::default().env("PODIUM_CONTAINER_RUNTIME", "engine");
     let cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
@@ -15,14 +15,14 @@ fn start() -> (Cluster, TempDir) {
 }
 
 /// Returns the keepers of a cluster.
-fn keepers(cluster: &Cluster) -> Vec<Process> {
+pub(crate) fn keepers(cluster: &Cluster) -> Vec<Process> {
     let dir = cluster.data_dir().display().to_string();
     Process::all()
         .filter(|process| process.command().starts_with("podium-keeper") && process.command().contains(&dir))
         .collect()
 }
 
-fn mounts_below(dir: &Path) -> usize {
+pub(crate) fn mounts_below(dir: &Path) -> usize {
     let dir = dir.display().to_string();
     fs::read_to_string("/proc/self/mountinfo").unwrap().lines().filter(|line| line.contains(&dir)).count()
 }

@@ -31,6 +31,7 @@ mod encryption;
 mod endpoint_slices;
 mod engine;
 mod engine_attacks;
+mod engine_stress;
 mod env_files;
 mod ephemeral_containers;
 mod example_states;

@@ -183,13 +183,13 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
     if let Err(error) = inner.options.network.detach(id).await {
         tracing::warn!(sandbox = id, %error, "failed to release the network of an incomplete sandbox");
     }
-    let (engine, path, oci_state) = (inner.clone(), dir.to_owned(), oci_runtime::state_dir(id));
+    let (engine, path, sandbox) = (inner.clone(), dir.to_owned(), id.to_owned());
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {
             containers::remove_container_files(&engine, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
-        remove_dir(&oci_state)?;
+        oci_runtime::remove_state_dir(&sandbox)?;
         remove_dir(&path)
     });
     if let Err(error) = removed.await {

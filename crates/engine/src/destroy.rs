@@ -1,7 +1,6 @@
 //! Removes all sandboxes of a data directory, whose engine does not run (`podium down`).
 
 use crate::{
-    directories::remove_dir,
     keeper_process::{kill_containers, kill_keeper},
     oci_runtime,
     pod_files::{read_bounded, unmount},
@@ -41,7 +40,7 @@ pub async fn destroy(data_dir: &Path) -> io::Result<()> {
         unmount(&path)?;
     }
     for entry in fs::read_dir(&dir)? {
-        remove_dir(&oci_runtime::state_dir(&entry?.file_name().to_string_lossy()))?;
+        oci_runtime::remove_state_dir(&entry?.file_name().to_string_lossy())?;
     }
     release_images(data_dir)?;
     files::remove_dir_all(&data_dir.join(DIR))

@@ -44,12 +44,14 @@ async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
             return;
         }
     }
-    sandbox.take_keeper();
     if sandbox.is_ending() {
+        sandbox.take_keeper();
         return;
     }
-    // A keeper without a connection would be a second parent.
+    // A keeper without a connection would be a second parent. It is forgotten when it has ended with its runs of the OCI
+    // runtime: the containers are deleted then.
     keeper_process::kill_keeper(&sandbox.dir).await;
+    sandbox.take_keeper();
     keeper_lost(&inner, &sandbox).await;
 }
 

@@ -3,6 +3,8 @@
 use crate::{
     cgroup::Cgroup,
     directories::subdirectories,
+    oci_runtime,
+    pod_files::read_bounded,
     records::{self, ContainerRecord},
     state::{Container, Sandbox, pods_dir},
 };
@@ -11,12 +13,16 @@ use nix::{
     unistd::Pid,
 };
 use serde::Deserialize;
-use std::{fs, io, path::Path, time::Duration};
+use std::{fs, io, os::unix::ffi::OsStrExt, path::Path, time::Duration};
 
 /// Maximum time until a killed keeper has ended.
 const KEEPER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of checks whether it has ended, which takes a millisecond. The deletion of each Pod waits for it.
 const KEEPER_EXIT_INTERVAL: Duration = Duration::from_millis(1);
+
+const KILL_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of a command line that are read: the state directory is one of the first arguments.
+const MAX_COMMAND: u64 = 16 << 10;
 
 /// `keeper.pid`.
 #[derive(Deserialize)]
@@ -26,7 +32,8 @@ struct KeeperPid {
     start_time: u64,
 }
 
-/// Kills the keeper of a sandbox, if it lives.
+/// Kills the keeper of a sandbox, if it lives, and the runs of the OCI runtime that it left: one of them could create a
+/// container later, which nobody would know.
 pub(crate) async fn kill_keeper(dir: &Path) {
     let Some(keeper) = read_keeper_pid(dir) else { return };
     let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
@@ -34,10 +41,36 @@ pub(crate) async fn kill_keeper(dir: &Path) {
         let _ = kill(Pid::from_raw(keeper.pid), Signal::SIGKILL);
         tokio::time::sleep(KEEPER_EXIT_INTERVAL).await;
     }
+    let root = oci_runtime::state_dir(&dir.file_name().unwrap_or_default().to_string_lossy());
+    loop {
+        let runs = runs_with_root(root.as_os_str().as_bytes());
+        if runs.is_empty() {
+            return;
+        }
+        if tokio::time::Instant::now() > deadline {
+            return tracing::error!(?runs, root = %root.display(), "failed to kill runs of the OCI runtime");
+        }
+        for pid in runs {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        tokio::time::sleep(KILL_INTERVAL).await;
+    }
+}
+
+/// Returns the processes of the OCI runtime with this state directory.
+fn runs_with_root(root: &[u8]) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_root = |pid: &i32| {
+        let Ok(command) = read_bounded(Path::new(&format!("/proc/{pid}/cmdline")), MAX_COMMAND) else { return false };
+        let mut arguments = command.split(|byte| *byte == 0);
+        arguments.any(|argument| argument == b"--root") && arguments.next() == Some(root)
+    };
+    pids.filter(has_root).collect()
 }
 
 fn read_keeper_pid(dir: &Path) -> Option<KeeperPid> {
-    let text = crate::pod_files::read_bounded(&dir.join("keeper.pid"), 1 << 12).ok()?;
+    let text = read_bounded(&dir.join("keeper.pid"), 1 << 12).ok()?;
     let found: KeeperPid = serde_json::from_slice(&text).ok()?;
     (found.pid > 1).then_some(found)
 }

@@ -9,6 +9,7 @@ use crate::{
 use keeper::{KeeperConfig, NamespaceMode as Mode, NamespaceModes, OciRuntime, PROTOCOL_VERSION};
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig};
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -25,6 +26,18 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Returns the state directory of a sandbox's OCI runtime.
 pub(crate) fn state_dir(sandbox_id: &str) -> PathBuf {
     Path::new(STATE_DIR).join(sandbox_id)
+}
+
+/// Removes the state directory of a sandbox's OCI runtime. Before the sandbox's own directory, so that an interrupted removal
+/// is repeated.
+///
+/// # Errors
+/// When the file system fails.
+pub(crate) fn remove_state_dir(sandbox_id: &str) -> io::Result<()> {
+    match fs::remove_dir_all(state_dir(sandbox_id)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the handler with this name.

@@ -204,10 +204,10 @@ pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeE
         containers::remove_files(&inner, &sandbox, &container).await?;
     }
     let (files, dir, ipc) = (sandbox.files.clone(), sandbox.dir.clone(), sandbox.record().ipc);
-    let oci_state = oci_runtime::state_dir(&id);
+    let removed = id.clone();
     blocking(move || {
         files.unmount(ipc)?;
-        remove_dir(&oci_state)?;
+        oci_runtime::remove_state_dir(&removed)?;
         remove_dir(&dir)
     })
     .await

@@ -64,6 +64,33 @@ fn container_that_never_ran_can_be_started_again() {
     assert_eq!(node.log("c"), ["ran"]);
 }
 
+#[test]
+fn killed_keeper_leaves_no_start_behind() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
+    fs::write(node.path("create"), "").unwrap();
+    let (runtime, started) = ((*engine).clone(), id.clone());
+    let start = engine.begin(async move { runtime.start_container(&started).await });
+    eventually("the OCI runtime to begin", || node.path("create-began").exists());
+    kill(Pid::from_raw(node.keeper_pid(&sandbox)), Signal::SIGKILL).unwrap();
+    engine.run(start).unwrap().unwrap_err();
+    eventually("the end of the sandbox", || !engine.run(engine.sandbox(&sandbox)).unwrap().ready);
+    eventually("an exit", || engine.status(&id).state == ContainerState::Exited);
+    // The orphaned run would continue now.
+    let marker = node.path("slow-runc").display().to_string();
+    let is_run = |entry: fs::DirEntry| {
+        fs::read(entry.path().join("cmdline")).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&marker))
+    };
+    assert!(!fs::read_dir("/proc").unwrap().flatten().any(is_run));
+    assert_eq!(node.log("c"), [""; 0]);
+}
+
 /// Cuts the connections of this process to keepers below a directory.
 fn cut_connections(dir: &Path) {
     let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
@@ -104,7 +131,10 @@ fn exit_during_a_cut_connection_is_reported() {
     let keeper = Pid::from_raw(node.keeper_pid(&sandbox));
     kill(keeper, Signal::SIGSTOP).unwrap();
     let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
-    kill(Pid::from_raw(children.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    // A child of the OCI runtime may not have been reaped yet.
+    for child in children.split_whitespace() {
+        kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL).unwrap();
+    }
     cut_connections(&node.path("data"));
     kill(keeper, Signal::SIGCONT).unwrap();
     let resync = async { events.by_ref().any(|event| std::future::ready(event == RuntimeEvent::Resync)).await };

@@ -140,7 +140,13 @@ async fn runtime_that_hangs_is_killed() {
     pod.prepare(&id, &ContainerSpec::shell("true"));
     let error = pod.client.create_container(&id).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::Deadline));
-    let child = fs::read_to_string(pod.sandbox().join("state.pid")).unwrap();
+    // The deletion of what is left writes the file again, and may have emptied it.
+    let mut child = String::new();
+    eventually("the process ID of the child", || {
+        child = fs::read_to_string(pod.sandbox().join("state.pid")).unwrap();
+        !child.trim().is_empty()
+    })
+    .await;
     eventually("the end of the child", || !Path::new(&format!("/proc/{}", child.trim())).exists()).await;
     // The deletion of what is left hangs, too.
     let deadline = Instant::now() + DEADLINE;
