@@ -74,10 +74,10 @@ fn killed_keeper_leaves_no_start_behind() {
     let engine = node.start();
     let sandbox = engine.run_sandbox(&node);
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path("create"), "").unwrap();
+    fs::write(node.path("run"), "").unwrap();
     let (runtime, started) = ((*engine).clone(), id.clone());
     let start = engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path("create-began").exists());
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
     kill(Pid::from_raw(node.keeper_pid(&sandbox)), Signal::SIGKILL).unwrap();
     engine.run(start).unwrap().unwrap_err();
     eventually("the end of the sandbox", || !engine.run(engine.sandbox(&sandbox)).unwrap().ready);
