@@ -160,7 +160,7 @@ fn random_kills_lose_nothing() {
     let kills = number("PODIUM_STRESS_KILLS").unwrap_or(DEFAULT_KILLS);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let seed = number("PODIUM_STRESS_SEED").unwrap_or(u64::try_from(now).unwrap() | 1);
-    println!("PODIUM_STRESS_SEED={seed}");
+    eprintln!("PODIUM_STRESS_SEED={seed}");
     let (mut random, mut killed, mut round) = (Random(seed), 0, 0);
     let (mut cluster, _images) = start();
     let (mut uids, mut ids) = (BTreeSet::new(), BTreeSet::new());
@@ -184,7 +184,7 @@ fn random_kills_lose_nothing() {
         check_pods(&kubectl, &pods);
         kubectl.run("delete pods --all --timeout=120s").ok();
         round += 1;
-        println!("round {round}: {killed} kills");
+        eprintln!("round {round}: {killed} kills");
     }
     check_removed(&cluster, &uids, &ids);
 }

@@ -87,7 +87,7 @@ fn oom_score_adjustment_is_in_the_allowed_range() {
         oom_score_adj,
         ..HostInfo::default()
     };
-    let (may_lower, may_not) = (host(u64::MAX, 5), host(u64::MAX & !(1 << 24), 5));
+    let (may_lower, may_not) = (host(u64::MAX, 5), host(!(1 << 24), 5));
     for (adjustment, allowed, restricted) in
         [(0, 0, 5), (-997, -997, 5), (5000, 1000, 1000), (i64::MIN, -1000, 5), (6, 6, 6)]
     {
