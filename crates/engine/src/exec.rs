@@ -155,7 +155,7 @@ impl Command {
         let list = move || Ok(Cgroup::find(&cgroup).map(|cgroup| descendants(pid, &cgroup)).unwrap_or_default());
         // Before the kill: afterwards, the parents of orphans are not known.
         let descendants = blocking(list).await.unwrap_or_default();
-        let _ = keeper.kill_exec(&self.id, &self.exec_id, SIGKILL, true).await;
+        let _ = keeper.kill_exec(&self.id, &self.exec_id, SIGKILL).await;
         for pid in descendants {
             // The process may have exited meanwhile.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

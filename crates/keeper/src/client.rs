@@ -285,13 +285,13 @@ impl Client {
         }
     }
 
-    /// Sends a signal to a process of [`Client::exec`], and to its descendants if requested.
+    /// Sends a signal to a process of [`Client::exec`].
     ///
     /// # Errors
     /// [`ErrorCode::NotFound`] if it has ended.
-    pub async fn kill_exec(&self, id: &str, exec_id: &str, signal: i32, descendants: bool) -> Result<(), Error> {
+    pub async fn kill_exec(&self, id: &str, exec_id: &str, signal: i32) -> Result<(), Error> {
         let (id, exec_id) = (id.to_owned(), exec_id.to_owned());
-        self.run(Call::KillExec { id, exec_id, signal, descendants }, DEADLINE).await
+        self.run(Call::KillExec { id, exec_id, signal }, DEADLINE).await
     }
 
     /// Attaches streams to a created or running container.

@@ -52,8 +52,8 @@ pub(crate) enum Call {
     DeleteContainer { id: String, force: bool },
     /// Runs a process in a container.
     Exec(ExecCall),
-    /// Sends a signal to a process of `exec`, and optionally to its descendants.
-    KillExec { id: String, exec_id: String, signal: i32, descendants: bool },
+    /// Sends a signal to a process of `exec`.
+    KillExec { id: String, exec_id: String, signal: i32 },
     /// Attaches descriptors, in this order, to a container.
     Attach { id: String, stdin: bool, stdout: bool, stderr: bool },
     /// Sets the size of a container's terminal. That of `exec` is set by its client, which has the terminal.

@@ -53,7 +53,7 @@ impl Keeper {
             Call::KillContainer { id, signal, all } => self.kill_container(to, &id, signal, all),
             Call::DeleteContainer { id, force } => self.delete_container(to, &id, force),
             Call::Exec(exec) => self.exec(to, &exec, descriptors),
-            Call::KillExec { id, exec_id, signal, descendants } => self.kill_exec(&id, &exec_id, signal, descendants),
+            Call::KillExec { id, exec_id, signal } => self.kill_exec(&id, &exec_id, signal),
             Call::Attach { id, stdin, stdout, stderr } => {
                 let streams = assign(descriptors, [stdin, stdout, stderr])?;
                 let container = self.living_container(&id)?;
@@ -102,13 +102,12 @@ impl Keeper {
         DONE
     }
 
-    fn kill_exec(&mut self, id: &str, exec_id: &str, signal: i32, descendants: bool) -> CallResult {
+    fn kill_exec(&mut self, id: &str, exec_id: &str, signal: i32) -> CallResult {
         let is_it = |(_, exec): &(&i32, &ExecProcess)| exec.container == id && exec.id == exec_id;
         let Some((pid, _)) = self.execs.iter().find(is_it) else {
             return Err(CallError::new(ErrorCode::NotFound, format!("process {exec_id} does not run")));
         };
-        let send = if descendants { process::send_signal_to_tree } else { process::send_signal };
-        system("failed to send the signal", send(*pid, signal))
+        system("failed to send the signal", process::send_signal(*pid, signal))
     }
 
     /// Returns the serial number of a container.

@@ -108,7 +108,7 @@ fn namespace_deletion_deletes_its_objects(cluster: &Cluster) {
         (&line(r#"kubectl patch -n NS secret held -p '{"metadata": {"finalizers": ["example.com/hold"]}}'"#), 0, "secret/held patched"),
         (&line("kubectl wait -n NS --for=condition=Ready --timeout=60s pod/p"), 0, "pod/p condition met"),
         (&line("kubectl delete ns NS --wait=false"), 0, &line("namespace \"NS\" deleted...")),
-        (&line("kubectl wait -n NS --for=delete --timeout=60s pod/p"), 0, "...pod/p..."),
+        (&line("kubectl wait -n NS --for=delete --timeout=60s pod/p"), 0, "..."),
         (&line("kubectl get ns NS --no-headers"), 0, &line("NS Terminating ...s")),
         (
             &line("kubectl create -n NS cm late"),
