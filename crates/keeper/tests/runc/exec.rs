@@ -1,6 +1,6 @@
 //! Processes in running containers.
 
-use crate::support::{ContainerSpec, DEADLINE, Pod, can_run, eventually};
+use crate::support::{ContainerSpec, DEADLINE, Pod, can_run};
 use keeper::{ErrorCode, ExecStreams};
 use std::{
     fs::File,
