@@ -131,6 +131,8 @@ async fn adopt(inner: &Arc<Inner>, Found { id, dir, record, keeper }: Found) -> 
 /// Subscribes to a keeper, and takes over the states of its containers. Returns whether it answered.
 pub(crate) async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &Keeper) -> bool {
     let Ok(events) = keeper.subscribe().await else { return false };
+    // After the subscription: the exit of an exec would be missed.
+    sandbox.set_keeper(keeper.clone());
     let Ok(states) = keeper.list_containers().await else { return false };
     for container in sandbox.all_containers() {
         take_over(inner, sandbox, &container, states.iter().find(|state| state.id == container.id())).await;
@@ -148,6 +150,16 @@ async fn take_over(
     container.set_pid(state.and_then(|state| state.pid));
     if let Some(exit) = state.and_then(|state| state.exit.as_ref()) {
         return keeper_events::container_exited(inner, sandbox, &container.id(), exit);
+    }
+    if container.state() == ContainerState::Exited && state.is_some() {
+        // The earlier process ended between a failed start and the deletion.
+        let (inner, sandbox, container) = (inner.clone(), sandbox.clone(), container.clone());
+        tokio::spawn(async move {
+            if let Err(error) = containers::delete_process(&inner, &sandbox, &container).await {
+                tracing::warn!(container = container.id(), %error, "failed to delete an exited container");
+            }
+        });
+        return;
     }
     if container.state() != ContainerState::Running {
         return;
@@ -168,7 +180,9 @@ fn load_containers(inner: &Inner, sandbox: &Sandbox) -> io::Result<()> {
         let record: Option<ContainerRecord> = records::load(&Container::record_path(&dir))?;
         let Some(record) = record else {
             tracing::info!(container = id, "removing an incomplete container");
-            containers::remove_container_files(inner, &id, &dir)?;
+            if let Err(error) = containers::remove_container_files(inner, &id, &dir) {
+                tracing::warn!(container = id, %error, "failed to remove an incomplete container");
+            }
             continue;
         };
         let exit = record.exit.clone().or_else(|| keeper_events::read_exit(&dir).as_ref().map(keeper_events::exit));

@@ -39,8 +39,12 @@ pub(crate) fn remove_dir(dir: &Path) -> io::Result<()> {
     let Some(name) = dir.file_name() else { return Ok(()) };
     let removed = dir.with_file_name(format!("{REMOVED}{}", name.to_string_lossy()));
     match fs::rename(dir, &removed) {
-        Ok(()) => files::remove_dir_all(&removed),
+        // A removal that failed may be repeated.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        renamed => renamed?,
+    }
+    match files::remove_dir_all(&removed) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        done => done,
     }
 }

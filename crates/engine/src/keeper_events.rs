@@ -36,13 +36,11 @@ async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
     // The connection may have ended alone, for example after too many events that wait.
     if !sandbox.is_ending()
         && let Ok(keeper) = Keeper::connect(&sandbox.dir).await
+        && adopt::follow(&inner, &sandbox, &keeper).await
     {
-        sandbox.set_keeper(keeper.clone());
-        if adopt::follow(&inner, &sandbox, &keeper).await {
-            // The events of the meantime are lost.
-            inner.events.send(RuntimeEvent::Resync);
-            return;
-        }
+        // The events of the meantime are lost.
+        inner.events.send(RuntimeEvent::Resync);
+        return;
     }
     if sandbox.is_ending() {
         sandbox.take_keeper();
@@ -118,7 +116,8 @@ pub(crate) async fn end_unobserved(
     let (code, reason) = UNKNOWN_EXIT;
     let message = "The keeper of the Pod was killed, and its containers with it; the exit code is not known".to_owned();
     let exit = Exit { code, reason: reason.to_owned(), message, finished_at: Timestamp::now() };
-    start::end(inner, container, exit).await
+    start::end(inner, container, exit).await;
+    Ok(())
 }
 
 /// Reads the exit that a keeper recorded.

@@ -7,6 +7,7 @@ use crate::{
     pod_files::read_bounded,
     records::{self, ContainerRecord},
     state::{Container, Sandbox, pods_dir},
+    steps::blocking,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -42,16 +43,18 @@ pub(crate) async fn kill_keeper(dir: &Path) {
         tokio::time::sleep(KEEPER_EXIT_INTERVAL).await;
     }
     let root = oci_runtime::state_dir(&dir.file_name().unwrap_or_default().to_string_lossy());
+    let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
     loop {
-        let runs = runs_with_root(root.as_os_str().as_bytes());
+        let searched = root.clone();
+        let runs = blocking(move || Ok(runs_with_root(searched.as_os_str().as_bytes()))).await.unwrap_or_default();
         if runs.is_empty() {
             return;
         }
+        for pid in &runs {
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
         if tokio::time::Instant::now() > deadline {
             return tracing::error!(?runs, root = %root.display(), "failed to kill runs of the OCI runtime");
-        }
-        for pid in runs {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         tokio::time::sleep(KILL_INTERVAL).await;
     }
@@ -89,7 +92,11 @@ fn start_time(pid: i32) -> Option<u64> {
 pub(crate) async fn kill_containers(data_dir: &Path) -> io::Result<()> {
     for (_, dir) in subdirectories(&pods_dir(data_dir)).unwrap_or_default() {
         for (_, container) in subdirectories(&Sandbox::containers_dir(&dir)).unwrap_or_default() {
-            let record: Option<ContainerRecord> = records::load(&Container::record_path(&container))?;
+            let record = records::load::<ContainerRecord>(&Container::record_path(&container));
+            let record = record.unwrap_or_else(|error| {
+                tracing::warn!(%error, "a container's record cannot be read");
+                None
+            });
             if let Some(cgroup) = record.and_then(|record| Cgroup::find(&record.cgroup)) {
                 cgroup.kill_all().await?;
             }

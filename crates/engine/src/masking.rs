@@ -14,7 +14,7 @@ use bundle::Spec;
 use oci_spec::runtime::Mount;
 use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
 use std::{
-    io,
+    fs, io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -53,18 +53,36 @@ fn may_be_misled(root: &Path, spec: &Spec) -> bool {
         let options = mount.options().as_deref().unwrap_or_default();
         options.iter().any(|option| option == "bind" || option == "rbind")
     };
-    let binds = spec.mounts().iter().flatten().filter(is_bind).map(|mount| in_root::target(root, mount.destination()));
-    let Some(targets) = binds.collect::<Option<Vec<PathBuf>>>() else { return true };
-    let is_nested = |target: &PathBuf| targets.iter().any(|other| target != other && target.starts_with(other));
-    // The links of a volume are not known: a path below it may lead anywhere.
-    targets.iter().any(|target| is_used_for_masking(target) || is_nested(target))
+    let binds = spec.mounts().iter().flatten().filter(is_bind).map(|mount| mount.destination().as_path());
+    let binds = binds.filter(|path| !HARMLESS.iter().any(|harmless| *path == Path::new(harmless)));
+    let mut paths = Vec::new();
+    for path in binds {
+        // The OCI runtime follows links when it mounts, those of volumes that it has mounted, too.
+        match in_root::target(root, path) {
+            Some(target) if target == path || is_run_directory(root, path, &target) => {
+                paths.extend([path.to_owned(), target]);
+            }
+            _ => return true,
+        }
+    }
+    let is_nested = |path: &PathBuf| paths.iter().any(|other| path != other && path.starts_with(other));
+    paths.iter().any(|path| is_used_for_masking(path) || is_nested(path))
+}
+
+/// Mounts of most containers, below the new `/dev`.
+const HARMLESS: [&str; 3] = ["/dev/shm", "/dev/mqueue", "/dev/termination-log"];
+
+/// Returns whether a path differs from its target only by `/var/run`, which is a link to `/run` in most images. Tokens of
+/// ServiceAccounts are mounted there.
+fn is_run_directory(root: &Path, path: &Path, target: &Path) -> bool {
+    let is_same = path.strip_prefix("/var/run").is_ok_and(|rest| target == Path::new("/run").join(rest));
+    is_same && fs::symlink_metadata(root.join("var")).is_ok_and(|var| var.is_dir())
 }
 
 /// Returns whether a mount at a path may change what paths are hidden with, or which ones.
-fn is_used_for_masking(target: &Path) -> bool {
-    let harmless = ["/dev/shm", "/dev/mqueue", "/dev/termination-log"].iter().any(|path| target == Path::new(path));
+fn is_used_for_masking(path: &Path) -> bool {
     let kernel = ["/dev", "/proc", "/sys"].map(Path::new);
-    !harmless && kernel.iter().any(|path| target.starts_with(path) || path.starts_with(target))
+    kernel.iter().any(|kernel| path.starts_with(kernel) || kernel.starts_with(path))
 }
 
 /// Verifies the paths of a created container. Containers without masked and read-only paths are privileged or have
@@ -151,6 +169,11 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("run/secrets")).unwrap();
         std::os::unix::fs::symlink("/dev", dir.path().join("link")).unwrap();
         std::os::unix::fs::symlink("../../../run", dir.path().join("run/up")).unwrap();
+        // A volume at /a can have another link b.
+        std::fs::create_dir_all(dir.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("/c", dir.path().join("a/b")).unwrap();
+        std::fs::create_dir_all(dir.path().join("var")).unwrap();
+        std::os::unix::fs::symlink("/run", dir.path().join("var/run")).unwrap();
         let misled = |targets: &[&str]| {
             let bind = |target: &&str| {
                 let mut mount = Mount::default();
@@ -165,7 +188,7 @@ mod tests {
         for harmless in [
             &[][..],
             &["/etc/hosts", "/dev/shm", "/dev/termination-log", "/run/secrets/kubernetes.io/serviceaccount"],
-            &["/data", "/data2", "/run/up/x"],
+            &["/data", "/data2", "/var/run/secrets/kubernetes.io/serviceaccount"],
         ] {
             assert!(!misled(harmless), "{harmless:?}");
         }
@@ -180,6 +203,11 @@ mod tests {
             &["/a", "/a/b"],
             &["/run", "/run/up/secrets"],
             &["/x/../dev"],
+            &["/a", "/a/b"],
+            &["/a/b"],
+            &["/dev/shm", "/dev/shm/x"],
+            &["/run", "/var/run/secrets"],
+            &["/var", "/var/run/secrets"],
         ] {
             assert!(misled(harmful), "{harmful:?}");
         }

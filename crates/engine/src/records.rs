@@ -160,10 +160,11 @@ pub(crate) fn load<R: Record>(path: &Path) -> io::Result<Option<R>> {
     if size > MAX_RECORD {
         return Err(io::Error::other(format!("{} is larger than a record", path.display())));
     }
-    let record: R = match serde_json::from_slice(&fs::read(path)?) {
+    let text = fs::read(path)?;
+    let record: R = match serde_json::from_slice(&text) {
         Ok(record) => record,
-        // A power failure left the beginning of a record that was not synced.
-        Err(error) if error.is_eof() => return Ok(None),
+        // A power failure left the beginning of a record that was not synced, or zeros.
+        Err(error) if error.is_eof() || text.contains(&0) => return Ok(None),
         Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
     };
     if record.version() != VERSION {

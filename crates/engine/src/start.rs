@@ -206,7 +206,7 @@ async fn record_start_error(
     if !container.set_exit(exit.clone()) {
         return delete_process(inner, sandbox, container).await;
     }
-    record_exit(container, &exit).await?;
+    record_exit(container, &exit).await;
     delete_process(inner, sandbox, container).await?;
     // As with containerd, a container that failed to start has no start time.
     let failed_start = container.clone();
@@ -214,20 +214,22 @@ async fn record_start_error(
     recorded.map_err(failed("record that the container did not start"))
 }
 
-async fn record_exit(container: &Arc<Container>, exit: &Exit) -> Result<(), RuntimeError> {
+/// Records an exit. If that fails, for example because the disk is full, the container has ended all the same: the next start
+/// of Podium ends it again, without this exit's reason.
+async fn record_exit(container: &Arc<Container>, exit: &Exit) {
     let (ended, exit) = (container.clone(), exit.clone());
-    let recorded = blocking(move || ended.update(|record| record.exit = Some(exit))).await;
-    recorded.map_err(failed("record the exit of the container"))
+    if let Err(error) = blocking(move || ended.update(|record| record.exit = Some(exit))).await {
+        tracing::error!(container = container.id(), %error, "failed to record the exit of a container");
+    }
 }
 
-/// Records an exit that the keeper did not record, and reports it.
-///
-/// # Errors
-/// When the file system fails.
-pub(crate) async fn end(inner: &Inner, container: &Arc<Container>, exit: Exit) -> Result<(), RuntimeError> {
-    record_exit(container, &exit).await?;
+/// Ends a container whose exit the keeper did not record, and reports it.
+pub(crate) async fn end(inner: &Inner, container: &Arc<Container>, exit: Exit) {
+    if container.exit().is_some() {
+        return;
+    }
+    record_exit(container, &exit).await;
     if container.set_exit(exit.clone()) {
         inner.events.send(RuntimeEvent::ContainerExited(ContainerId(container.id()), Some(exit)));
     }
-    Ok(())
 }

@@ -66,6 +66,8 @@ pub(crate) struct Sandbox {
     pub(crate) dir: PathBuf,
     pub(crate) files: PodFiles,
     record: Mutex<SandboxRecord>,
+    /// Held while the record is changed and written.
+    saving: Mutex<()>,
     /// `None` when the keeper has ended.
     keeper: watch::Sender<Option<Keeper>>,
     /// Whether the keeper is requested to end.
@@ -84,6 +86,7 @@ impl Sandbox {
             files: PodFiles::new(&dir, record.ipc),
             dir,
             record: Mutex::new(record),
+            saving: Mutex::default(),
             keeper: watch::Sender::new(keeper),
             is_ending: AtomicBool::new(false),
             containers: Mutex::default(),
@@ -103,12 +106,12 @@ impl Sandbox {
 
     /// Changes the state. Not synced: after a power failure, a sandbox without a keeper is stopped anyway.
     pub(crate) fn set_state(&self, state: SandboxState) -> io::Result<()> {
-        let record = {
-            let mut record = self.record.lock();
-            record.state = state;
-            record.clone()
-        };
-        records::save_unsynced(&Self::record_path(&self.dir), &record)
+        let _saving = self.saving.lock();
+        let mut record = self.record();
+        record.state = state;
+        records::save_unsynced(&Self::record_path(&self.dir), &record)?;
+        *self.record.lock() = record;
+        Ok(())
     }
 
     pub(crate) fn keeper(&self) -> Result<Keeper, RuntimeError> {
@@ -162,6 +165,8 @@ impl Sandbox {
 pub(crate) struct Container {
     pub(crate) dir: PathBuf,
     record: Mutex<ContainerRecord>,
+    /// Held while the record is changed and written.
+    saving: Mutex<()>,
     exit: watch::Sender<Option<Exit>>,
     /// Whether the stop signal was sent.
     signalled: AtomicBool,
@@ -179,6 +184,7 @@ impl Container {
         Self {
             dir,
             record: Mutex::new(record),
+            saving: Mutex::default(),
             exit,
             signalled: AtomicBool::new(false),
             pid: Mutex::new(None),
@@ -209,12 +215,13 @@ impl Container {
 
     /// Changes the record durably.
     pub(crate) fn update(&self, change: impl FnOnce(&mut ContainerRecord)) -> io::Result<()> {
-        let record = {
-            let mut record = self.record.lock();
-            change(&mut record);
-            record.clone()
-        };
-        records::save(&Self::record_path(&self.dir), &record)
+        let _saving = self.saving.lock();
+        let mut record = self.record();
+        change(&mut record);
+        records::save(&Self::record_path(&self.dir), &record)?;
+        // A change that is not on the disk has not happened.
+        *self.record.lock() = record;
+        Ok(())
     }
 
     pub(crate) fn state(&self) -> ContainerState {

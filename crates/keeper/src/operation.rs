@@ -256,8 +256,11 @@ impl Operation {
     /// Collects the results after the end of the runtime.
     pub(crate) fn finish(self, code: i32) -> EndedRun {
         let outcome = match (code, self.deadline) {
-            (0, _) => self.started_process().map_err(|error| CallError::new(ErrorCode::Runtime, error.to_string())),
+            // The container exists, but its process or terminal is not known.
+            (0, _) => self.started_process().map_err(|error| CallError::new(ErrorCode::System, error.to_string())),
             (_, None) => Err(CallError::new(ErrorCode::Deadline, "the OCI runtime did not end in time")),
+            // It was killed, and did not remove what it had created.
+            (128.., _) => Err(CallError::new(ErrorCode::System, self.error_text(code))),
             _ => Err(CallError::new(ErrorCode::Runtime, self.error_text(code))),
         };
         let Self { purpose, container, container_id, reply, .. } = self;

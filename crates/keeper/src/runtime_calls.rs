@@ -20,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Seek, Write},
     os::fd::OwnedFd,
+    path::Path,
 };
 
 /// Maximum number of containers. Their list fits in one message.
@@ -70,6 +71,9 @@ impl Keeper {
             move |error: io::Error| CallError::new(ErrorCode::System, format!("{problem}: {error}"))
         };
         let container = Container::new(id, &dir, options).map_err(failed("failed to open the log"))?;
+        if start {
+            mark_run(&dir)?;
+        }
         exit_file::reserve(&dir).map_err(failed("failed to reserve the space of the container's exit"))?;
         let (purpose, mut call) = match start {
             true => (Purpose::Run, RuntimeCall::new("run", &["--detach"], &[id])),
@@ -335,6 +339,16 @@ impl Keeper {
             None => drop(self.execs.insert(pid, exec)),
         }
     }
+}
+
+/// Records that a container is run. A run that fails may have executed the program already: it must not be executed again.
+fn mark_run(dir: &Path) -> Result<(), CallError> {
+    let path = dir.join("run-began");
+    if path.exists() {
+        return Err(CallError::new(ErrorCode::WrongState, "the container was run before, and its exit is not known"));
+    }
+    let created = files::create_private(&path).map(drop);
+    created.map_err(|error| CallError::new(ErrorCode::System, format!("failed to record the run: {error}")))
 }
 
 /// Returns a file with a text, without a name.

@@ -95,14 +95,19 @@ async fn failed_creation_has_the_text_of_the_runtime() {
     let id = pod.id("a");
     for terminal in [false, true] {
         spec.options.terminal = terminal;
+        let run = pod.id(if terminal { "t" } else { "r" });
         pod.prepare(&id, &spec);
+        pod.prepare(&run, &spec);
         for error in
-            [pod.client.create_container(&id).await, pod.client.run_container(&id).await].map(Result::unwrap_err)
+            [pod.client.create_container(&id).await, pod.client.run_container(&run).await].map(Result::unwrap_err)
         {
             assert!(error.to_string().contains("/no/such/program") && !error.to_string().contains("level="), "{error}");
             assert_eq!(error.code(), Some(ErrorCode::Runtime));
             assert_eq!(pod.client.list_containers().await.unwrap(), []);
         }
+        // The program may have been executed.
+        let again = pod.client.run_container(&run).await.unwrap_err();
+        assert_eq!(again.code(), Some(ErrorCode::WrongState), "{again}");
     }
     let names = |id: &str| fs::read_dir(Client::container_dir(pod.sandbox(), id)).unwrap().count();
     assert_eq!(names(&id), 2, "files of the runtime are left");
