@@ -7,7 +7,7 @@
 
 use crate::{
     Digest, Error,
-    collect::remove_file,
+    collect::{is_no_json, remove_file},
     error::Context,
     layers::remove_tree,
     lock::Lock,
@@ -100,10 +100,12 @@ impl ImageStore {
         self.cluster.as_ref().map_or(Ok(()), |cluster| self.record(cluster, image, Need::Released))
     }
 
-    /// Returns whether this cluster has removed an image.
+    /// Returns whether this cluster has removed an image that others still need. When the last of them has gone, it is an image of
+    /// this cluster again, which its garbage collection removes.
     pub(crate) fn is_released(&self, image: &Digest) -> Result<bool, Error> {
         let Some(cluster) = &self.cluster else { return Ok(false) };
-        Ok(self.need_of(&self.cluster_dir(cluster)?, image) == Some(Need::Released))
+        let is_released = self.need_of(&self.cluster_dir(cluster)?, image) == Some(Need::Released);
+        Ok(is_released && self.is_needed_by_others(image)?)
     }
 
     /// Forgets what clusters have recorded about an image that has no name any more.
@@ -140,7 +142,7 @@ impl ImageStore {
                 let is_used = match read_use(&path) {
                     Ok(None) => false,
                     Ok(Some(found)) => found.image == *image && exists(&found.owner),
-                    Err(_) => self.owner_exists(&key) != Some(false),
+                    Err(error) => self.may_be_use(&key, &error),
                 };
                 if is_used {
                     return Ok(true);
@@ -148,6 +150,12 @@ impl ImageStore {
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a file that is not understood may be a use: its owner exists, or is not known. A torn file of an unknown
+    /// owner is none: a power failure leaves such files, and nobody would remove them.
+    pub(crate) fn may_be_use(&self, key: &str, error: &Error) -> bool {
+        self.owner_exists(key).unwrap_or_else(|| !is_no_json(error))
     }
 
     /// Returns whether the data directory of a cluster exists; `None` if its path is not known.

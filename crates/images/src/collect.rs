@@ -141,7 +141,10 @@ impl ImageStore {
                         let owner = none_if_missing(fs::symlink_metadata(&in_use.owner)).context(failed)?;
                         (Ok(in_use), owner.is_some())
                     }
-                    Err(error) => (Err(error), self.owner_exists(&key) != Some(false)),
+                    Err(error) => {
+                        let is_use = self.may_be_use(&key, &error);
+                        (Err(error), is_use)
+                    }
                 };
                 if !owner_exists {
                     remove_file(&path)?;
@@ -220,7 +223,7 @@ impl ImageStore {
 }
 
 /// Returns whether the error is that of a file which is not JSON: damaged, and not of a newer version.
-fn is_no_json(error: &Error) -> bool {
+pub(crate) fn is_no_json(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.get_ref().and_then(|error| error.downcast_ref::<serde_json::Error>())
         .is_some_and(|error| error.is_syntax() || error.is_eof()))
 }

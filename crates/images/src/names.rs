@@ -75,8 +75,9 @@ impl Lease {
         let _names = self.store.lock_names()?;
         let before = self.store.read_name(&self.store.name_path(&named.name));
         named.pinned = before.is_ok_and(|before| before.is_some_and(|before| before.pinned));
-        self.store.write_name(&named)?;
+        // First: a need without a name is dropped by collection, and a name that no cluster needs is removed by another one.
         self.store.record_added(&named)?;
+        self.store.write_name(&named)?;
         Ok(named)
     }
 

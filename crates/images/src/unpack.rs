@@ -12,7 +12,7 @@ mod read_ahead;
 mod regular_file;
 mod tree;
 
-pub(crate) use limits::{Limits, Measured};
+pub(crate) use limits::{Limits, MAX_BYTES, Measured};
 pub(crate) use tree::{Tree, is_opaque};
 
 use crate::{

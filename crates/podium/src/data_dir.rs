@@ -104,8 +104,8 @@ impl DataDir {
 
     /// Checks that only the caller and root may write to the directory and its existing subdirectories.
     fn check(&self) -> io::Result<()> {
-        let subdirectories = ["pki", "store", "kubelet", "volumes", "containerd", "engine", "network", "images"]
-            .map(|name| self.root.join(name));
+        let subdirectories =
+            ["pki", "store", "kubelet", "volumes", "containerd", "engine", "network"].map(|name| self.root.join(name));
         for path in std::iter::once(&self.root).chain(&subdirectories) {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => trust::check_private(path, &metadata)?,

@@ -3,6 +3,7 @@
 //! An archive is imported once: again only after it has changed, or when one of its images is not there any more.
 
 use crate::data_dir::DataDir;
+use files::trust;
 use images::ImageStore;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -100,6 +101,10 @@ impl ImageArchives {
                 Ok((archive, is_new)) => {
                     record.archives.insert(name, archive);
                     imported += usize::from(is_new);
+                    // Now: a start that is interrupted must not begin with the first archive again.
+                    if is_new {
+                        self.save(&record);
+                    }
                 }
                 Err(_) if stop.is_cancelled() => return imported,
                 Err(error) => {
@@ -107,10 +112,8 @@ impl ImageArchives {
                 }
             }
         }
-        if (imported > 0 || record.archives.len() != known.archives.len())
-            && let Err(error) = self.save(&record)
-        {
-            tracing::warn!(path = %self.record.display(), %error, "failed to record the imported image archives");
+        if record.archives.len() != known.archives.len() {
+            self.save(&record);
         }
         imported
     }
@@ -140,17 +143,23 @@ impl ImageArchives {
         fs::read(&self.record).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    fn save(&self, record: &Record) -> io::Result<()> {
-        files::replace_private(&self.record, &serde_json::to_vec(record)?)
+    fn save(&self, record: &Record) {
+        let save = || files::replace_private(&self.record, &serde_json::to_vec(record)?);
+        if let Err(error) = save() {
+            tracing::warn!(path = %self.record.display(), %error, "failed to record the imported image archives");
+        }
     }
 }
 
 /// Returns the archives of a directory, which need not exist, sorted by name.
 fn archives(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let entries = match fs::read_dir(dir) {
+    // It can be a link to another disk, as the image store.
+    let dir = trust::resolve(dir)?;
+    let entries = match fs::read_dir(&dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
+    trust::check_private(&dir, &fs::symlink_metadata(&dir)?)?;
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;

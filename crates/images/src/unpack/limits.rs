@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Maximum size of an unpacked layer in bytes. The largest published images have layers of some 10 GB.
-const MAX_BYTES: u64 = 64 << 30;
+pub(crate) const MAX_BYTES: u64 = 64 << 30;
 
 /// Maximum number of entries of a layer. The largest published images have less than 1,000,000 files.
 const MAX_ENTRIES: u64 = 2_000_000;
