@@ -77,7 +77,8 @@ impl Removal {
             }
             match unlinkat(dir, name.as_os_str(), UnlinkatFlags::RemoveDir) {
                 Ok(()) | Err(Errno::ENOENT) => {}
-                Err(Errno::ENOTEMPTY) => self.move_up(dir, &name)?,
+                Err(Errno::ENOTEMPTY) if depth >= MAX_DEPTH => self.move_up(dir, &name)?,
+                // A process writes into the tree: the caller tries again when it has ended.
                 Err(errno) => return Err(errno.into()),
             }
         }

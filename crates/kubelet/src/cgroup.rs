@@ -114,8 +114,9 @@ impl CgroupManager {
         let Some(hierarchy) = self.hierarchy.as_ref().filter(|hierarchy| hierarchy.is_v2()) else {
             return BTreeMap::new();
         };
-        let group = (!self.single_process_oom_kill).then_some(("memory.oom.group", "1"));
-        let swap = hierarchy.has_file(&self.kubepods, "memory.swap.max").then_some(("memory.swap.max", "0"));
+        let if_exists = |name, value| hierarchy.has_file(&self.kubepods, name).then_some((name, value));
+        let group = if_exists("memory.oom.group", "1").filter(|_| !self.single_process_oom_kill);
+        let swap = if_exists("memory.swap.max", "0");
         group.into_iter().chain(swap).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
@@ -304,9 +305,11 @@ mod tests {
         let mut cgroups = cgroups(dir.path());
         let files = |cgroups: &CgroupManager| cgroups.container_files().into_iter().collect::<Vec<_>>();
         let file = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(files(&cgroups), [file("memory.oom.group", "1")]);
-        // A kernel without swap accounting has no such file.
+        // A kernel without the memory controller or swap accounting has no such files.
+        assert_eq!(files(&cgroups), []);
         fs::create_dir_all(dir.path().join("r/kubepods")).unwrap();
+        fs::write(dir.path().join("r/kubepods/memory.oom.group"), "0").unwrap();
+        assert_eq!(files(&cgroups), [file("memory.oom.group", "1")]);
         fs::write(dir.path().join("r/kubepods/memory.swap.max"), "max").unwrap();
         assert_eq!(files(&cgroups), [file("memory.oom.group", "1"), file("memory.swap.max", "0")]);
         cgroups.single_process_oom_kill = true;
