@@ -191,12 +191,12 @@ pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
         kill(containerd, Signal::SIGKILL).unwrap();
     }
     wait_for("all processes to end", Duration::from_secs(30), || {
-        // A shim or a keeper.
+        // A shim or a keeper, which is killed first: it would see the exit codes.
         let parent = |command: &str| {
             (command.contains("containerd") || command.starts_with("podium-keeper")) && command.contains(&marker)
         };
         let parents = Process::all().filter(|process| parent(&process.command()));
-        let all: Vec<Process> = uids.iter().flat_map(|uid| Process::of_pod(uid)).chain(parents).collect();
+        let all: Vec<Process> = parents.chain(uids.iter().flat_map(|uid| Process::of_pod(uid))).collect();
         for process in &all {
             let _ = kill(process.0, Signal::SIGKILL);
         }

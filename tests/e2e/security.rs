@@ -127,7 +127,8 @@ fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
         &format!("node/{}", kubectl.run("get nodes -o name").ok().trim().trim_start_matches("node/")),
         "/status/features",
     );
-    if features["supplementalGroupsPolicy"] == false {
+    let is_supported = features["supplementalGroupsPolicy"].as_bool().expect("the node reports its features");
+    if !is_supported {
         let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
         kubectl.apply(&pod("id", &json!({})).spec(&strict).to_string());
         kubectl.wait_value("pod/p", "/status/reason", &json!("SupplementalGroupsPolicyNotSupported"));

@@ -44,7 +44,11 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     let mut tests = step::cargo(&["test", "--workspace", "--test", "e2e"]);
     tests.env("PATH", path).env(FLAKY_REPORT, engine_report).env("PODIUM_CONTAINER_RUNTIME", "engine");
     // A store of its own: it is empty at the beginning, and nothing of the machine's is used.
-    tests.env("PODIUM_IMAGE_STORE", step::target_dir().join("engine-images"));
+    let images = step::target_dir().join("engine-images");
+    if images.exists() {
+        std::fs::remove_dir_all(&images)?;
+    }
+    tests.env("PODIUM_IMAGE_STORE", images);
     timings.take("engine", || step::run("end-to-end tests with Podium's engine", &mut tests))?;
     timings.take("conformance", || conformance::of_podium(None, path.to_owned()))?;
     let (seconds, seed) = FUZZ_SECONDS_AND_SEED;
