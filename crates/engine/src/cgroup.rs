@@ -1,7 +1,10 @@
 //! Kills the processes of a container through its cgroup, on cgroup v1, v2 and hybrid hierarchies.
 
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill},
+        statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs},
+    },
     unistd::Pid,
 };
 use std::{
@@ -31,7 +34,7 @@ impl Cgroup {
         }
         let candidates =
             ["", "unified", "pids", "memory", "systemd"].map(|root| Path::new(ROOT).join(root).join(below));
-        candidates.into_iter().find(|dir| dir.join("cgroup.procs").exists()).map(Self)
+        candidates.into_iter().find(|dir| is_cgroup(dir)).map(Self)
     }
 
     /// Kills all processes, and waits until they have ended. Repeats, because a process may fork meanwhile.
@@ -62,6 +65,13 @@ impl Cgroup {
     pub(crate) fn processes(&self) -> Vec<i32> {
         runtime::pids_below(&self.0).unwrap_or_default()
     }
+}
+
+/// Returns whether a directory is a cgroup. Where a hierarchy is not mounted, an OCI runtime may have made plain directories,
+/// with process IDs in plain files.
+fn is_cgroup(dir: &Path) -> bool {
+    let kind = statfs(dir).map(|found| found.filesystem_type());
+    kind.is_ok_and(|kind| kind == CGROUP_SUPER_MAGIC || kind == CGROUP2_SUPER_MAGIC)
 }
 
 #[cfg(test)]
