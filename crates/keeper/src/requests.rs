@@ -74,7 +74,8 @@ impl Keeper {
                 DONE
             }
             Call::ReopenLog { id } => {
-                let container = self.known_container(&id)?;
+                // The log of an ended container is complete: a new file would hide its end.
+                let container = self.living_container(&id)?;
                 let result = self.containers.get_mut(&container).map(|container| container.log.reopen());
                 system("failed to reopen the log", result.unwrap_or(Ok(())))
             }

@@ -4,6 +4,7 @@ use crate::{
     attach::attach_stdin,
     support::{ContainerSpec, Pod, can_run, entries, eventually},
 };
+use keeper::ErrorCode;
 use std::{fs, io::Write};
 
 #[tokio::test]
@@ -60,6 +61,9 @@ async fn rotation_under_load_loses_no_line() {
         log.extend(entries(&fs::read_to_string(rotated(number)).unwrap()));
     }
     assert_eq!(pod.exit(&id).await.exit_code, 0);
+    // A rotation that begins before the exit is known and continues after it hides nothing.
+    let refused = pod.client.reopen_log(&id).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::WrongState), "{refused}");
     log.extend(pod.log(&id));
     assert_eq!(log.len(), 1_000_000);
     assert!(log.iter().zip(1..).all(|((_, text), n)| *text == n.to_string()));
