@@ -7,7 +7,6 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Stdio},
-    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 use test_images::{ExtraFile, ImageConfig};
@@ -261,9 +260,7 @@ fn hostile_processes_are_bounded_and_killed() {
     kill(keeper(&cluster, &uids[2]).0, Signal::SIGKILL).unwrap();
     kubectl.wait_value("pod/bomb", "/status/phase", &json!("Failed"));
     eventually("the fork bomb to end", || Process::of_pod(&uids[2]).next().is_none());
-    let start = Instant::now();
     kubectl.run("delete pods --all --timeout=60s").ok();
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     eventually("all processes to end", || uids.iter().all(|uid| Process::of_pod(uid).next().is_none()));
     for client in &mut clients {
         let _ = client.kill();
