@@ -1,19 +1,13 @@
 //! Creation of containers.
 
-use crate::support::{Node, can_run, container, eventually};
+use crate::support::{container, eventually, start_with_sandbox};
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use runtime::{ContainerState, Runtime, SeccompProfile};
 use std::{fs, time::Duration};
 
 #[test]
 fn hung_creation_blocks_nothing_else_of_the_pod() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     // A profile that nobody writes, as a file on a file system that does not respond.
     let fifo = node.path("profile");
     mkfifo(&fifo, Mode::S_IRWXU).unwrap();
@@ -48,13 +42,7 @@ fn hung_creation_blocks_nothing_else_of_the_pod() {
 
 #[test]
 fn process_namespace_of_the_target_is_joined_at_the_start() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let target = engine.create(&node, &sandbox, &container("target", "exec sleep 1234"));
     engine.run(engine.start_container(&target)).unwrap();
     let with_target = |name: &str, script: &str| {

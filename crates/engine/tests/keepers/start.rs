@@ -1,34 +1,35 @@
 //! Starts that are interrupted by the end of Podium or of a connection.
 
-use crate::support::{Node, can_run, container, eventually};
+use crate::support::{Node, TestEngine, container, eventually, start_with_sandbox};
 use futures::StreamExt;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use runtime::{ContainerState, Runtime, RuntimeEvent};
+use runtime::{ContainerId, ContainerState, Runtime, RuntimeError, RuntimeEvent};
 use rustix::{
     net::{Shutdown, SocketAddrUnix, getpeername, shutdown},
     process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open},
 };
 use std::{fs, path::Path, time::Duration};
+use tokio::task::JoinHandle;
 
 const SCRIPT: &str = "echo ran; exit 7";
 
+/// Begins the start of a container, whose run of the OCI runtime waits until the file `run` is removed.
+fn begin_start(node: &Node, engine: &TestEngine, id: &ContainerId) -> JoinHandle<Result<(), RuntimeError>> {
+    fs::write(node.path("run"), "").unwrap();
+    let (runtime, id) = ((**engine).clone(), id.clone());
+    let start = engine.begin(async move { runtime.start_container(&id).await });
+    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    start
+}
+
 #[test]
 fn start_is_completed_after_the_end_of_podium() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path("run"), "").unwrap();
-    let (runtime, started) = (engine.clone(), id.clone());
-    engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    begin_start(&node, &engine, &id);
     drop(engine);
     let engine = node.start();
     assert_eq!(engine.status(&id).state, ContainerState::Running);
@@ -42,13 +43,7 @@ fn start_is_completed_after_the_end_of_podium() {
 
 #[test]
 fn container_that_never_ran_can_be_started_again() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
     drop(engine);
     // Podium ended before the keeper got the request.
@@ -66,18 +61,9 @@ fn container_that_never_ran_can_be_started_again() {
 
 #[test]
 fn killed_keeper_leaves_no_start_behind() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path("run"), "").unwrap();
-    let (runtime, started) = ((*engine).clone(), id.clone());
-    let start = engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    let start = begin_start(&node, &engine, &id);
     kill(Pid::from_raw(node.keeper_pid(&sandbox)), Signal::SIGKILL).unwrap();
     engine.run(start).unwrap().unwrap_err();
     eventually("the end of the sandbox", || !engine.run(engine.sandbox(&sandbox)).unwrap().ready);
@@ -115,13 +101,7 @@ fn cut_connections(dir: &Path) {
 
 #[test]
 fn exit_during_a_cut_connection_is_reported() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let id = engine.create(&node, &sandbox, &container("c", "echo ready; exec sleep 1000"));
     engine.run(engine.start_container(&id)).unwrap();
     eventually("output", || node.log("c").len() == 1);
@@ -147,18 +127,9 @@ fn exit_during_a_cut_connection_is_reported() {
 
 #[test]
 fn start_continues_after_a_cut_connection() {
-    if !can_run() {
-        return;
-    }
-    let node = Node::new();
-    node.import_busybox();
-    let engine = node.start();
-    let sandbox = engine.run_sandbox(&node);
+    let Some((node, engine, sandbox)) = start_with_sandbox() else { return };
     let id = engine.create(&node, &sandbox, &container("c", SCRIPT));
-    fs::write(node.path("run"), "").unwrap();
-    let (runtime, started) = ((*engine).clone(), id.clone());
-    let start = engine.begin(async move { runtime.start_container(&started).await });
-    eventually("the OCI runtime to begin", || node.path("run-began").exists());
+    let start = begin_start(&node, &engine, &id);
     cut_connections(&node.path("data"));
     fs::remove_file(node.path("run")).unwrap();
     engine.run(start).unwrap().unwrap();

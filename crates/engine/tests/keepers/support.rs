@@ -191,6 +191,18 @@ impl Deref for TestEngine {
     }
 }
 
+/// Starts an engine with a sandbox; `None` where it cannot run.
+pub(crate) fn start_with_sandbox() -> Option<(Node, TestEngine, SandboxId)> {
+    if !can_run() {
+        return None;
+    }
+    let node = Node::new();
+    node.import_busybox();
+    let engine = node.start();
+    let sandbox = engine.run_sandbox(&node);
+    Some((node, engine, sandbox))
+}
+
 impl Drop for TestEngine {
     fn drop(&mut self) {
         if let Some(tasks) = self.tasks.take() {
