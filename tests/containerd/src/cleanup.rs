@@ -41,7 +41,7 @@ pub(crate) fn remove(dir: &Path, bridge: &str) {
     }
 }
 
-/// Kills containerd, its shims and containers. Repeats until there are none, because a starting shim may appear late.
+/// Kills containerd, its shims, containers and clients. Repeats until there are none, because a starting shim may appear late.
 fn kill_processes(dir: &Path) {
     let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {

@@ -31,6 +31,8 @@ fn containers_survive_restart_and_end_with_the_fixture() {
     let mut containerd = Containerd::start().unwrap();
     let (dir, bridge) = (containerd.dir().to_owned(), containerd.slot.bridge());
     run_container(&containerd, "one");
+    let client = ["-c", "sleep 1000; :", "--runtime-endpoint", &containerd.endpoint()];
+    let mut client = Command::new("sh").args(client).spawn().unwrap();
     let sockets = || cleanup::shim_sockets(&dir);
     let first = sockets();
     assert!(first.len() == 1 && first[0].exists(), "{first:?}");
@@ -46,4 +48,5 @@ fn containers_survive_restart_and_end_with_the_fixture() {
     drop(containerd);
     assert_eq!(traces(&dir, &bridge), [""; 0]);
     assert!(!first[0].exists());
+    assert!(!client.wait().unwrap().success(), "a client is killed");
 }
