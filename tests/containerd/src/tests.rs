@@ -18,6 +18,8 @@ fn traces(dir: &Path, bridge: &str) -> Vec<String> {
 fn run_container(containerd: &Containerd, name: &str) {
     let mut ctr = program("ctr");
     ctr.arg("--address").arg(containerd.slot.socket()).args(["--namespace", "k8s.io", "run", "--detach"]);
+    // The CRI has these settings for its own containers.
+    ctr.args(["--cgroup", "", "--runc-root"]).arg(containerd.dir().join("runc"));
     let output = ctr.args([test_images::PAUSE, name]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
