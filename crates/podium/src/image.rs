@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), endpoint);
         data_dir.record_runtime(&RecordedRuntime::Engine).unwrap();
         let cluster = Some(data_dir.root());
-        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/var/lib/podium/images", cluster));
+        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/var/lib/podium-images", cluster));
         // The engine has recorded its store.
         files::create_private_dir_all(&data_dir.root().join("engine")).unwrap();
         files::replace_private(&data_dir.root().join("engine/image-store"), b"/recorded").unwrap();
