@@ -5,9 +5,13 @@ use distribution::{BlobStore, Progress, PullOptions, Pulled};
 use images::{ImageStore, Lease};
 use runtime::{Image, RegistryAuth, RuntimeError, StopSignal};
 use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, time::timeout};
 
 /// Maximum time to wait for processes that add images.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time that a call waits for the import of the first images, the default deadline of the kubelet's calls. The kubelet
+/// repeats them.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs blocking work on the store.
 async fn with_store<T: Send + 'static>(
@@ -32,6 +36,18 @@ pub fn describe_image(image: images::Image) -> Image {
     }
 }
 
+/// Waits until the images are imported that the cluster begins with: each image may be one of them.
+///
+/// # Errors
+/// If the import takes longer than a call may take.
+async fn imported(mut imported: watch::Receiver<bool>) -> Result<(), RuntimeError> {
+    match timeout(IMPORT_TIMEOUT, imported.wait_for(|imported| *imported)).await {
+        // An import that was given up has ended, too.
+        Ok(_) => Ok(()),
+        Err(_) => Err(RuntimeError::Failed("image archives are still being imported".to_owned())),
+    }
+}
+
 /// Finds an image; `None` if it is not there.
 async fn image(inner: &Inner, reference: &str) -> Result<Option<images::Image>, RuntimeError> {
     let wanted = reference.to_owned();
@@ -48,6 +64,7 @@ async fn image(inner: &Inner, reference: &str) -> Result<Option<images::Image>, 
 }
 
 pub(crate) async fn find(inner: &Inner, reference: &str) -> Result<Option<Image>, RuntimeError> {
+    imported(inner.options.images_imported.clone()).await?;
     Ok(image(inner, reference).await?.map(describe_image))
 }
 
@@ -93,6 +110,8 @@ pub(crate) async fn remove(inner: &Inner, reference: &str) -> Result<(), Runtime
 /// # Errors
 /// With the text of the registry.
 pub(crate) async fn pull(inner: &Inner, reference: &str, auth: Option<&RegistryAuth>) -> Result<String, RuntimeError> {
+    // Otherwise an archive would move a tag back that was pulled.
+    imported(inner.options.images_imported.clone()).await?;
     let options = PullOptions {
         credentials: auth.cloned().into_iter().collect(),
         certs_dirs: inner.options.registry_hosts_dirs.clone(),

@@ -8,7 +8,7 @@ use crate::{
     container_runtime::{self, NodeRuntime},
     control_plane_runtime::ControlPlaneRuntime,
     data_dir::DataDir,
-    encryption_config, kubelet_config,
+    encryption_config, image_archives, kubelet_config,
     kubelet_dialer::KubeletDialer,
     listen_options, local_volumes, store_quota,
 };
@@ -210,14 +210,15 @@ impl Cluster {
             .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
         let containerd = containerd.map(Arc::new);
-        let (cluster_containerd, runs, stopped) = (containerd.clone(), kubelet.clone(), stop.clone());
+        if let Some(archives) = archives {
+            let importing = image_archives::import(archives, client(UserInfo::node(&node)), node.clone(), stop.clone());
+            tasks.spawn(stop.clone().run_until_cancelled_owned(importing));
+        }
+        let (cluster_containerd, runs) = (containerd.clone(), kubelet.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
             // The kubelet lists containers first, so it starts when the runtime is ready. An error is reported by
             // `wait_runtime_ready`.
             if wait_containerd_ready(cluster_containerd.as_deref()).await.is_ok() {
-                if let Some(archives) = archives {
-                    archives.import(stopped).await;
-                }
                 runs.run().await;
             }
         }));

@@ -84,3 +84,22 @@ async fn damaged_layer_is_fetched_again_by_a_pull() {
     std::io::Read::read_to_end(&mut { blob }, &mut found).unwrap();
     assert!(found == content);
 }
+
+#[tokio::test(start_paused = true)]
+async fn queries_wait_for_the_import_up_to_their_deadline() {
+    let import = watch::Sender::new(false);
+    let begin = tokio::time::Instant::now();
+    let error = imported(import.subscribe()).await.unwrap_err();
+    assert_eq!(
+        (error.to_string().as_str(), begin.elapsed()),
+        ("image archives are still being imported", IMPORT_TIMEOUT)
+    );
+    let mut waiting = std::pin::pin!(imported(import.subscribe()));
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    import.send_replace(true);
+    assert!(waiting.await.is_ok());
+    let import = watch::Sender::new(false);
+    let given_up = import.subscribe();
+    drop(import);
+    assert!(imported(given_up).await.is_ok());
+}

@@ -1,6 +1,6 @@
 //! Names, lists and removal.
 
-use super::{config, docker_archive, import, names_in, store, two_layers};
+use super::{config, docker_archive, import, store, two_layers};
 use crate::{BlobStore, Digest, Error, ImageStore, Lease};
 use serde_json::{Value, json};
 use std::{
@@ -133,24 +133,6 @@ fn cluster(store: &ImageStore, dir: &Path) -> (PathBuf, ImageStore) {
     std::fs::create_dir(&data_dir).unwrap();
     let store = store.of_cluster(&data_dir).unwrap();
     (data_dir, store)
-}
-
-#[test]
-fn use_waits_for_a_removal_that_has_begun() {
-    let (dir, store) = store();
-    let (data_dir, store) = cluster(&store, dir.path());
-    let id = import(&store, &two_layers(), "a");
-    let names = store.lock_names().unwrap();
-    let acquired = std::thread::scope(|scope| {
-        let user = scope.spawn(|| store.acquire(&data_dir, "c", &id.to_string()));
-        for name in names_in(&store.root().join("names")) {
-            std::fs::remove_file(store.root().join("names").join(name)).unwrap();
-        }
-        drop(names);
-        user.join().unwrap()
-    });
-    assert!(matches!(acquired, Err(Error::NotFound(_))), "{acquired:?}");
-    assert_eq!(store.uses(&data_dir).unwrap(), []);
 }
 
 #[test]
