@@ -2,7 +2,7 @@
 
 use crate::{
     host, in_root, mount_table,
-    pod_files::{PodFiles, read_bounded},
+    pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, VERSION},
     state::{Container, Inner},
     steps::failed,
@@ -169,7 +169,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
     let profile = match &config.security.seccomp {
         SeccompProfile::Localhost(path) => {
             let limit = u64::try_from(bundle::MAX_PROFILE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-            fs::metadata(path).and_then(|_| read_bounded(path, limit)).map_err(|error| error.to_string())
+            files::read_bounded(path, limit).map_err(|error| error.to_string())
         }
         SeccompProfile::Unconfined | SeccompProfile::RuntimeDefault => Ok(Vec::new()),
     };
@@ -292,7 +292,7 @@ fn device_source(path: &Path) -> DeviceSource {
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn read_spec(dir: &Path) -> io::Result<Spec> {
-    Ok(serde_json::from_slice(&read_bounded(&dir.join(CONFIG), MAX_CONFIG)?)?)
+    Ok(serde_json::from_slice(&files::read_bounded(&dir.join(CONFIG), MAX_CONFIG)?)?)
 }
 
 /// Sets the process namespace in the OCI configuration of a container.
