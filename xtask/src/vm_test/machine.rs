@@ -46,7 +46,7 @@ impl Machine {
             Accelerator::Emulation => (&["-accel", "tcg,thread=multi", "-cpu", "max"], EMULATION_FACTOR),
         };
         let arguments = format!(
-            "console=ttyS0 panic=-1 quiet loglevel=2 root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
+            "console=ttyS0 panic=-1 quiet loglevel=2 apparmor=1 security=apparmor root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
              PODIUM_TEST_TIMEOUT_FACTOR={factor}"
         );
         let mut qemu = Command::new("qemu-system-x86_64");
