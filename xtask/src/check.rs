@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks and tests.
 
-use crate::{conformance, fuzz, setup, step};
+use crate::{conformance, disk, fuzz, setup, step};
 use anyhow::Result;
 use std::{
     ffi::OsStr,
@@ -19,12 +19,16 @@ const FLAKY_REPORT: &str = "PODIUM_FLAKY_REPORT";
 /// When a check fails; later checks do not run.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let mut timings = Timings::default();
+    disk::report();
     let tools = timings.take("setup", setup::run_for_tests);
     let result = tools.map(|tools| setup::path_with(&tools)).and_then(|path| match filter {
         Some(filter) => run_matching(filter, &path, &mut timings),
         None => run_all(&path, &mut timings),
     });
     timings.print();
+    if result.is_err() {
+        disk::report();
+    }
     result
 }
 
@@ -35,28 +39,23 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("documentation", check_documentation)?;
     timings.take("fuzz targets", check_fuzz_targets)?;
     timings.take("build", build)?;
-    let reports = ["flaky-tests.txt", "flaky-tests-engine.txt"].map(|name| step::target_dir().join(name));
-    reports.iter().try_for_each(|report| std::fs::write(report, ""))?;
-    let [report, engine_report] = &reports;
-    let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    tests.env("PATH", path).env(FLAKY_REPORT, report);
-    timings.take("tests", || step::run("tests, the end-to-end ones with containerd", &mut tests))?;
-    let mut tests = step::cargo(&["test", "--workspace", "--test", "e2e"]);
-    tests.env("PATH", path).env(FLAKY_REPORT, engine_report).env("PODIUM_CONTAINER_RUNTIME", "engine");
+    let report = step::target_dir().join("flaky-tests.txt");
+    std::fs::write(&report, "")?;
     // A store of its own: it is empty at the beginning, and nothing of the machine's is used.
-    let images = step::target_dir().join("engine-images");
+    let images = step::target_dir().join("test-images");
     if images.exists() {
         std::fs::remove_dir_all(&images)?;
     }
-    tests.env("PODIUM_IMAGE_STORE", images);
-    timings.take("engine", || step::run("end-to-end tests with Podium's engine", &mut tests))?;
+    let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    tests.env("PATH", path).env(FLAKY_REPORT, &report).env("PODIUM_IMAGE_STORE", images);
+    // Backtraces of panics in tests would hide which tests failed.
+    tests.env("RUST_BACKTRACE", "0");
+    timings.take("tests", || step::run("tests", &mut tests))?;
     timings.take("conformance", || conformance::of_podium(None, path.to_owned()))?;
     let (seconds, seed) = FUZZ_SECONDS_AND_SEED;
     timings.take("API fuzzer", || fuzz::of_podium(seconds, seed, None, path.to_owned()))?;
     // Flaky tests are bugs, so they are printed again at the end.
-    for report in reports {
-        print!("{}", std::fs::read_to_string(report)?);
-    }
+    print!("{}", std::fs::read_to_string(report)?);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod conformance;
 mod demo;
+mod disk;
 mod enum_table;
 mod fuzz;
 mod generate;

@@ -13,17 +13,18 @@ use std::{
 
 /// Packages, each with files that exist when it is installed.
 const PACKAGES: &[(&[&str], &str)] = &[
-    (&["/usr/bin/containerd"], "containerd"),
     (&["/usr/sbin/runc", "/usr/bin/runc"], "runc"),
-    (&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
     (&["/bin/busybox", "/usr/bin/busybox"], "busybox-static"),
     (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
     (&["/usr/sbin/nft", "/sbin/nft"], "nftables"),
     (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
 
-/// Further packages for tests: D-Bus for node shutdown, another OCI runtime, and network tools.
+/// Further packages for tests: an external container runtime with its network, D-Bus for node shutdown, another OCI runtime,
+/// and network tools.
 const TEST_PACKAGES: &[(&[&str], &str)] = &[
+    (&["/usr/bin/containerd"], "containerd"),
+    (&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
     (&["/usr/bin/dbus-daemon"], "dbus-daemon"),
     (&["/usr/bin/crun", "/usr/sbin/crun"], "crun"),
     (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),

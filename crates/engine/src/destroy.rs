@@ -3,7 +3,7 @@
 use crate::{
     keeper_process::{kill_containers, kill_keeper},
     oci_runtime,
-    pod_files::{read_bounded, unmount},
+    pod_files::read_bounded,
     state::pods_dir,
 };
 use images::ImageStore;
@@ -36,9 +36,7 @@ pub async fn destroy(data_dir: &Path) -> io::Result<()> {
         kill_keeper(&entry?.path()).await;
     }
     kill_containers(data_dir).await?;
-    for path in mounts_below(&dir)? {
-        unmount(&path)?;
-    }
+    files::mounts::unmount_tree(&dir).map_err(io::Error::other)?;
     for entry in fs::read_dir(&dir)? {
         oci_runtime::remove_state_dir(&entry?.file_name().to_string_lossy())?;
     }
@@ -73,14 +71,4 @@ fn release_images(data_dir: &Path) -> io::Result<()> {
         images.release(data_dir, &user).map_err(io::Error::other)?;
     }
     images.forget_cluster(data_dir).map_err(io::Error::other)
-}
-
-/// Returns the mount points below a directory, the deepest first.
-fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let dir = dir.canonicalize()?;
-    let mut found: Vec<PathBuf> =
-        crate::mount_table::read()?.into_iter().map(|mount| mount.path).filter(|path| path.starts_with(&dir)).collect();
-    found.sort();
-    found.reverse();
-    Ok(found)
 }

@@ -3,6 +3,7 @@
 //! Podium writes all its files with these functions, except those that containers read: volumes, logs and mounted files.
 #![forbid(unsafe_code)]
 
+pub mod mounts;
 mod open;
 mod remove;
 pub mod trust;

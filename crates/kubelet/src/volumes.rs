@@ -19,8 +19,8 @@ use claim::is_claim;
 pub(crate) use downward_api::{DownwardApiError, field_ref_value, resource_field_ref_value};
 pub(crate) use mount_error::MountErrors;
 pub(crate) use nested::{NestedMountPointError, create_nested_sub_paths};
+pub(crate) use removal::RemovalError;
 pub use removal::remove_data;
-pub(crate) use removal::{RemovalError, unmount_below};
 pub(crate) use tokens::TokenCache;
 
 use crate::{Shared, blocking, os_error::PathError, pods::spec};

@@ -5,7 +5,6 @@ use anyhow::{Result, anyhow, bail, ensure};
 use api::feature_gates::FeatureGates;
 use auth::tokens::TokenLifetime;
 use clap::{ArgAction, Args, Parser, Subcommand};
-use runtime::containerd::OciRuntime;
 use server::AdmissionPlugin;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -16,7 +15,7 @@ use std::{
 /// Default of `--data-dir`.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 /// Default image store of the machine.
-const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium/images";
+pub(crate) const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium/images";
 
 /// Runs Kubernetes Pods: one binary, the real API.
 #[derive(Debug, Parser)]
@@ -176,10 +175,10 @@ pub(crate) struct NodeArgs {
     /// [default: 10.97.N.0/24 if the Pod CIDR is 10.244.N.0/24, else a /24 of 10.98.0.0/16].
     #[arg(long, value_name = "CIDR", value_parser = LoadBalancerCidr::parse, conflicts_with = "runtime_endpoint")]
     pub(crate) load_balancer_cidr: Option<LoadBalancerCidr>,
-    /// Endpoint of an existing CRI v1 runtime; without it Podium runs its own containerd.
+    /// Endpoint of an existing CRI v1 runtime, for example containerd or CRI-O; without it Podium runs the containers itself.
     #[arg(long, value_name = "unix://SOCK")]
     pub(crate) runtime_endpoint: Option<String>,
-    /// OCI runtime of Pods without a RuntimeClass, in Podium's own containerd: runc, or crun, which is faster.
+    /// Handler of Pods without a RuntimeClass: an OCI runtime, runc or crun, or a name of DIR/runtimes.yaml.
     #[arg(
         long,
         value_name = "NAME",
@@ -187,18 +186,7 @@ pub(crate) struct NodeArgs {
         default_value = "runc",
         conflicts_with = "runtime_endpoint"
     )]
-    pub(crate) default_runtime: OciRuntime,
-    /// What runs the containers: Podium's own containerd, or the engine, which needs no containerd and no CNI plugins. The
-    /// engine is experimental.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "PODIUM_CONTAINER_RUNTIME",
-        value_enum,
-        default_value_t,
-        conflicts_with = "runtime_endpoint"
-    )]
-    pub(crate) container_runtime: ContainerRuntime,
+    pub(crate) default_runtime: String,
     #[command(flatten)]
     pub(crate) image_store: ImageStoreArgs,
     /// File with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
@@ -270,16 +258,6 @@ pub(crate) struct RunArgs {
     pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
-}
-
-/// What runs the containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum ContainerRuntime {
-    /// Podium's own containerd.
-    #[default]
-    Containerd,
-    /// Podium's engine.
-    Engine,
 }
 
 /// Image store of the machine.

@@ -24,7 +24,6 @@ use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
-use runtime::containerd::ManagedContainerd;
 use server::{AdmissionPlugins, ApiServer, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -36,9 +35,6 @@ use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Timeout for containerd to become ready.
-const CONTAINERD_READY_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A running cluster.
 pub(crate) struct Cluster {
     /// A client of the cluster administrator.
@@ -49,7 +45,6 @@ pub(crate) struct Cluster {
     pub(crate) node: String,
     stop: CancellationToken,
     tasks: TaskTracker,
-    containerd: Option<Arc<ManagedContainerd>>,
     kubelet: Kubelet,
     audit: Option<Arc<AuditLog>>,
     _control_plane: ControlPlaneRuntime,
@@ -99,7 +94,7 @@ impl Cluster {
     ) -> Result<Self> {
         let node = node_name(args)?;
         let encryption = encryption_config::load(&args.encryption)?;
-        // Raises the limit of open files, which containerd inherits.
+        // Raises the limit of open files, for the API's connections.
         let listen = listen_options::with_fd_limit();
         let listener = TcpListener::bind(api.bind)
             .await
@@ -109,7 +104,7 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
-        let NodeRuntime { runtime, name, containerd, network, load_balancer_pool, archives } =
+        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
             container_runtime::start(dir, args, &node).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -209,45 +204,23 @@ impl Cluster {
         let running = tasks
             .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
-        let containerd = containerd.map(Arc::new);
-        let (cluster_containerd, runs, stopped) = (containerd.clone(), kubelet.clone(), stop.clone());
+        let (runs, stopped) = (kubelet.clone(), stop.clone());
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-            // The kubelet lists containers first, so it starts when the runtime is ready. An error is reported by
-            // `wait_runtime_ready`.
-            if wait_containerd_ready(cluster_containerd.as_deref()).await.is_ok() {
-                if let Some(archives) = archives {
-                    archives.import(stopped).await;
-                }
-                runs.run().await;
+            if let Some(archives) = archives {
+                archives.import(stopped).await;
             }
+            runs.run().await;
         }));
         tasks.close();
-        Ok(Self {
-            client: admin,
-            url,
-            node,
-            stop,
-            tasks,
-            containerd,
-            kubelet,
-            audit: options.audit,
-            _control_plane: control_plane,
-        })
-    }
-
-    /// Waits until Podium's own containerd is ready; returns at once for another runtime.
-    pub(crate) async fn wait_runtime_ready(&self) -> Result<()> {
-        wait_containerd_ready(self.containerd.as_deref()).await
+        Ok(Self { client: admin, url, node, stop, tasks, kubelet, audit: options.audit, _control_plane: control_plane })
     }
 
     /// Waits until the node is Ready.
-    pub(crate) async fn wait_node_ready(&self) -> Result<()> {
-        self.wait_runtime_ready().await?;
+    pub(crate) async fn wait_node_ready(&self) {
         self.kubelet.wait_ready().await;
-        Ok(())
     }
 
-    /// Stops all components. containerd and its containers keep running.
+    /// Stops all components. Containers keep running.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
@@ -255,9 +228,6 @@ impl Cluster {
         }
         if let Some(audit) = self.audit {
             audit.flush().await;
-        }
-        if let Some(containerd) = self.containerd {
-            containerd.detach();
         }
     }
 }
@@ -326,13 +296,6 @@ fn controller_clients(server: &ApiServer) -> controllers::Clients {
     let account =
         move |name: &str| Client::new(server.local(UserInfo::service_account("kube-system", name)), "default");
     controllers::Clients::new(Client::new(manager, "default"), account)
-}
-
-async fn wait_containerd_ready(containerd: Option<&ManagedContainerd>) -> Result<()> {
-    match containerd {
-        Some(containerd) => Ok(containerd.wait_ready(CONTAINERD_READY_TIMEOUT).await?),
-        None => Ok(()),
-    }
 }
 
 /// Parses `--pod-cidr`.

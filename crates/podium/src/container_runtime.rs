@@ -1,7 +1,7 @@
-//! The container runtime of a node and its Pod network: Podium's own containerd, Podium's engine, or a CRI endpoint.
+//! The container runtime of a node and its Pod network: Podium's engine, or a CRI endpoint.
 
 use crate::{
-    cli::{ContainerRuntime, NodeArgs},
+    cli::NodeArgs,
     cluster::{interfaces, parse_pod_cidr},
     data_dir::{DataDir, RecordedRuntime},
     image_archives::ImageArchives,
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use engine::{Engine, EngineOptions};
 use images::ImageStore;
 use network::{Ipv4Net, Network, PodConnector};
-use runtime::{CriRuntime, Runtime, containerd::ManagedContainerd};
+use runtime::{CriRuntime, Runtime};
 use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -21,16 +21,11 @@ use std::{
 /// Directories with `HOST/hosts.toml`: that of containerd, which administrators have already.
 const REGISTRY_HOSTS_DIRS: [&str; 2] = ["/etc/podium/certs.d", "/etc/containerd/certs.d"];
 
-/// Name that containerd's CRI plugin reports.
-const CONTAINERD: &str = "containerd";
-
 /// Container runtime and Pod network.
 pub(crate) struct NodeRuntime {
     pub(crate) runtime: Arc<dyn Runtime>,
     /// Name of the runtime, the scheme of container IDs.
     pub(crate) name: String,
-    /// Podium's own containerd, which may not be ready yet.
-    pub(crate) containerd: Option<ManagedContainerd>,
     /// Network of Podium's own; `None` with a CRI endpoint.
     pub(crate) network: Option<Network>,
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
@@ -52,65 +47,33 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
             version.await.with_context(|| format!("--runtime-endpoint {endpoint}: no container runtime responds"))?;
         dir.record_runtime(&requested)?;
         let runtime = Arc::new(CriRuntime::new(endpoint, dir.root())?);
-        let (containerd, network, load_balancer_pool, archives) = (None, None, None, None);
-        return Ok(NodeRuntime { runtime, name: version.name, containerd, network, load_balancer_pool, archives });
+        let (network, load_balancer_pool, archives) = (None, None, None);
+        return Ok(NodeRuntime { runtime, name: version.name, network, load_balancer_pool, archives });
     }
     dir.record_runtime(&requested)?;
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
-    if requested == RecordedRuntime::Engine {
-        options.connector = PodConnector::Netlink;
-    }
+    options.connector = PodConnector::Netlink;
     let network = Network::prepare(options).await?;
     let load_balancer_pool = load_balancer_pool(args, &network).await?;
-    if requested == RecordedRuntime::Engine {
-        let images = open_image_store(args.image_store.path())?.of_cluster(dir.root())?;
-        let archives = Some(ImageArchives::new(dir, images.clone()));
-        let runtime = Arc::new(start_engine(dir, args, node_name, images, network.clone()).await?);
-        let name = runtime.version().await?.name;
-        return Ok(NodeRuntime {
-            runtime,
-            name,
-            containerd: None,
-            network: Some(network),
-            load_balancer_pool,
-            archives,
-        });
-    }
-    let containerd =
-        ManagedContainerd::start(dir.root().to_path_buf(), network.conf_dir.clone(), args.default_runtime).await?;
-    let runtime = Arc::new(CriRuntime::new(&containerd.endpoint(), dir.root())?);
-    Ok(NodeRuntime {
-        runtime,
-        name: CONTAINERD.to_owned(),
-        containerd: Some(containerd),
-        network: Some(network),
-        load_balancer_pool,
-        archives: None,
-    })
+    let images = open_image_store(args.image_store.path())?.of_cluster(dir.root())?;
+    let archives = Some(ImageArchives::new(dir, images.clone()));
+    let runtime = Arc::new(start_engine(dir, args, node_name, images, network.clone()).await?);
+    let name = runtime.version().await?.name;
+    Ok(NodeRuntime { runtime, name, network: Some(network), load_balancer_pool, archives })
 }
 
 fn requested(args: &NodeArgs) -> RecordedRuntime {
-    match (&args.runtime_endpoint, args.container_runtime) {
-        (Some(endpoint), _) => RecordedRuntime::External(endpoint.clone()),
-        (None, ContainerRuntime::Containerd) => RecordedRuntime::Containerd,
-        (None, ContainerRuntime::Engine) => RecordedRuntime::Engine,
-    }
+    args.runtime_endpoint.clone().map_or(RecordedRuntime::Engine, RecordedRuntime::External)
 }
 
 /// Refuses another runtime than that of the Pods in the data directory, which it would not know.
 fn check_unchanged(dir: &DataDir, requested: &RecordedRuntime) -> Result<()> {
-    let root = dir.root().display();
-    if *requested != RecordedRuntime::Containerd && runtime::containerd::has_containers(dir.root()) {
-        bail!(
-            "the Pods of {root} run in Podium's own containerd, not in {requested}; delete them first, with Podium running \
-             without this flag"
-        );
-    }
     if *requested != RecordedRuntime::Engine && engine::has_sandboxes(dir.root()) {
         bail!(
-            "the Pods of {root} run in Podium's engine, not in {requested}; delete them first, with Podium running with \
-             --container-runtime engine"
+            "the Pods of {} run in Podium's engine, not in {requested}; delete them first, with Podium running without \
+             --runtime-endpoint",
+            dir.root().display()
         );
     }
     Ok(())
@@ -137,7 +100,7 @@ async fn start_engine(
         images,
         registry_hosts_dirs: registry_hosts_dirs(),
         keeper_program: keeper_program()?,
-        default_handler: args.default_runtime.name().to_owned(),
+        default_handler: args.default_runtime.clone(),
         node_name: node_name.to_owned(),
         network: Arc::new(pod_network::NetlinkPodNetwork(network)),
     };

@@ -31,11 +31,12 @@ struct DataDirInUse {
 /// Content of the file of the runtime for Podium's engine. An endpoint is a URL or an absolute path.
 const ENGINE: &str = "engine";
 
+/// Configuration of the containerd that Podium ran before it had an engine. `podium down` of that version removes it.
+const OLD_CONTAINERD: &str = "containerd/config.toml";
+
 /// Container runtime of a data directory's Pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RecordedRuntime {
-    /// Podium's own containerd.
-    Containerd,
     /// Podium's engine.
     Engine,
     /// CRI endpoint of another runtime.
@@ -45,7 +46,6 @@ pub(crate) enum RecordedRuntime {
 impl fmt::Display for RecordedRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Containerd => f.write_str("Podium's own containerd"),
             Self::Engine => f.write_str("Podium's engine"),
             Self::External(endpoint) => write!(f, "the runtime at {endpoint}"),
         }
@@ -64,14 +64,16 @@ impl DataDir {
     ///
     /// # Errors
     /// When a parent directory cannot be read, or a user other than the caller and root can write to the directory or replace
-    /// it or one of its parents.
+    /// it or one of its parents. Also when an older Podium has run its own containerd in it.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         let resolved = trust::resolve(root).and_then(|root| {
             let dir = Self { root };
             dir.check()?;
             Ok(dir)
         });
-        resolved.with_context(|| format!("failed to use data directory {}", root.display()))
+        let dir = resolved.with_context(|| format!("failed to use data directory {}", root.display()))?;
+        dir.refuse_containerd()?;
+        Ok(dir)
     }
 
     /// Creates a new data directory (mode 0700), and its parent if it is missing.
@@ -105,7 +107,7 @@ impl DataDir {
     /// Checks that only the caller and root may write to the directory and its existing subdirectories.
     fn check(&self) -> io::Result<()> {
         let subdirectories =
-            ["pki", "store", "kubelet", "volumes", "containerd", "engine", "network"].map(|name| self.root.join(name));
+            ["pki", "store", "kubelet", "volumes", "engine", "network"].map(|name| self.root.join(name));
         for path in std::iter::once(&self.root).chain(&subdirectories) {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => trust::check_private(path, &metadata)?,
@@ -113,6 +115,18 @@ impl DataDir {
                 Err(error) if path != &self.root && error.kind() == ErrorKind::PermissionDenied => {}
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses the data directory of an older Podium, whose Pods run in a containerd that this one does not know.
+    fn refuse_containerd(&self) -> Result<()> {
+        if self.root.join(OLD_CONTAINERD).exists() {
+            bail!(
+                "the Pods of data directory {0} run in the containerd of an older Podium: delete the cluster with that version \
+                 (`podium down --data-dir {0}`), or choose another --data-dir",
+                self.root.display()
+            );
         }
         Ok(())
     }
@@ -160,7 +174,6 @@ impl DataDir {
         let path = self.runtime_file();
         let write = |text: &str| files::replace_private(&path, text.as_bytes());
         let written = match runtime {
-            RecordedRuntime::Containerd => remove_file(&path),
             RecordedRuntime::Engine => write(ENGINE),
             RecordedRuntime::External(endpoint) => write(endpoint),
         };
@@ -170,9 +183,8 @@ impl DataDir {
     /// Returns the recorded runtime of the Pods.
     pub(crate) fn recorded_runtime(&self) -> RecordedRuntime {
         match std::fs::read_to_string(self.runtime_file()).ok() {
-            None => RecordedRuntime::Containerd,
-            Some(text) if text == ENGINE => RecordedRuntime::Engine,
-            Some(endpoint) => RecordedRuntime::External(endpoint),
+            Some(endpoint) if endpoint != ENGINE => RecordedRuntime::External(endpoint),
+            _ => RecordedRuntime::Engine,
         }
     }
 
@@ -194,7 +206,7 @@ impl DataDir {
         for file in [self.kubeconfig(), self.runtime_file()] {
             directories.extend([file.with_extension("new"), file]);
         }
-        directories.extend(["containerd", "engine", "network"].map(|name| self.root.join(name)));
+        directories.extend(["engine", "network"].map(|name| self.root.join(name)));
         // The lock file is removed last: it marks the directory as one of Podium.
         directories.push(self.lock_file());
         for path in directories {
@@ -213,7 +225,7 @@ impl DataDir {
 
     /// Whether a network or a runtime may have been started, which have state outside the directory.
     pub(crate) fn has_runtime_or_network(&self) -> bool {
-        ["containerd", "engine", "network"].iter().any(|name| self.root.join(name).exists())
+        ["engine", "network"].iter().any(|name| self.root.join(name).exists())
     }
 
     /// Creates the directory if it is missing (mode 0700) and locks it.

@@ -75,29 +75,16 @@ pub(crate) struct StoreTarget {
 }
 
 impl ImageTarget {
-    /// Returns the place of the images of a data directory.
-    ///
-    /// # Errors
-    /// When the data directory has no cluster, so that its runtime is not known, and no image store is given.
-    pub(crate) fn new(dir: &DataDir, args: &ImageStoreArgs) -> Result<Self> {
+    /// Returns the place of the images of a data directory: the image store of the machine if it has no cluster.
+    pub(crate) fn new(dir: &DataDir, args: &ImageStoreArgs) -> Self {
         match dir.recorded_runtime() {
+            RecordedRuntime::External(endpoint) => Self::Endpoint(endpoint),
             RecordedRuntime::Engine => {
                 let recorded = engine::image_store(dir.root());
                 let root = args.image_store.clone().or(recorded).unwrap_or_else(|| args.path().to_owned());
-                Ok(Self::Store(StoreTarget { root, cluster: Some(dir.root().to_owned()) }))
+                let cluster = dir.was_used().then(|| dir.root().to_owned());
+                Self::Store(StoreTarget { root, cluster })
             }
-            RecordedRuntime::Containerd if dir.was_used() => {
-                Ok(Self::Endpoint(runtime::containerd::endpoint(dir.root())))
-            }
-            RecordedRuntime::Containerd => match &args.image_store {
-                Some(root) => Ok(Self::Store(StoreTarget { root: root.clone(), cluster: None })),
-                None => bail!(
-                    "{} has no cluster: name its data directory with --data-dir, or the image store of the engine with \
-                     --image-store",
-                    dir.root().display()
-                ),
-            },
-            RecordedRuntime::External(endpoint) => Ok(Self::Endpoint(endpoint)),
         }
     }
 }
@@ -105,7 +92,7 @@ impl ImageTarget {
 fn target(args: &ImageArgs) -> Result<ImageTarget> {
     match &args.runtime.runtime_endpoint {
         Some(endpoint) => Ok(ImageTarget::Endpoint(endpoint.clone())),
-        None => ImageTarget::new(&DataDir::new(&args.runtime.data_dir.data_dir)?, &args.image_store),
+        None => Ok(ImageTarget::new(&DataDir::new(&args.runtime.data_dir.data_dir)?, &args.image_store)),
     }
 }
 
@@ -174,6 +161,7 @@ fn print_images(images: &[Image]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::DEFAULT_IMAGE_STORE;
 
     #[test]
     fn runtime_of_the_data_directory_decides() {
@@ -184,22 +172,20 @@ mod tests {
         let store = |root: &str, cluster: Option<&Path>| {
             ImageTarget::Store(StoreTarget { root: root.into(), cluster: cluster.map(Path::to_owned) })
         };
-        let error = ImageTarget::new(&data_dir, &none).unwrap_err().to_string();
-        assert!(error.contains("--data-dir") && error.contains("--image-store"), "{error}");
-        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), store("/images", None));
-        // Podium's containerd leaves no record; an image store of the environment is not that of its images.
+        // Without a cluster, the images are those of the machine.
+        assert_eq!(ImageTarget::new(&data_dir, &none), store(DEFAULT_IMAGE_STORE, None));
+        assert_eq!(ImageTarget::new(&data_dir, &some), store("/images", None));
         let lock = data_dir.lock().unwrap();
-        let endpoint = ImageTarget::Endpoint(runtime::containerd::endpoint(data_dir.root()));
-        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), endpoint);
-        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), endpoint);
-        data_dir.record_runtime(&RecordedRuntime::Engine).unwrap();
         let cluster = Some(data_dir.root());
-        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/var/lib/podium/images", cluster));
+        assert_eq!(ImageTarget::new(&data_dir, &none), store(DEFAULT_IMAGE_STORE, cluster));
         // The engine has recorded its store.
         files::create_private_dir_all(&data_dir.root().join("engine")).unwrap();
         files::replace_private(&data_dir.root().join("engine/image-store"), b"/recorded").unwrap();
-        assert_eq!(ImageTarget::new(&data_dir, &none).unwrap(), store("/recorded", cluster));
-        assert_eq!(ImageTarget::new(&data_dir, &some).unwrap(), store("/images", cluster));
+        assert_eq!(ImageTarget::new(&data_dir, &none), store("/recorded", cluster));
+        assert_eq!(ImageTarget::new(&data_dir, &some), store("/images", cluster));
+        let endpoint = "unix:///run/containerd/containerd.sock";
+        data_dir.record_runtime(&RecordedRuntime::External(endpoint.to_owned())).unwrap();
+        assert_eq!(ImageTarget::new(&data_dir, &some), ImageTarget::Endpoint(endpoint.to_owned()));
         drop(lock);
     }
 }

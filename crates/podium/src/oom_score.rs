@@ -5,7 +5,7 @@ use std::path::Path;
 /// Default of the kubelet's `oomScoreAdj`.
 const SCORE: &str = "-999";
 
-/// Sets `oom_score_adj` of this process, which containerd inherits. Containers get their own values. Has no effect without
+/// Sets `oom_score_adj` of this process, which keepers inherit. Containers get their own values. Has no effect without
 /// `CAP_SYS_RESOURCE`.
 pub(crate) fn protect() {
     protect_in(Path::new("/proc/self"));

@@ -95,13 +95,12 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], print
 
 /// Imports the images and waits for the node.
 async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, printer: Printer) -> Result<()> {
-    cluster.wait_runtime_ready().await?;
     for file in &args.images {
-        for name in image::import(&ImageTarget::new(dir, &args.node.image_store)?, file).await? {
+        for name in image::import(&ImageTarget::new(dir, &args.node.image_store), file).await? {
             printer.print("image", &name, Severity::Info);
         }
     }
-    cluster.wait_node_ready().await?;
+    cluster.wait_node_ready().await;
     wait_untainted(&cluster.client, &cluster.node).await?;
     printer.print(&format!("node/{}", cluster.node), "Ready", Severity::Success);
     Ok(())

@@ -69,8 +69,7 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
     };
     print_line!("API serves at {} after {} ms", cluster.url, start.elapsed().as_millis());
     tokio::select! {
-        ready = cluster.wait_node_ready() => {
-            ready?;
+        () = cluster.wait_node_ready() => {
             print_line!("Node {} is Ready after {} ms. Now: export KUBECONFIG={}; kubectl get nodes", cluster.node, start.elapsed().as_millis(), kubeconfig.display());
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
             stop.wait().await;
@@ -152,7 +151,7 @@ pub(crate) async fn destroy(dir: &DataDir) -> Result<bool> {
 /// Removes Pods, mounts, cgroups and network of the data directory.
 async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
     if let RecordedRuntime::External(endpoint) = dir.recorded_runtime() {
-        let removed = runtime::containerd::remove_pods(&endpoint, dir.root()).await;
+        let removed = runtime::remove_pods(&endpoint, dir.root()).await;
         removed.with_context(|| {
             let file = dir.runtime_file();
             format!(
@@ -162,8 +161,7 @@ async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
         })?;
     }
     engine::destroy(dir.root()).await.context("failed to remove the Pods of the engine")?;
-    let conf = network::Network::prepare(network::Options::new(dir.root())).await.map(|n| n.conf_dir);
-    runtime::containerd::destroy(dir.root(), &conf.unwrap_or_else(|_| dir.root().join("network"))).await?;
+    files::mounts::unmount_below(dir.root())?;
     kubelet::remove_cgroups(&dir.kubelet()).await.context("failed to remove the cgroups of Pods")?;
     network::Network::destroy(dir.root()).await?;
     Ok(())

@@ -4,12 +4,15 @@ mod convert;
 mod events;
 mod exec;
 mod processes;
+mod remove_pods;
 mod runtime;
 mod stop;
 mod stream;
 mod task_exit;
 mod tasks;
 mod unread_stdin;
+
+pub use remove_pods::remove_pods;
 
 use crate::RuntimeError;
 use hyper_util::rt::TokioIo;

@@ -5,7 +5,6 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     io::{self, Write as _},
-    path::PathBuf,
     process::Stdio,
 };
 use tokio::{
@@ -151,7 +150,7 @@ async fn run(endpoint: &str, args: &[&str]) -> Result<String, ImportError> {
 }
 
 fn ctr(endpoint: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(crate::containerd::find_ctr().unwrap_or_else(|| PathBuf::from("ctr")));
+    let mut command = Command::new("ctr");
     command
         .arg("--address")
         .arg(endpoint.trim_start_matches("unix://"))

@@ -5,20 +5,18 @@
 //! **Invariant:** containers outlive this process. Dropping a [`Runtime`] stops no containers.
 #![forbid(unsafe_code)]
 
-pub mod containerd;
 mod cri;
 mod file_limit;
 mod image;
 mod import;
 mod model;
 mod mount;
-mod pause;
 mod process;
 mod session;
 mod signal;
 mod usage;
 
-pub use cri::CriRuntime;
+pub use cri::{CriRuntime, remove_pods};
 pub use file_limit::{container_file_limits, raise_file_limit};
 pub use image::{Image, ImageSpec, RegistryAuth};
 pub use import::{ImportError, import};

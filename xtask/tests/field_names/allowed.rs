@@ -35,7 +35,7 @@ const QUERY_PARAMETERS: [(&str, &str); 3] = [
 ];
 
 /// Files that read or write other JSON, or other maps with names, below a path.
-const OTHER_DOCUMENTS: [(&str, &str); 37] = [
+const OTHER_DOCUMENTS: [(&str, &str); 36] = [
     ("crates/admission/src/attributes.rs", "AdmissionRequest"),
     ("crates/admission/src/review.rs", "AdmissionReview"),
     ("crates/bundle/src/", "OCI runtime specification"),
@@ -55,7 +55,6 @@ const OTHER_DOCUMENTS: [(&str, &str); 37] = [
     ("crates/network/src/policies/rules.rs", "nftables"),
     ("crates/network/src/services/", "nftables"),
     ("crates/runtime/src/cri/", "the runtime's verbose information"),
-    ("crates/runtime/src/pause.rs", "OCI image configuration"),
     ("crates/server/src/aggregation/availability.rs", "OpenAPI index"),
     ("crates/audit/src/", "audit policy"),
     ("crates/server/src/objects/conversion/review.rs", "ConversionReview"),

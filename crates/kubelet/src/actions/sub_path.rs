@@ -6,7 +6,7 @@
 use crate::{
     os_error::PathError,
     safe_open::{self, escape_error, proc_fd_path},
-    volumes::{RemovalError, make_dir, unmount_below},
+    volumes::make_dir,
 };
 use nix::{
     fcntl::OFlag,
@@ -34,7 +34,7 @@ enum BindError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
-    Unmount(#[from] RemovalError),
+    Unmount(#[from] files::mounts::UnmountError),
     #[error(transparent)]
     Directory(#[from] PathError),
 }
@@ -59,7 +59,7 @@ pub(super) struct MountOwner<'a> {
 fn open_and_bind(volume: &Path, sub: &str, target: &Path) -> Result<(), BindError> {
     let found = open_or_create(volume, sub)?;
     let source = proc_fd_path(&found);
-    unmount_below(target)?;
+    files::mounts::unmount_tree(target)?;
     if fs::metadata(&source)?.is_dir() {
         make_dir(target, 0o750)?;
     } else {

@@ -106,7 +106,13 @@ impl ImageTracker {
 
     /// Returns the excess if disk usage is above `imageGCHighThresholdPercent`: images older than `imageMinimumGCAge` are to be
     /// removed until usage is `imageGCLowThresholdPercent`.
+    ///
+    /// A threshold of 100 without `imageMaximumGCAge` disables the collection (`StartGarbageCollection`). It must not merely
+    /// be hard to reach: usage is rounded up, so that it is 100 % with less than 1 % available.
     pub(crate) fn excess(&self, config: &ImagesConfiguration, disk: ImageFsUsage, now: Timestamp) -> Option<Excess> {
+        if config.image_gc_high_threshold_percent == 100 && config.image_maximum_gc_age.is_zero() {
+            return None;
+        }
         let (capacity, available) = (u128::from(disk.capacity), u128::from(disk.available.min(disk.capacity)));
         let used_percent = 100 - (available * 100).checked_div(capacity)?;
         if used_percent < u128::try_from(config.image_gc_high_threshold_percent).ok()? {

@@ -1,14 +1,11 @@
 //! Removal of Pod directories. Data of the node may be mounted in them and must never be removed through a mount.
 
 use crate::{blocking::BlockingTaskError, safe_open};
-use nix::{
-    errno::Errno,
-    fcntl::OFlag,
-    mount::{MntFlags, MsFlags, mount, umount2},
-};
+use files::mounts::{self, UnmountError, unmount_tree};
+use nix::{errno::Errno, fcntl::OFlag};
 use std::{
     ffi::OsStr,
-    fs, io,
+    io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
@@ -19,24 +16,17 @@ pub(crate) enum RemovalError {
     #[error("{}: not the directory of a Pod", .0.display())]
     NotPodDirectory(PathBuf),
     #[error(transparent)]
-    MountTable(#[from] MountTableError),
-    #[error("unmounting {}: {source}", .path.display())]
-    Unmount { path: PathBuf, source: io::Error },
+    Unmount(#[from] UnmountError),
     #[error("{}: {source}", .path.display())]
     Remove { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Task(#[from] BlockingTaskError),
 }
 
-/// The mount table cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("/proc/self/mountinfo: {0}")]
-pub(crate) struct MountTableError(#[source] io::Error);
-
 /// Removes a directory tree after unmounting everything in it. If something is mounted meanwhile, it is not entered, and the
 /// directory is kept.
 pub(super) fn remove_tree(dir: &Path) -> Result<(), RemovalError> {
-    unmount_below(dir)?;
+    unmount_tree(dir)?;
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return Err(RemovalError::NotPodDirectory(dir.to_owned()));
     };
@@ -60,45 +50,11 @@ fn remove_entry(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
 /// # Errors
 /// Fails if something is mounted in it, or cannot be removed.
 pub fn remove_data(dir: &Path) -> io::Result<()> {
-    let (Some(real), Some(name)) = (real_path(dir)?, dir.file_name()) else { return Ok(()) };
-    let mounts = mount_points().map_err(io::Error::other)?;
-    if let Some(mounted) = mounts.iter().find(|mount| mount.starts_with(&real)) {
-        return Err(io::Error::other(format!("something is mounted at {}", mounted.display())));
+    let (Some(real), Some(name)) = (mounts::real_path(dir)?, dir.file_name()) else { return Ok(()) };
+    if let Some(mounted) = mounts::mounts()?.iter().find(|mount| mount.path.starts_with(&real)) {
+        return Err(io::Error::other(format!("something is mounted at {}", mounted.path.display())));
     }
     remove_entry(&safe_open::open_path(real.parent().unwrap_or(&real))?, name)
-}
-
-/// Returns the real path of a directory, as in the mount table; `None` if its parent is missing. The directory itself must
-/// not be a symbolic link.
-fn real_path(dir: &Path) -> io::Result<Option<PathBuf>> {
-    match dir.parent().map_or_else(|| Ok(PathBuf::from("/")), fs::canonicalize) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        parent => Ok(Some(parent?.join(dir.file_name().unwrap_or_default()))),
-    }
-}
-
-/// Unmounts everything at and below a directory.
-pub(crate) fn unmount_below(dir: &Path) -> Result<(), RemovalError> {
-    let unmount_error = |path: &Path, source| RemovalError::Unmount { path: path.to_owned(), source };
-    let Some(real) = real_path(dir).map_err(|e| unmount_error(dir, e))? else { return Ok(()) };
-    // Unmounting may reveal another mount.
-    loop {
-        let mounts: Vec<PathBuf> = mount_points()?.into_iter().filter(|m| m.starts_with(&real)).collect();
-        if mounts.is_empty() {
-            return Ok(());
-        }
-        let is_outermost = |m: &&PathBuf| !mounts.iter().any(|other| other != *m && m.starts_with(other));
-        for outermost in mounts.iter().filter(is_outermost) {
-            unmount(outermost).map_err(|e| unmount_error(outermost, e.into()))?;
-        }
-    }
-}
-
-/// Unmounts a mount and all mounts below it. Mounts that were copied from a directory of the node are made private first:
-/// otherwise the unmount would propagate to the node.
-fn unmount(dir: &Path) -> nix::Result<()> {
-    mount(None::<&str>, dir, None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>)?;
-    umount2(dir, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)
 }
 
 /// Returns whether a directory is a mount point.
@@ -108,24 +64,11 @@ pub(super) fn is_mount_point(dir: &Path) -> bool {
     matches!(found, Ok(Err(Errno::EXDEV)))
 }
 
-/// Returns the mount points of this mount namespace in mount order.
-pub(super) fn mount_points() -> Result<Vec<PathBuf>, MountTableError> {
-    let table = crate::host_file::read_text("/proc/self/mountinfo").map_err(MountTableError)?;
-    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
-}
-
-/// Decodes a path in the mount table: space, tab, newline and backslash are octal escapes.
-fn unescape(field: &str) -> PathBuf {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(field.to_owned(), |text, (code, plain)| text.replace(code, plain))
-        .into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use nix::mount::{MsFlags, mount};
+    use std::{fs, os::unix::fs::symlink};
 
     /// Temporary directory that unmounts everything in it when it is dropped.
     struct TestDir(tempfile::TempDir);
@@ -144,7 +87,7 @@ mod tests {
 
     impl Drop for TestDir {
         fn drop(&mut self) {
-            let _ = unmount_below(self.0.path());
+            let _ = unmount_tree(self.0.path());
         }
     }
 
@@ -217,7 +160,7 @@ mod tests {
             bind(&others, at);
             let error = remove_data(&volume).unwrap_err();
             assert_eq!(error.to_string(), format!("something is mounted at {}", at.display()));
-            unmount_below(at).unwrap();
+            unmount_tree(at).unwrap();
         }
         assert_eq!((read(&others.join("f")), read(&volume.join("g"))), ("kept".into(), "kept".into()));
         for _ in 0..2 {

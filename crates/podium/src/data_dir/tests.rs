@@ -139,3 +139,14 @@ fn locked_data_directory_error_names_the_holder() {
     assert_eq!(data_dir.holder(), None);
     data_dir.lock().unwrap();
 }
+
+#[test]
+fn data_directory_of_an_older_podium_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("containerd")).unwrap();
+    // A directory of something else.
+    DataDir::new(dir.path()).unwrap();
+    fs::write(dir.path().join("containerd/config.toml"), "").unwrap();
+    let error = DataDir::new(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("podium down --data-dir") && error.contains("older Podium"), "{error}");
+}

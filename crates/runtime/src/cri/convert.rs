@@ -323,9 +323,14 @@ pub(super) fn container_disk(stats: proto::ContainerStats) -> Option<ContainerDi
     Some(ContainerDisk { bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) })
 }
 
+/// Whether this is a name of upstream's sandbox image.
+fn is_pause(tag: &str) -> bool {
+    ["registry.k8s.io/pause:", "k8s.gcr.io/pause:"].iter().any(|name| tag.starts_with(name))
+}
+
 pub(super) fn image(i: proto::Image) -> Image {
     // Runtimes before CRI 1.23 do not pin the sandbox image.
-    let pinned = i.pinned || i.repo_tags.iter().any(|tag| crate::pause::is_pause(tag));
+    let pinned = i.pinned || i.repo_tags.iter().any(|tag| is_pause(tag));
     Image {
         pinned,
         id: i.id,

@@ -2,7 +2,7 @@
 
 use super::{
     CriRuntime, call,
-    proto::tasks::{DeleteTaskRequest, GetRequest, KillRequest, WaitRequest, tasks_client::TasksClient},
+    proto::tasks::{DeleteTaskRequest, KillRequest, WaitRequest, tasks_client::TasksClient},
     runtime::ignore_not_found,
 };
 use crate::RuntimeError;
@@ -17,16 +17,6 @@ const NAMESPACE: &str = "k8s.io";
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl CriRuntime {
-    /// Whether containerd has a task of this container or sandbox.
-    pub(crate) async fn has_task(&self, id: &str) -> Result<bool, RuntimeError> {
-        let request = GetRequest { container_id: id.to_owned(), exec_id: String::new() };
-        match call(LOOKUP_TIMEOUT, tasks(self).get(in_namespace(request))).await {
-            Ok(_) => Ok(true),
-            Err(RuntimeError::NotFound(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Kills and deletes a task that is unknown to the CRI.
     pub(super) async fn end_task(&self, id: &str) -> Result<(), RuntimeError> {
         let (container_id, exec_id) = (id.to_owned(), String::new());

@@ -67,7 +67,9 @@ fn full_disk_is_freed_to_the_low_threshold() {
     excess(&[("aB", 0)], &policy, 15, 1, Some((5, "a")));
     excess(&[("aB", 0)], &policy, 0, 1, Some((20, "a")));
     excess(&[("a", 0)], &config(1, 0, 0, 0), 99, 1, Some((1, "a")));
-    excess(&[("a", 0)], &config(100, 99, 0, 0), 0, 1, Some((1, "a")));
+    // 100 disables the collection, unless images are collected by age.
+    excess(&[("a", 0)], &config(100, 99, 0, 0), 0, 1, None);
+    excess(&[("a", 0)], &config(100, 99, 0, 600), 0, 1, Some((1, "a")));
     // More available than the capacity frees nothing.
     excess(&[("a", 0)], &policy, 200, 1, None);
 }

@@ -8,7 +8,6 @@ use crate::{
         make_dir,
         mount_error::SetUpError,
         plugin::{MountContext, MountTarget, Mounter, NewMounter, VolumePlugin, VolumeSpec},
-        removal,
     },
 };
 use futures::{FutureExt, future::ready};
@@ -119,8 +118,9 @@ impl Mounter for LocalVolume {
 fn is_mounted_by_pod(path: &Path, pods: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
     let (file_id, pods) = (file(path), fs::canonicalize(pods).unwrap_or_else(|_| pods.to_owned()));
-    let mounts = removal::mount_points().unwrap_or_default();
-    file_id.is_some() && mounts.iter().filter(|mount| mount.starts_with(&pods)).any(|mount| file(mount) == file_id)
+    let mounts = files::mounts::mounts().unwrap_or_default();
+    let of_pods = mounts.iter().map(|mount| mount.path.as_path()).filter(|path| path.starts_with(&pods));
+    file_id.is_some() && of_pods.into_iter().any(|path| file(path) == file_id)
 }
 
 #[cfg(test)]
