@@ -126,7 +126,7 @@ fn confined_containers_signal_each_other(cluster: &Cluster) {
     kubectl.wait_ready("p");
     kubectl.args(&["exec", "p", "--", "sh", "-c", "kill -USR1 -1"], "").ok();
     eventually("the other container to end", || {
-        let statuses = kubectl.list("pods", "")[0]["status"]["containerStatuses"].clone();
+        let statuses = kubectl.value("pod/p", "/status/containerStatuses");
         let codes = statuses.as_array().unwrap().iter().map(|status| &status["state"]["terminated"]["exitCode"]);
         codes.filter(|code| **code == json!(7)).count() == 1
     });
