@@ -40,6 +40,7 @@ mod state;
 mod steps;
 mod stop;
 mod streams;
+mod tasks;
 
 pub use destroy::{destroy, has_sandboxes, image_store};
 pub use handlers::HandlersError;
