@@ -25,7 +25,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum length of the parser's message in an error, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// Loads the default profile, and tells which profiles are loaded.
+/// Loads the default profile, and lists all profiles that are loaded.
 pub(crate) struct Profiles {
     paths: Paths,
     last: tokio::sync::Mutex<Option<Attempt>>,
