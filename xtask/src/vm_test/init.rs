@@ -14,7 +14,7 @@ pub(super) const TEST_LIST: &str = "podium/tests.txt";
 /// `timeout` ends the machine when `cargo xtask` was killed.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
 echo "vm-test: booted"
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_CONTAINER_RUNTIME=engine PODIUM_E2E_TESTS=/podium/tests.txt
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_E2E_TESTS=/podium/tests.txt
 export PODIUM_FLAKY_REPORT=/tmp/flaky-tests.txt
 mount -t proc -o nosuid,nodev,noexec proc /proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
