@@ -18,7 +18,7 @@ const MAX_CONFIG: u64 = 1 << 20;
 /// Handlers without a configuration file: name and program.
 const BUILT_IN: [(&str, &str); 2] = [("runc", "runc"), ("crun", "crun")];
 /// Directories that are searched in addition to `PATH`, which a service may lack.
-const PROGRAM_DIRS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+const PROGRAM_DIRS: [&str; 5] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"];
 
 /// An OCI runtime program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Handlers {
 }
 
 /// Finds a program by its path, or by its name in `PATH` and the usual directories.
-fn find_program(name: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
     let given = Path::new(name);
     if given.is_absolute() {
         return given.is_file().then(|| given.to_owned());

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod apparmor;
 mod cgroup;
 mod containers;
 mod destroy;

@@ -7,7 +7,9 @@ use crate::{
     state::{Container, Inner},
     steps::failed,
 };
-use bundle::{ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase};
+use bundle::{
+    AppArmor, ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase,
+};
 use images::AcquiredImage;
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
@@ -45,6 +47,7 @@ pub(crate) struct Request {
     pub(crate) sandbox_config: SandboxConfig,
     pub(crate) files: PodFiles,
     pub(crate) namespaces: Hello,
+    pub(crate) apparmor: Option<AppArmor>,
 }
 
 /// Prepares a container.
@@ -186,6 +189,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
         volumes: &volumes,
         devices: &devices,
         seccomp_profile: profile.as_deref().map_err(String::as_str),
+        apparmor: request.apparmor.as_ref(),
     };
     let mut spec =
         bundle::container_spec(&context, &inner.host).map_err(|error| RuntimeError::Failed(error.to_string()))?;

@@ -45,6 +45,12 @@ ip route add default via 192.0.2.1
 ulimit -n 1048576
 uname -sr
 echo "vm-test: cgroup v2 controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+echo "vm-test: AppArmor: $(cat /sys/module/apparmor/parameters/enabled)"
+if [ "$(cat /sys/module/apparmor/parameters/enabled)" != Y ]; then
+    echo "vm-test: the tests of AppArmor would be skipped"
+    echo "vm-test: exit 1"
+    poweroff -f
+fi
 cd /podium/tests
 timeout 3600 /podium/target/debug/deps/e2e --test-threads 1 --color never
 echo "vm-test: exit $?"
