@@ -140,8 +140,8 @@ fn cni_plugins_connect_pods() {
     kubectl.apply(&service.to_string());
     // Another Pod, its name and the API server, through Services; and the node, through the host port.
     let script = format!(
-        "for url in {ip}:8080 web.default.svc.cluster.local; do until wget -T 2 -qO- http://$url/; do sleep 0.1; done; done; \
-         nc -w 2 kubernetes.default.svc.cluster.local 443 </dev/null && echo connected"
+        "for url in {ip}:8080 web.default.svc.cluster.local; do until wget -qO- http://$url/; do sleep 0.1; done; done; \
+         nc kubernetes.default.svc.cluster.local 443 </dev/null >/dev/null && echo connected"
     );
     kubectl.apply(&PodBuilder::new("reads").restart_policy("Never").script(&script).to_string());
     kubectl.wait_value("pod/reads", "/status/phase", &json!("Succeeded"));
