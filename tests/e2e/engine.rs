@@ -1,4 +1,4 @@
-//! Podium's own container engine (`--container-runtime engine`): Pods without containerd.
+//! Podium's own container engine: Pods without containerd.
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
@@ -9,8 +9,8 @@ use tests::{Cluster, ClusterBuilder, PodBuilder, Process, e2e_test, eventually};
 /// Starts a cluster with the engine, and an image store of its own.
 pub(crate) fn start() -> (Cluster, TempDir) {
     let images = tempfile::tempdir().unwrap();
-    let builder = ClusterBuilder::default().env("PODIUM_CONTAINER_RUNTIME", "engine");
-    let cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
+    let store = images.path().display().to_string();
+    let cluster = ClusterBuilder::default().env("PODIUM_IMAGE_STORE", &store).start();
     (cluster, images)
 }
 
@@ -54,7 +54,6 @@ fn engine_runs_pods_without_containerd() {
     assert!(refused.contains("exit code 5"), "{refused}");
     assert_eq!(kubectl.args(&["exec", "-i", "serves", "--", "cat"], "input").ok(), "input");
 
-    assert!(!cluster.data_dir().join("containerd").exists());
     kubectl.run("delete pods --all --timeout=60s").ok();
     eventually("all keepers to end", || keepers(&cluster).is_empty());
     let pods = cluster.data_dir().join("engine/pods");
@@ -146,10 +145,7 @@ fn engine_imports_archives_at_start() {
 fn image_gc_keeps_images_of_other_clusters() {
     let images = tempfile::tempdir().unwrap();
     let store = images.path().display().to_string();
-    let builder = || {
-        let builder = ClusterBuilder::default().without_images().env("PODIUM_CONTAINER_RUNTIME", "engine");
-        builder.env("PODIUM_IMAGE_STORE", &store)
-    };
+    let builder = || ClusterBuilder::default().without_images().env("PODIUM_IMAGE_STORE", &store);
     let collects = json!({"imageMinimumGCAge": "1s", "imageMaximumGCAge": "2s"});
     let (keeps, collects) = (builder().start(), builder().kubelet_config(collects).start());
     let tar = images.path().join("image.tar");

@@ -12,6 +12,7 @@ use crate::{
     runc_version, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
+    tasks::Tasks,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use keeper::{Client as Keeper, Status};
@@ -47,6 +48,7 @@ impl Engine {
             events: Events::new(),
             sandboxes: parking_lot::Mutex::default(),
             names: parking_lot::Mutex::default(),
+            tasks: Tasks::default(),
         });
         let dir = inner.pods_dir();
         let failed = |source| EngineError::File { path: dir.clone(), source };
@@ -153,13 +155,7 @@ async fn take_over(
     }
     if container.state() == ContainerState::Exited && state.is_some() {
         // The earlier process ended between a failed start and the deletion.
-        let (inner, sandbox, container) = (inner.clone(), sandbox.clone(), container.clone());
-        tokio::spawn(async move {
-            if let Err(error) = containers::delete_process(&inner, &sandbox, &container).await {
-                tracing::warn!(container = container.id(), %error, "failed to delete an exited container");
-            }
-        });
-        return;
+        return containers::delete_in_background(inner, sandbox, container);
     }
     if container.state() != ContainerState::Running {
         return;
@@ -168,7 +164,7 @@ async fn take_over(
         Some(Status::Running | Status::Stopped) => {}
         // The earlier process ended during the start.
         Some(Status::Creating | Status::Created) => {
-            tokio::spawn(start::resume(inner.clone(), sandbox.clone(), container.clone()));
+            inner.tasks.spawn(start::resume(inner.clone(), sandbox.clone(), container.clone()));
         }
         None => start::reset(container).await,
     }

@@ -126,6 +126,16 @@ impl Drop for Reservation<'_> {
     }
 }
 
+/// Deletes an exited container in the OCI runtime, in the background.
+pub(crate) fn delete_in_background(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, container: &Arc<Container>) {
+    let (engine, sandbox, container) = (inner.clone(), sandbox.clone(), container.clone());
+    inner.tasks.spawn(async move {
+        if let Err(error) = delete_process(&engine, &sandbox, &container).await {
+            tracing::warn!(container = container.id(), %error, "failed to delete an exited container");
+        }
+    });
+}
+
 /// Deletes a container in the OCI runtime, with processes that outlived the first one. Succeeds if it is deleted already.
 ///
 /// # Errors

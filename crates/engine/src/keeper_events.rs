@@ -6,6 +6,7 @@ use crate::{
     start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
+    tasks::Tasks,
 };
 use jiff::Timestamp;
 use keeper::{Client as Keeper, Event, Events};
@@ -18,20 +19,26 @@ use std::{
 /// Exit code and reason of a container whose exit code nobody saw, as upstream's kubelet reports it.
 const UNKNOWN_EXIT: (i32, &str) = (137, "ContainerStatusUnknown");
 
-/// Follows the events of a sandbox's keeper in a task, until the keeper ends or the engine is dropped.
+/// Follows the events of a sandbox's keeper in a task, until the keeper ends or the engine is closed or dropped.
 pub(crate) fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, events: Events) {
-    tokio::spawn(run(Arc::downgrade(inner), sandbox.clone(), events));
+    tokio::spawn(run(Arc::downgrade(inner), inner.tasks.clone(), sandbox.clone(), events));
 }
 
-async fn run(inner: Weak<Inner>, sandbox: Arc<Sandbox>, mut events: Events) {
-    while let Some(event) = events.next().await {
+async fn run(inner: Weak<Inner>, tasks: Tasks, sandbox: Arc<Sandbox>, mut events: Events) {
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = tasks.closed() => return,
+        };
         let Some(inner) = inner.upgrade() else { return };
         match event {
-            Event::ContainerExited { id, exit } => container_exited(&inner, &sandbox, &id, &exit),
-            Event::ExecExited { id, exec_id, exit_code } => sandbox.execs.exited(&id, &exec_id, exit_code),
+            Some(Event::ContainerExited { id, exit }) => container_exited(&inner, &sandbox, &id, &exit),
+            Some(Event::ExecExited { id, exec_id, exit_code }) => sandbox.execs.exited(&id, &exec_id, exit_code),
+            None => break,
         }
     }
-    let Some(inner) = inner.upgrade() else { return };
+    // The owner of a closed engine may be ending the keepers.
+    let (Some(inner), Some(_change)) = (inner.upgrade(), tasks.begin()) else { return };
     sandbox.execs.end();
     // The connection may have ended alone, for example after too many events that wait.
     if !sandbox.is_ending()
@@ -72,12 +79,7 @@ pub(crate) fn container_exited(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, id: &
     if container.set_exit(exit.clone()) {
         inner.events.send(RuntimeEvent::ContainerExited(ContainerId(id.to_owned()), Some(exit)));
     }
-    let (inner, sandbox) = (inner.clone(), sandbox.clone());
-    tokio::spawn(async move {
-        if let Err(error) = containers::delete_process(&inner, &sandbox, &container).await {
-            tracing::warn!(container = container.id(), %error, "failed to delete an exited container");
-        }
-    });
+    containers::delete_in_background(inner, sandbox, &container);
 }
 
 /// Ends what a keeper left that was killed: nothing runs without a keeper.

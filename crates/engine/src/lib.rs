@@ -39,6 +39,7 @@ mod state;
 mod steps;
 mod stop;
 mod streams;
+mod tasks;
 
 pub use destroy::{destroy, has_sandboxes, image_store};
 pub use handlers::HandlersError;

@@ -1,20 +1,13 @@
 //! Implementation of the [`Runtime`] trait.
 
 use crate::{Engine, containers, exec, image_service, port_forward, sandboxes, session, start, state::Sandbox, stop};
-use futures::{FutureExt, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use runtime::{
     Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Handler, Image, ImageSpec,
     LinuxResources, NamespaceMode, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus,
     SandboxConfig, SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use std::{path::PathBuf, time::Duration};
-
-/// Runs a change to its end, even if the caller stops waiting: half of a change would need a repair.
-async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, RuntimeError>> + Send + 'static,
-) -> Result<T, RuntimeError> {
-    tokio::spawn(change).await.map_err(|error| RuntimeError::Failed(error.to_string()))?
-}
 
 impl Runtime for Engine {
     fn version(&self) -> Call<'_, Version> {
@@ -37,15 +30,15 @@ impl Runtime for Engine {
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {
-        to_the_end(sandboxes::run(self.0.clone(), config.clone())).boxed()
+        self.0.tasks.to_the_end(sandboxes::run(self.0.clone(), config.clone())).boxed()
     }
 
     fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
-        to_the_end(sandboxes::stop(self.0.clone(), id.0.clone())).boxed()
+        self.0.tasks.to_the_end(sandboxes::stop(self.0.clone(), id.0.clone())).boxed()
     }
 
     fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, ()> {
-        to_the_end(sandboxes::remove(self.0.clone(), id.0.clone())).boxed()
+        self.0.tasks.to_the_end(sandboxes::remove(self.0.clone(), id.0.clone())).boxed()
     }
 
     fn sandbox<'a>(&'a self, id: &'a SandboxId) -> Call<'a, SandboxStatus> {
@@ -64,11 +57,11 @@ impl Runtime for Engine {
         sandbox_config: &'a SandboxConfig,
     ) -> Call<'a, ContainerId> {
         let create = containers::create(self.0.clone(), sandbox.0.clone(), config.clone(), sandbox_config.clone());
-        to_the_end(create).boxed()
+        self.0.tasks.to_the_end(create).boxed()
     }
 
     fn start_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
-        to_the_end(start::start(self.0.clone(), id.0.clone())).boxed()
+        self.0.tasks.to_the_end(start::start(self.0.clone(), id.0.clone())).boxed()
     }
 
     fn stop_container<'a>(&'a self, id: &'a ContainerId, grace: Duration, signal: Option<StopSignal>) -> Call<'a, ()> {
@@ -76,7 +69,7 @@ impl Runtime for Engine {
     }
 
     fn remove_container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ()> {
-        to_the_end(containers::remove(self.0.clone(), id.0.clone())).boxed()
+        self.0.tasks.to_the_end(containers::remove(self.0.clone(), id.0.clone())).boxed()
     }
 
     fn container<'a>(&'a self, id: &'a ContainerId) -> Call<'a, ContainerStatus> {
@@ -148,6 +141,10 @@ impl Runtime for Engine {
 
     fn remove_image<'a>(&'a self, image: &'a str) -> Call<'a, ()> {
         image_service::remove(&self.0, image).boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.tasks.close().boxed()
     }
 
     fn events(&self) -> BoxStream<'static, RuntimeEvent> {

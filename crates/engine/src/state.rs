@@ -7,6 +7,7 @@ use crate::{
     handlers::Handlers,
     pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
+    tasks::Tasks,
 };
 use bundle::HostInfo;
 use keeper::Client as Keeper;
@@ -32,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
     /// Sandboxes by Pod UID and attempt, those in creation included.
     pub(crate) names: Mutex<BTreeSet<(String, u32)>>,
+    pub(crate) tasks: Tasks,
 }
 
 impl Inner {

@@ -24,6 +24,7 @@ use kube::Client;
 use kubelet::{Kubelet, KubeletConfiguration};
 use lifecycle::NodePolicy;
 use nix::sys::socket::{SockaddrIn6, SockaddrStorage};
+use runtime::Runtime;
 use server::{AdmissionPlugins, ApiServer, UserInfo};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -46,6 +47,7 @@ pub(crate) struct Cluster {
     stop: CancellationToken,
     tasks: TaskTracker,
     kubelet: Kubelet,
+    runtime: Arc<dyn Runtime>,
     audit: Option<Arc<AuditLog>>,
     _control_plane: ControlPlaneRuntime,
 }
@@ -167,7 +169,7 @@ impl Cluster {
             credential_providers: Arc::new(providers),
         };
         files::create_private_dir_all(&dir.kubelet())?;
-        let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime, stop.clone());
+        let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime.clone(), stop.clone());
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
@@ -213,7 +215,8 @@ impl Cluster {
             runs.run().await;
         }));
         tasks.close();
-        Ok(Self { client: admin, url, node, stop, tasks, kubelet, audit: options.audit, _control_plane: control_plane })
+        let audit = options.audit;
+        Ok(Self { client: admin, url, node, stop, tasks, kubelet, runtime, audit, _control_plane: control_plane })
     }
 
     /// Waits until the node is Ready.
@@ -227,6 +230,7 @@ impl Cluster {
         if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
             tracing::warn!("timed out waiting for components to stop");
         }
+        self.runtime.close().await;
         if let Some(audit) = self.audit {
             audit.flush().await;
         }

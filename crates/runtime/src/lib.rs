@@ -27,7 +27,7 @@ pub use session::*;
 pub use signal::StopSignal;
 pub use usage::ContainerDisk;
 
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use std::time::Duration;
 
 /// Future of a runtime call.
@@ -116,4 +116,10 @@ pub trait Runtime: Send + Sync + 'static {
     /// Streams container events. After lost events and after every reconnect it yields [`RuntimeEvent::Resync`], and the
     /// caller must relist. The stream never ends.
     fn events(&self) -> BoxStream<'static, RuntimeEvent>;
+
+    /// Refuses further changes by this process, and waits for those that run, for a limited time. Containers keep running. A
+    /// runtime that is another process does nothing.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
 }

@@ -120,6 +120,8 @@ fn exit_during_a_cut_connection_is_reported() {
     let resync = async { events.by_ref().any(|event| std::future::ready(event == RuntimeEvent::Resync)).await };
     let is_reported = engine.run(async { tokio::time::timeout(Duration::from_secs(20), resync).await });
     assert_eq!(is_reported, Ok(true));
+    // The keeper may answer the new connection before it has read the rest of the output.
+    eventually("the exit", || engine.status(&id).exit.is_some());
     let status = engine.status(&id);
     assert_eq!((status.state, status.exit.unwrap().code), (ContainerState::Exited, 137));
     assert!(engine.run(engine.sandbox(&sandbox)).unwrap().ready);
