@@ -142,8 +142,8 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// Parses a list of plugins (`.conflist`), or the configuration of a single plugin.
 pub(crate) fn parse(text: &[u8], is_list: bool) -> Result<NetworkConfig, String> {
-    let what = if is_list { "error parsing configuration list" } else { "error parsing configuration" };
-    let failed = |reason: String| format!("{what}: {reason}");
+    let prefix = if is_list { "error parsing configuration list" } else { "error parsing configuration" };
+    let failed = |reason: String| format!("{prefix}: {reason}");
     let fields: Map<String, Value> = serde_json::from_slice(text).map_err(|error| failed(error.to_string()))?;
     let name = match fields.get("name") {
         None => return Err(failed("no name".to_owned())),

@@ -91,7 +91,7 @@ impl Cni {
         Ok(Self(Arc::new(Inner { options, timeout, stale: stale::Stale::default() })))
     }
 
-    /// Connects the network namespace of a sandbox: brings `lo` up and runs ADD of all plugins. Returns the addresses of
+    /// Connects the network namespace of a sandbox: sets `lo` up and runs ADD of all plugins. Returns the addresses of
     /// `eth0`, the first IPv4 address first; those of a sandbox that is connected already are returned at once.
     ///
     /// After an error DEL has been run; if that failed, too, it is repeated in the background.

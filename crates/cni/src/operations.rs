@@ -199,7 +199,7 @@ async fn delete(record: &Record, timeout: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether DEL failed because there is nothing to delete: some plugins do not succeed then, as the specification asks for
+/// Whether DEL failed because there is nothing to delete: some plugins do not succeed then, which the specification requires
 /// (go-cni's `Remove`).
 fn is_gone(message: &str, has_namespace: bool) -> bool {
     (!has_namespace && message.contains("no such file or directory")) || message.contains("not found")

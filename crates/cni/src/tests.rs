@@ -128,10 +128,10 @@ async fn attach(cni: &Cni, sandbox: &str) -> Result<Vec<String>, Error> {
     Ok(ips.iter().map(ToString::to_string).collect())
 }
 
-async fn eventually(what: &str, condition: impl Fn() -> bool) {
+async fn eventually(condition_name: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < deadline, "timed out waiting for {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {condition_name}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -300,7 +300,7 @@ fn endless_plugin_of_earlier_process_is_killed() {
 }
 
 #[test]
-fn unknown_sandboxes_and_those_of_destroyed_data_directory_are_deleted() {
+fn unknown_sandboxes_and_those_of_destroyed_network_are_deleted() {
     in_own_namespaces(async || {
         let dirs = Dirs::new();
         dirs.configure("1.0.0", &["fake"]);
