@@ -132,7 +132,7 @@ fn cni_plugins_connect_pods() {
     kubectl.wait_ready("serves");
     let ip = kubectl.value("pod/serves", "/status/podIP").as_str().unwrap().to_owned();
     assert!(ip.starts_with(&format!("{}.", network.prefix)), "{ip}");
-    assert_eq!(network.addresses(), [ip.clone()]);
+    assert_eq!(network.addresses(), std::slice::from_ref(&ip));
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": {"app": "serves"}, "ports": [{"port": 80, "targetPort": 8080}]},

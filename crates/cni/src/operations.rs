@@ -199,8 +199,8 @@ async fn delete(record: &Record, timeout: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether DEL failed because there is nothing to delete: some plugins do not succeed then, which the specification requires
-/// (go-cni's `Remove`).
+/// Whether DEL failed because there is nothing to delete. The specification requires success then, but not all plugins
+/// comply (go-cni's `Remove`).
 fn is_gone(message: &str, has_namespace: bool) -> bool {
     (!has_namespace && message.contains("no such file or directory")) || message.contains("not found")
 }
