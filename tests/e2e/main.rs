@@ -16,6 +16,7 @@ mod audit;
 mod authorization;
 mod autoscaling;
 mod certificate_signing_requests;
+mod cni;
 mod component_identities;
 mod container_config;
 mod container_exits;

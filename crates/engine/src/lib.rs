@@ -46,8 +46,8 @@ pub use destroy::{destroy, has_sandboxes, image_store};
 pub use handlers::HandlersError;
 pub use image_service::{describe_image, pull_image};
 
-use futures::future::BoxFuture;
-use runtime::PortMapping;
+use futures::{FutureExt, future::BoxFuture};
+use runtime::SandboxConfig;
 use state::Inner;
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -74,12 +74,16 @@ pub struct EngineOptions {
 
 /// Network of the Pods.
 pub trait PodNetwork: Send + Sync + 'static {
+    /// Returns why no Pods can be connected now, in the words of the CRI's condition `NetworkReady`.
+    fn not_ready(&self) -> BoxFuture<'_, Option<String>> {
+        std::future::ready(None).boxed()
+    }
     /// Connects the network namespace of a sandbox, and returns its addresses. Idempotent.
     fn attach<'a>(
         &'a self,
         sandbox: &'a str,
         netns: &'a std::path::Path,
-        ports: &'a [PortMapping],
+        config: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, PodNetworkError>>;
     /// Disconnects a sandbox, whose namespace may be gone. Idempotent.
     fn detach<'a>(&'a self, sandbox: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>>;

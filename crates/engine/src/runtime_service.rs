@@ -16,15 +16,17 @@ impl Runtime for Engine {
     }
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
-        let handler = |name: &str| Handler { name: name.to_owned(), user_namespaces: false };
-        let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
-        let status = RuntimeStatus {
-            runtime_not_ready: None,
-            network_not_ready: None,
-            handlers,
-            supplemental_groups_policy: true,
-        };
-        std::future::ready(Ok(status)).boxed()
+        async {
+            let handler = |name: &str| Handler { name: name.to_owned(), user_namespaces: false };
+            let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
+            Ok(RuntimeStatus {
+                runtime_not_ready: None,
+                network_not_ready: self.0.options.network.not_ready().await,
+                handlers,
+                supplemental_groups_policy: true,
+            })
+        }
+        .boxed()
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {

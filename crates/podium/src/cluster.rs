@@ -114,7 +114,8 @@ impl Cluster {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
-        let advertised = api.advertised_address(address, node_ip());
+        let node_ip = node_ip(cidr.as_deref());
+        let advertised = api.advertised_address(address, node_ip);
         let service_endpoint = services.as_ref().map_or(advertised, Services::api_address);
         let mut ips =
             vec![advertised.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), service_endpoint.ip()];
@@ -156,9 +157,9 @@ impl Cluster {
         let kubelet_options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
-            node_ip: node_ip(),
+            node_ip,
             pod_cidr: cidr,
-            policy: NodePolicy { host_ips: vec![node_ip()], runtime_name: name, ..policy },
+            policy: NodePolicy { host_ips: vec![node_ip], runtime_name: name, ..policy },
             config,
             pod_rules: |pod, gates| Ok(server::prepare_static_pod(pod, gates)?),
             clock: kubelet::Clock::system(),
@@ -176,7 +177,7 @@ impl Cluster {
         if let Some(endpoint) = endpoint {
             let tls = pki.node_server_config(
                 &node,
-                &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+                &[node_ip, IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 endpoint.client_ca_pem.as_deref(),
             )?;
             tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
@@ -330,9 +331,12 @@ fn node_name(args: &NodeArgs) -> Result<String> {
 }
 
 /// Returns the first address that is not a loopback address, else 127.0.0.1.
-fn node_ip() -> IpAddr {
-    let found =
-        interfaces().find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
+fn node_ip(pods: Option<&str>) -> IpAddr {
+    // A bridge of CNI plugins has an address of the Pod CIDR.
+    let pods: Option<Ipv4Net> = pods.and_then(|cidr| cidr.parse().ok());
+    let is_own = |name: &str| name.starts_with("podium") || name.starts_with("pd-");
+    let is_of_pods = |ip: &Ipv4Addr| pods.is_some_and(|pods| pods.contains(ip));
+    let found = interfaces().find(|(name, ip)| !ip.is_loopback() && !is_own(name) && !is_of_pods(ip));
     found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
 }
 
