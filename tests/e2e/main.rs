@@ -32,6 +32,7 @@ mod disruption_budgets;
 mod encryption;
 mod endpoint_slices;
 mod engine;
+mod engine_apparmor;
 mod engine_attacks;
 mod engine_stress;
 mod env_files;

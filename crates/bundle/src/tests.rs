@@ -71,6 +71,7 @@ impl Input {
             volumes: &self.volumes,
             devices: &self.devices,
             seccomp_profile: self.seccomp_profile.as_deref().map_err(String::as_str),
+            apparmor: None,
         }
     }
 

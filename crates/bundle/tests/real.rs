@@ -67,6 +67,7 @@ impl Input {
             volumes: &BTreeMap::new(),
             devices: &[],
             seccomp_profile: Err("not used"),
+            apparmor: None,
         };
         container_spec(&context, &self.host).unwrap()
     }
