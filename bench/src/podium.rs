@@ -213,21 +213,12 @@ fn runtime_args(containerd: Option<&Containerd>, dir: &Path) -> Vec<String> {
     }
 }
 
-/// Adds arguments to a command.
-pub(crate) fn add_args(command: &mut Command, args: &[String]) {
-    command.args(args);
-    if args.iter().any(|arg| arg == "--runtime-endpoint") {
-        // It may name another runtime.
-        command.env_remove("PODIUM_CONTAINER_RUNTIME");
-    }
-}
-
 /// Starts Podium on a directory, and returns the times until the API serves and the node is Ready.
 fn start(group: &MachineGroup, dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
     let start = Instant::now();
     let mut command = group.command(&binary()?);
     command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(dir.join("data"));
-    add_args(&mut command, args);
+    command.args(args);
     let mut child =
         command.stdout(Stdio::piped()).stderr(std::fs::File::create(dir.join("log"))?).spawn().context("podium")?;
     let stdout = child.stdout.take().context("stdout is piped")?;

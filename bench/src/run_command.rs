@@ -1,7 +1,7 @@
 //! `podium run` of a Pod: start of the program to the reported exit of the command.
 
 use crate::{
-    podium::{Podium, add_args, binary},
+    podium::{Podium, binary},
     report::percentile,
 };
 use anyhow::{Context, Result};
@@ -27,7 +27,7 @@ pub(crate) fn latency(podium: &Podium) -> Result<Duration> {
     for _ in 0..ROUNDS {
         let mut command = Command::new(binary()?);
         command.arg("run").arg(&manifest);
-        add_args(&mut command, &podium.runtime_args());
+        command.args(podium.runtime_args());
         let start = Instant::now();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut exited = None;

@@ -132,10 +132,6 @@ fn systemd_is_notified_when_node_is_ready() {
 fn up(data_dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(podium_binary());
     command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(args).stdin(Stdio::null());
-    if args.contains(&"--runtime-endpoint") {
-        // It may name another runtime.
-        command.env_remove("PODIUM_CONTAINER_RUNTIME");
-    }
     command
 }
 

@@ -121,10 +121,6 @@ impl Cluster {
         std::fs::write(&kubelet, self.builder.kubelet_config.to_string()).expect("a file");
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir());
         command.arg("--kubelet-config").arg(kubelet).args(&self.builder.args).envs(self.builder.env.iter().cloned());
-        if self.builder.args.iter().any(|arg| arg == "--runtime-endpoint") {
-            // It may name another runtime.
-            command.env_remove("PODIUM_CONTAINER_RUNTIME");
-        }
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for(&format!("Podium to log {text:?}"), BOOT_TIMEOUT, || {

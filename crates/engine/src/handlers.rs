@@ -101,9 +101,10 @@ impl Handlers {
     /// When the file is invalid, or names a program that is not installed.
     pub(crate) fn load(data_dir: &Path, default: &str) -> Result<Self, HandlersError> {
         let path = data_dir.join(CONFIG_FILE);
-        let text = match crate::pod_files::read_bounded(&path, MAX_CONFIG) {
+        let text = match files::read_bounded(&path, MAX_CONFIG) {
             Ok(text) if text.is_empty() => return Self::built_in(default),
             Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::built_in(default),
             Err(source) => return Err(HandlersError::Read { path, source }),
         };
         let invalid = |reason: String| HandlersError::Invalid { path: path.clone(), reason };

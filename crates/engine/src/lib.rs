@@ -57,6 +57,9 @@ pub struct EngineOptions {
     pub data_dir: PathBuf,
     /// Image store of the machine.
     pub images: images::ImageStore,
+    /// Becomes true, or is closed, when the images are imported that the cluster begins with: the kubelet's queries for images and
+    /// its pulls wait for that.
+    pub images_imported: tokio::sync::watch::Receiver<bool>,
     /// Directories of registry configurations (`HOST/hosts.toml`).
     pub registry_hosts_dirs: Vec<PathBuf>,
     /// Program that runs as keeper when it is executed under the name [`keeper::KEEPER_NAME`].

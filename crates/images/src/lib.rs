@@ -33,6 +33,7 @@ pub use import::ImportError;
 pub use names::NamedImage;
 pub use overlay::{create_upper, mount_overlay};
 pub use store::{ImageStore, Lease};
+pub use uses::AcquiredImage;
 
 #[cfg(test)]
 mod tests;

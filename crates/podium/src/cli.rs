@@ -15,7 +15,7 @@ use std::{
 /// Default of `--data-dir`.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 /// Default image store of the machine.
-pub(crate) const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium/images";
+pub(crate) const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium-images";
 
 /// Runs Kubernetes Pods: one binary, the real API.
 #[derive(Debug, Parser)]
@@ -263,7 +263,7 @@ pub(crate) struct RunArgs {
 /// Image store of the machine.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageStoreArgs {
-    /// Directory of the engine's images, which all clusters of the machine share [default: /var/lib/podium/images].
+    /// Directory of the engine's images, which all clusters of the machine share [default: /var/lib/podium-images].
     #[arg(long, value_name = "DIR", env = "PODIUM_IMAGE_STORE")]
     pub(crate) image_store: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use crate::{
     container_runtime::{self, NodeRuntime},
     control_plane_runtime::ControlPlaneRuntime,
     data_dir::DataDir,
-    encryption_config, kubelet_config,
+    encryption_config, image_archives, kubelet_config,
     kubelet_dialer::KubeletDialer,
     listen_options, local_volumes, store_quota,
 };
@@ -206,13 +206,12 @@ impl Cluster {
         let running = tasks
             .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
-        let (runs, stopped) = (kubelet.clone(), stop.clone());
-        tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-            if let Some(archives) = archives {
-                archives.import(stopped).await;
-            }
-            runs.run().await;
-        }));
+        if let Some(archives) = archives {
+            let importing = image_archives::import(archives, client(UserInfo::node(&node)), node.clone(), stop.clone());
+            tasks.spawn(stop.clone().run_until_cancelled_owned(importing));
+        }
+        let runs = kubelet.clone();
+        tasks.spawn(stop.clone().run_until_cancelled_owned(async move { runs.run().await }));
         tasks.close();
         let audit = options.audit;
         Ok(Self { client: admin, url, node, stop, tasks, kubelet, runtime, audit, _control_plane: control_plane })

@@ -29,7 +29,7 @@ pub(crate) struct NodeRuntime {
     /// Network of Podium's own; `None` with a CRI endpoint.
     pub(crate) network: Option<Network>,
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
-    /// Images to import before the kubelet starts.
+    /// Images to import beside the kubelet.
     pub(crate) archives: Option<ImageArchives>,
 }
 
@@ -57,10 +57,10 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
     let network = Network::prepare(options).await?;
     let load_balancer_pool = load_balancer_pool(args, &network).await?;
     let images = open_image_store(args.image_store.path())?.of_cluster(dir.root())?;
-    let archives = Some(ImageArchives::new(dir, images.clone()));
-    let runtime = Arc::new(start_engine(dir, args, node_name, images, network.clone()).await?);
+    let archives = ImageArchives::new(dir, images.clone());
+    let runtime = Arc::new(start_engine(dir, args, node_name, images, &archives, network.clone()).await?);
     let name = runtime.version().await?.name;
-    Ok(NodeRuntime { runtime, name, network: Some(network), load_balancer_pool, archives })
+    Ok(NodeRuntime { runtime, name, network: Some(network), load_balancer_pool, archives: Some(archives) })
 }
 
 fn requested(args: &NodeArgs) -> RecordedRuntime {
@@ -93,11 +93,13 @@ async fn start_engine(
     args: &NodeArgs,
     node_name: &str,
     images: ImageStore,
+    archives: &ImageArchives,
     network: Network,
 ) -> Result<Engine> {
     let options = EngineOptions {
         data_dir: dir.root().to_owned(),
         images,
+        images_imported: archives.ended(),
         registry_hosts_dirs: registry_hosts_dirs(),
         keeper_program: keeper_program()?,
         default_handler: args.default_runtime.clone(),

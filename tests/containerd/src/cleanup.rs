@@ -17,7 +17,7 @@ use std::{
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Directory of containerd's tasks.
 const TASKS: &str = "state/io.containerd.runtime.v2.task/k8s.io";
-/// Directory in which CNI's library keeps the result for each sandbox, by the name of the network.
+/// Directory in which CNI's library keeps the results for each sandbox, with the path of its network namespace.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Removes the processes, mounts, network namespaces, bridge and files of a containerd.
@@ -30,10 +30,10 @@ pub(crate) fn remove(dir: &Path, bridge: &str) {
     unmount_below(dir);
     let mut ip = program("ip");
     let _ = ip.args(["link", "delete", bridge]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let prefix = format!("{bridge}-");
-    let results = fs::read_dir(CNI_RESULTS).into_iter().flatten().flatten();
-    for result in results.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)) {
-        let _ = fs::remove_file(result.path());
+    let netns_dir = dir.join("state/netns").display().to_string();
+    let results = fs::read_dir(CNI_RESULTS).into_iter().flatten().flatten().map(|entry| entry.path());
+    for result in results.filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(&netns_dir))) {
+        let _ = fs::remove_file(result);
     }
     // A mount that is left must not lose its files.
     if mounts_below(dir).is_empty() {

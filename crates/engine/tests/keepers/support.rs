@@ -103,6 +103,7 @@ impl Node {
         Engine::open(EngineOptions {
             data_dir: self.path("data"),
             images: self.images(),
+            images_imported: tokio::sync::watch::Sender::new(true).subscribe(),
             registry_hosts_dirs: Vec::new(),
             keeper_program: env!("CARGO_BIN_EXE_test-engine-keeper").into(),
             default_handler: "runc".to_owned(),
