@@ -53,7 +53,11 @@ impl ImageStore {
             file => file?,
         };
         let mut hasher = Sha256::new();
-        hash(&mut file, &mut hasher).context(|| format!("failed to read blob {digest}"))?;
+        if let Err(error) = hash(&mut file, &mut hasher) {
+            // A blob on a bad sector is fetched again, as any damaged one.
+            tracing::warn!(%digest, %error, "failed to read a blob");
+            return Ok(false);
+        }
         Ok(Digest::finish(hasher) == *digest)
     }
 

@@ -51,8 +51,9 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
         let (network, load_balancer_pool, archives) = (None, None, None);
         return Ok(NodeRuntime { runtime, name: version.name, network, load_balancer_pool, archives });
     }
-    dir.record_runtime(&requested)?;
+    check_image_store(dir, args.image_store.path())?;
     check_connector(dir, args)?;
+    dir.record_runtime(&requested)?;
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
     if args.cni.cni_conf_dir.is_some() {
@@ -81,6 +82,21 @@ fn check_unchanged(dir: &DataDir, requested: &RecordedRuntime) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses another image store than that of the Pods in the data directory: their images are not in it, and their uses are not
+/// recorded there.
+fn check_image_store(dir: &DataDir, requested: &Path) -> Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match engine::image_store(dir.root()) {
+        Some(recorded) if real(&recorded) != real(requested) && engine::has_sandboxes(dir.root()) => bail!(
+            "the Pods of {} use the image store {}, not {}: start with --image-store {1}, or delete the Pods first",
+            dir.root().display(),
+            recorded.display(),
+            requested.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a connector that does not know the Pods that another one has connected.

@@ -31,6 +31,9 @@ struct DataDirInUse {
 /// Content of the file of the runtime for Podium's engine. An endpoint is a URL or an absolute path.
 const ENGINE: &str = "engine";
 
+/// Name of the lock file.
+const LOCK_FILE: &str = "podium.lock";
+
 /// Configuration of the containerd that Podium ran before it had an engine. `podium down` of that version removes it.
 const OLD_CONTAINERD: &str = "containerd/config.toml";
 
@@ -189,12 +192,17 @@ impl DataDir {
     }
 
     fn lock_file(&self) -> PathBuf {
-        self.root.join("podium.lock")
+        self.root.join(LOCK_FILE)
     }
 
     /// Whether Podium has used the directory before.
     pub(crate) fn was_used(&self) -> bool {
-        fs::symlink_metadata(self.lock_file()).is_ok_and(|metadata| metadata.is_file())
+        Self::is_used(&self.root)
+    }
+
+    /// Whether Podium has used the directory of this path before.
+    pub(crate) fn is_used(path: &Path) -> bool {
+        fs::symlink_metadata(path.join(LOCK_FILE)).is_ok_and(|metadata| metadata.is_file())
     }
 
     /// Removes the files of Podium, and the directory unless it has other files. Returns whether the directory was removed.

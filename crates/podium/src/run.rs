@@ -81,12 +81,16 @@ async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], print
             .await?;
     printer.print("api", &format!("serves at {}", cluster.url), Severity::Success);
     let prepared = tokio::select! {
-        done = prepare(&cluster, dir, args, printer) => done.map(|()| true),
-        () = stop.wait() => Ok(false),
+        done = prepare(&cluster, dir, args, printer) => done.map(|()| None),
+        () = stop.wait() => Ok(Some(EXIT_INTERRUPTED)),
+        () = tokio::time::sleep(args.timeout.unwrap_or(NO_TIMEOUT)) => {
+            printer.print("run", "timed out: the node is not Ready", Severity::Failure);
+            Ok(Some(EXIT_TIMED_OUT))
+        }
     };
     let code = match prepared {
-        Ok(true) => run_manifests(&cluster, args, manifests, printer, &mut stop).await,
-        Ok(false) => Ok(EXIT_INTERRUPTED),
+        Ok(None) => run_manifests(&cluster, args, manifests, printer, &mut stop).await,
+        Ok(Some(code)) => Ok(code),
         Err(error) => Err(error),
     };
     cluster.stop().await;

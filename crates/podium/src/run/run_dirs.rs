@@ -42,7 +42,13 @@ pub(super) async fn remove_abandoned(parent: &Path) -> Vec<(PathBuf, Option<Stri
     parents.dedup();
     let mut removed = Vec::new();
     for path in parents.iter().flat_map(|parent| abandoned(parent)) {
-        let Ok(dir) = DataDir::new(&path) else { continue };
+        let dir = match DataDir::new(&path) {
+            Ok(dir) => dir,
+            Err(error) => {
+                removed.push((path, Some(crate::format_error(&error))));
+                continue;
+            }
+        };
         // A held lock means that the process is alive, whatever the PID in the name.
         let Ok(lock) = dir.lock() else { continue };
         let error = destroy(&dir).await.err().map(|e| crate::format_error(&e));
@@ -59,7 +65,7 @@ fn abandoned(parent: &Path) -> Vec<PathBuf> {
         let name = entry.file_name();
         let pid = name.to_str().and_then(pid_of);
         let has_exited = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        has_exited && is_own(&entry.path()) && DataDir::new(&entry.path()).is_ok_and(|dir| dir.was_used())
+        has_exited && is_own(&entry.path()) && DataDir::is_used(&entry.path())
     });
     run_dirs.map(|entry| entry.path()).collect()
 }
@@ -85,6 +91,19 @@ mod tests {
         fs::create_dir(path).unwrap();
         fs::write(path.join("podium.lock"), "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn abandoned_directory_of_an_older_podium_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("podium-run-4194399");
+        create_used(&path, 0o700);
+        fs::create_dir(path.join("containerd")).unwrap();
+        fs::write(path.join("containerd/config.toml"), "").unwrap();
+        let removed = remove_abandoned(dir.path()).await;
+        let error = removed.iter().find(|(found, _)| *found == path).and_then(|(_, error)| error.clone());
+        assert!(error.as_ref().is_some_and(|error| error.contains("older Podium")), "{removed:?}");
+        assert!(path.exists());
     }
 
     #[test]
