@@ -33,7 +33,8 @@ impl Engine {
     /// # Errors
     /// When an OCI runtime is missing, or a record or a keeper is of another version of Podium, or a record is damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
-        let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        let mut handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        handlers.query_features().await;
         runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {

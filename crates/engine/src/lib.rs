@@ -25,6 +25,7 @@ mod keeper_events;
 mod keeper_process;
 mod masking;
 mod mount_table;
+mod oci_features;
 mod oci_runtime;
 mod pod_files;
 mod port_forward;

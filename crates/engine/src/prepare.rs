@@ -185,6 +185,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
         mounts: &mounts,
         volumes: &volumes,
         devices: &devices,
+        recursive_read_only: inner.recursive_read_only_mounts(&request.sandbox.runtime_handler),
         seccomp_profile: profile.as_deref().map_err(String::as_str),
     };
     let mut spec =

@@ -16,7 +16,11 @@ impl Runtime for Engine {
     }
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
-        let handler = |name: &str| Handler { name: name.to_owned(), user_namespaces: false };
+        let handler = |name: &str| Handler {
+            name: name.to_owned(),
+            recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
+            user_namespaces: false,
+        };
         let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
         let status = RuntimeStatus {
             runtime_not_ready: None,

@@ -24,6 +24,9 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// First version of Linux with `mount_setattr(2)`: recursive read-only mounts and ID-mapped mounts.
+const MOUNT_SETATTR: (u32, u32) = (5, 12);
+
 /// Shared state of an engine.
 pub(crate) struct Inner {
     pub(crate) options: EngineOptions,
@@ -40,6 +43,12 @@ impl Inner {
     /// Directory of the sandboxes.
     pub(crate) fn pods_dir(&self) -> PathBuf {
         pods_dir(&self.options.data_dir)
+    }
+
+    /// Whether a handler has recursive read-only mounts, as the kernel since 5.12.
+    pub(crate) fn recursive_read_only_mounts(&self, handler: &str) -> bool {
+        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.recursive_read_only_mounts);
+        has && self.host.kernel >= MOUNT_SETATTR
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {

@@ -10,6 +10,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use engine::{Engine, EngineOptions};
 use images::ImageStore;
+use lifecycle::HandlerSupport;
 use network::{Ipv4Net, Network, PodConnector};
 use runtime::{CriRuntime, Runtime};
 use std::{
@@ -31,6 +32,15 @@ pub(crate) struct NodeRuntime {
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
     /// Images to import before the kubelet starts.
     pub(crate) archives: Option<ImageArchives>,
+}
+
+/// Returns which runtime handlers support recursive read-only mounts; none if the runtime does not report it.
+pub(crate) async fn recursive_read_only_mounts(runtime: &dyn Runtime) -> HandlerSupport {
+    let handlers = runtime.status().await.map(|status| status.handlers).unwrap_or_default();
+    HandlerSupport {
+        default_handler: handlers.iter().any(|handler| handler.name.is_empty() && handler.recursive_read_only_mounts),
+        all_handlers: !handlers.is_empty() && handlers.iter().all(|handler| handler.recursive_read_only_mounts),
+    }
 }
 
 /// Starts or connects to the runtime of the arguments, and sets up the Pod network.
