@@ -25,7 +25,7 @@ struct BindMount<'a> {
     propagation: Propagation,
     /// `rw`, `ro` or `rro`.
     access: &'static str,
-    /// Whether files keep their owners in a user namespace.
+    /// Whether the OCI runtime maps the owners of files into a user namespace. Otherwise they belong to its IDs already.
     is_id_mapped: bool,
 }
 
@@ -70,7 +70,8 @@ pub(crate) fn container_mounts(context: &ContainerContext<'_>, host: &HostInfo) 
             return Err(Error::Nul("volume path"));
         }
         let source = context.volumes.get(&volume).ok_or_else(|| Error::NoMountSource(volume.clone()))?;
-        binds.push(BindMount::private(source, &volume, "rw"));
+        // A part of the writable layer, whose files have the owners in the user namespace.
+        binds.push(BindMount { is_id_mapped: false, ..BindMount::private(source, &volume, "rw") });
     }
     binds.sort_by_key(|bind| clean(&bind.target).matches('/').count());
     let covered: BTreeSet<String> = binds.iter().map(|bind| clean(&bind.target)).collect();
@@ -116,7 +117,8 @@ fn configured_mounts<'a>(context: &ContainerContext<'a>) -> Result<Vec<BindMount
             target: absolute(&mount.container_path),
             propagation: mount.propagation,
             access: access(mount, source, context.recursive_read_only)?,
-            is_id_mapped: true,
+            // Overlayfs has no ID-mapped mounts: the caller has mapped the layers of images.
+            is_id_mapped: mount.image.is_none(),
         });
     }
     Ok(binds)

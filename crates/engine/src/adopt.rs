@@ -9,7 +9,7 @@ use crate::{
     keeper_process::kill_keeper,
     oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    runc_version, start,
+    rootfs, runc_version, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -200,6 +200,7 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
             containers::remove_container_files(&engine, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
+        rootfs::remove_sandbox(&sandbox)?;
         oci_runtime::remove_state_dir(&sandbox)?;
         remove_dir(&path)
     });

@@ -31,6 +31,7 @@ mod pod_files;
 mod port_forward;
 mod prepare;
 mod records;
+mod rootfs;
 mod runc_version;
 mod runtime_service;
 mod sandboxes;

@@ -6,7 +6,7 @@
 //! is verified stays. Containers whose mounts cannot reach these paths are created and started at once, which is faster.
 
 use crate::{
-    in_root, prepare,
+    in_root, prepare, rootfs,
     state::{Container, Inner, Sandbox},
     steps::blocking,
 };
@@ -45,7 +45,11 @@ pub(crate) async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Contain
 /// When the OCI configuration cannot be read.
 pub(crate) async fn is_needed(container: &Container) -> io::Result<bool> {
     let dir = container.dir.clone();
-    blocking(move || Ok(may_be_misled(&dir.join(prepare::ROOTFS), &prepare::read_spec(&dir)?))).await
+    blocking(move || {
+        let spec = prepare::read_spec(&dir)?;
+        Ok(may_be_misled(&rootfs::of_spec(&dir, &spec), &spec))
+    })
+    .await
 }
 
 fn may_be_misled(root: &Path, spec: &Spec) -> bool {

@@ -14,6 +14,8 @@ const MAX_DOCUMENT: u64 = 1 << 20;
 pub(crate) struct Features {
     /// Whether it knows the mount option `rro`.
     pub(crate) recursive_read_only_mounts: bool,
+    /// Whether it makes ID-mapped mounts.
+    pub(crate) id_mapped_mounts: bool,
 }
 
 /// Document of the features. Unknown fields are ignored.
@@ -21,6 +23,25 @@ pub(crate) struct Features {
 #[serde(rename_all = "camelCase", default)]
 struct Document {
     mount_options: Vec<String>,
+    linux: LinuxFeatures,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LinuxFeatures {
+    mount_extensions: Option<MountExtensions>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MountExtensions {
+    idmap: Option<IdMap>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct IdMap {
+    enabled: Option<bool>,
 }
 
 /// Returns the features of an OCI runtime; none if it does not report them, as `runc` before 1.1.
@@ -60,7 +81,11 @@ async fn run(program: &Path, args: &[String]) -> Result<Features, String> {
 
 fn parse(document: &[u8]) -> serde_json::Result<Features> {
     let document: Document = serde_json::from_slice(document)?;
-    Ok(Features { recursive_read_only_mounts: document.mount_options.iter().any(|option| option == "rro") })
+    let idmap = document.linux.mount_extensions.and_then(|extensions| extensions.idmap);
+    Ok(Features {
+        recursive_read_only_mounts: document.mount_options.iter().any(|option| option == "rro"),
+        id_mapped_mounts: idmap.and_then(|idmap| idmap.enabled) == Some(true),
+    })
 }
 
 #[cfg(test)]
@@ -68,7 +93,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    const WITH_RRO: Features = Features { recursive_read_only_mounts: true };
+    const WITH_RRO: Features = Features { recursive_read_only_mounts: true, id_mapped_mounts: false };
 
     #[test]
     fn features_are_those_of_the_document() {
@@ -76,6 +101,12 @@ mod tests {
             br#"{"ociVersionMin": "1.0.0", "mountOptions": ["ro", "rro"], "linux": {"seccomp": {"enabled": true}}}"#;
         assert_eq!(parse(runc).unwrap(), WITH_RRO);
         assert_eq!(parse(br#"{"mountOptions": ["ro", "rrox"]}"#).unwrap(), Features::default());
+        let idmap = br#"{"linux": {"mountExtensions": {"idmap": {"enabled": true}}}}"#;
+        assert_eq!(parse(idmap).unwrap(), Features { recursive_read_only_mounts: false, id_mapped_mounts: true });
+        for without in ["{}", r#"{"idmap": {"enabled": false}}"#, r#"{"idmap": {}}"#] {
+            let document = format!(r#"{{"linux": {{"mountExtensions": {without}}}}}"#);
+            assert_eq!(parse(document.as_bytes()).unwrap(), Features::default(), "{without}");
+        }
         assert_eq!(parse(b"{}").unwrap(), Features::default());
         assert!(parse(b"[").is_err() && parse(br#"{"mountOptions": "rro"}"#).is_err());
     }

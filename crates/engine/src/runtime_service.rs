@@ -19,7 +19,7 @@ impl Runtime for Engine {
         let handler = |name: &str| Handler {
             name: name.to_owned(),
             recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
-            user_namespaces: false,
+            user_namespaces: self.0.user_namespaces(name),
         };
         let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
         let status = RuntimeStatus {

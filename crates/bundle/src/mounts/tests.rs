@@ -196,7 +196,11 @@ fn image_mounts_are_read_only() {
 
 #[test]
 fn mounts_of_user_namespaces_are_id_mapped() {
-    let mut input = mounting(&["/data"]);
+    let mut input = mounting(&["/data", "/image"]);
+    input.config.mounts[1].image =
+        Some(ImageMount { image_ref: String::new(), image: String::new(), sub_path: String::new() });
+    input.image.volumes = ["/cache".to_owned()].into();
+    input.volumes = [("/cache".to_owned(), "/v".into())].into();
     let users = Some(IdMapping { host_id: 65_536, length: 65_536 });
     input.config.security.namespaces.users = users;
     input.sandbox.namespaces.users = users;
@@ -204,7 +208,11 @@ fn mounts_of_user_namespaces_are_id_mapped() {
     input.files.shm = Some("/pod/shm".into());
     let found = lines(&input);
     assert!(found.contains(&"/data /src0 rbind,rprivate,rw,idmap".to_owned()), "{found:?}");
-    assert!(found.contains(&"/dev/shm /pod/shm rbind,rprivate,rw".to_owned()), "{found:?}");
+    for unmapped in
+        ["/dev/shm /pod/shm rbind,rprivate,rw", "/image /src1 rbind,rprivate,ro", "/cache /v rbind,rprivate,rw"]
+    {
+        assert!(found.contains(&unmapped.to_owned()), "{unmapped}: {found:?}");
+    }
     assert!(found.contains(&"/sys /sys rbind,rro,nosuid,nodev,noexec".to_owned()), "{found:?}");
     let mounts = container_mounts(&input.context(), &input.host).unwrap().mounts;
     let data = mounts.iter().find(|mount| mount.destination() == Path::new("/data")).unwrap();
