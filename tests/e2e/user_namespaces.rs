@@ -74,7 +74,7 @@ fn check_files(cluster: &Cluster, kubectl: &Kubectl, host_path: &Path) {
     assert_eq!(owners, expected);
     assert_eq!(exec(kubectl, "first", "cat /m/key; chown 5:6 /e/f; touch /h/g"), "value");
     let uid = kubectl.value("pod/first", "/metadata/uid");
-    let volume = format!("kubelet/pods/{}/volumes/kubernetes.io~empty-dir/e/f", uid.as_str().unwrap());
+    let volume = format!("kubelet/pods/{}/volumes/e/f", uid.as_str().unwrap());
     let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
     assert_eq!(owner(&cluster.data_dir().join(volume)), (5, 6));
     assert_eq!(owner(&host_path.join("g")), (0, 0));
