@@ -29,7 +29,7 @@ type Counts = Vec<(&'static str, u64)>;
 
 pub(crate) async fn run(args: &[String]) -> Result<()> {
     let (mut pods, mut minutes, mut rounds) = (200, 10, 1);
-    let mut runtime = ContainerRuntime::from_environment()?;
+    let mut runtime = ContainerRuntime::Engine;
     for pair in args.chunks(2) {
         match pair {
             [flag, value] if flag == "--runtime" => runtime = ContainerRuntime::parse(value)?,
@@ -154,10 +154,11 @@ impl<'a> Churn<'a> {
 async fn counts(podium: &Podium) -> Result<Counts> {
     let api = &Api::connect(&podium.kubeconfig(), "bench").await?;
     let podium_process = Process::of(podium.id());
-    let data_dir = podium.data_dir().display().to_string();
+    let dirs = own_dirs(podium);
     let processes: Vec<Process> = listed("/proc").filter_map(|n| n.parse().ok()).map(Process::of).collect();
     let processes_named = |name: &str| -> Vec<&Process> {
-        processes.iter().filter(|p| p.name == name && p.command.contains(&data_dir)).collect()
+        let is_own = |process: &&Process| process.name == name && is_in(&process.command, &dirs);
+        processes.iter().filter(is_own).collect()
     };
     let (containerd, shims) = (processes_named("containerd"), processes_named("containerd-shim"));
     let keepers = processes_named("podium-keeper");
@@ -187,15 +188,25 @@ async fn counts(podium: &Podium) -> Result<Counts> {
     Ok(counts.into_iter().chain(kernel).collect())
 }
 
+/// Returns the data directory, and the directory of the external runtime.
+fn own_dirs(podium: &Podium) -> Vec<String> {
+    let containerd = podium.containerd().map(|containerd| containerd.dir().display().to_string());
+    containerd.into_iter().chain([podium.data_dir().display().to_string()]).collect()
+}
+
+fn is_in(text: &str, dirs: &[String]) -> bool {
+    dirs.iter().any(|dir| text.contains(dir))
+}
+
 fn counts_of_the_kernel(podium: &Podium) -> Result<Counts> {
-    let data_dir = podium.data_dir().display().to_string();
+    let dirs = own_dirs(podium);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let networks = namespaces("net");
     Ok(vec![
         ("processes of Podium and of all that it started", {
             count(podium.group.own_processes()) + count(podium.group.pod_processes())
         }),
-        ("mounts below the data directory", count(mounts.lines().filter(|l| l.contains(&data_dir)))),
+        ("mounts of Podium and its runtime", count(mounts.lines().filter(|l| is_in(l, &dirs)))),
         ("cgroups of all Podiums of the machine", cgroups(Path::new("/sys/fs/cgroup"), 0)),
         ("network namespaces of the machine", count(listed("/run/netns")) + networks),
         ("IPC namespaces of the machine", namespaces("ipc")),

@@ -1,4 +1,5 @@
-//! cgroup of a measured Podium with all processes that it starts, containers included: their CPU time and memory.
+//! cgroup of a measured Podium with its external runtime and all processes that they start, containers included: their CPU
+//! time and memory.
 
 use anyhow::{Context, Result};
 use std::{
@@ -48,6 +49,12 @@ impl MachineGroup {
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
         command.arg(self.dir().join(MAIN).join("cgroup.procs")).arg(program);
         command
+    }
+
+    /// Moves a process into the group. The processes that it starts from now on are in the group, too.
+    pub(crate) fn add(&self, process: u32) -> Result<()> {
+        let file = self.dir().join(MAIN).join("cgroup.procs");
+        fs::write(&file, process.to_string()).with_context(|| file.display().to_string())
     }
 
     /// Returns the CPU time of all processes that are or were in the group.

@@ -48,7 +48,7 @@ async fn main() -> Result<()> {
     let mut podium = Podium::boot()?;
     if is_selected("idle") {
         let (memory, cpu) = idle(&podium).await?;
-        rows.push(row("idle", "resident memory, idle, without containerd", "573 MB", "60 MB", memory));
+        rows.push(row("idle", "resident memory, idle", "573 MB", "60 MB", memory));
         rows.push(row("idle", "CPU, idle", "3.1 % of a core", "0.3 %", cpu));
     }
     let api = Api::connect(&podium.kubeconfig(), "bench").await?;

@@ -9,6 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+use test_containerd::Containerd;
 
 /// Maximum number of Pods, the default of the kubelet.
 const MAX_PODS: usize = 110;
@@ -16,23 +17,20 @@ const MAX_PODS: usize = 110;
 /// What runs the containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContainerRuntime {
+    /// A containerd at `--runtime-endpoint`.
     Containerd,
+    /// Podium's engine.
     Engine,
 }
 
 impl ContainerRuntime {
-    /// Parses the value of `--container-runtime`.
+    /// Parses the value of `--runtime`.
     pub(crate) fn parse(name: &str) -> Result<Self> {
         match name {
             "containerd" => Ok(Self::Containerd),
             "engine" => Ok(Self::Engine),
             _ => bail!("unknown runtime {name:?}: containerd or engine"),
         }
-    }
-
-    /// Returns the runtime of `PODIUM_CONTAINER_RUNTIME`, as Podium does.
-    pub(crate) fn from_environment() -> Result<Self> {
-        std::env::var("PODIUM_CONTAINER_RUNTIME").map_or(Ok(Self::Containerd), |name| Self::parse(&name))
     }
 
     pub(crate) const fn name(self) -> &'static str {
@@ -61,9 +59,10 @@ impl BootOptions<'_> {
 /// A running `podium up`.
 pub(crate) struct Podium {
     child: Child,
-    /// Everything that Podium starts.
+    /// The external runtime, which ends before its group is removed.
+    containerd: Option<Containerd>,
+    /// Everything that Podium starts, and the external runtime.
     pub(crate) group: MachineGroup,
-    runtime: ContainerRuntime,
     dir: tempfile::TempDir,
     args: Vec<String>,
     /// Time from the start of the process to the kubeconfig, which is written when the API serves.
@@ -75,7 +74,7 @@ pub(crate) struct Podium {
 impl Podium {
     /// Starts Podium and waits for its node.
     pub(crate) fn boot() -> Result<Self> {
-        Self::boot_with(BootOptions::of(ContainerRuntime::from_environment()?))
+        Self::boot_with(BootOptions::of(ContainerRuntime::Engine))
     }
 
     /// Starts Podium with options.
@@ -86,17 +85,18 @@ impl Podium {
         let kubelet = json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
                              "maxPods": options.max_pods, "cgroupRoot": group.root()});
         std::fs::write(&config, kubelet.to_string())?;
-        let args = [
-            "--container-runtime",
-            options.runtime.name(),
-            "--image-store",
-            &dir.path().join("images").display().to_string(),
-            "--kubelet-config",
-            &config.display().to_string(),
-        ];
-        let args: Vec<String> = args.iter().chain(options.args).map(|a| (*a).to_owned()).collect();
+        let containerd = match options.runtime {
+            ContainerRuntime::Containerd => Some(Containerd::start()?),
+            ContainerRuntime::Engine => None,
+        };
+        if let Some(containerd) = &containerd {
+            group.add(containerd.id())?;
+        }
+        let mut args = runtime_args(containerd.as_ref(), dir.path());
+        args.extend(["--kubelet-config".to_owned(), config.display().to_string()]);
+        args.extend(options.args.iter().map(|arg| (*arg).to_owned()));
         let (child, api_ready, node_ready) = start(&group, dir.path(), &args)?;
-        let podium = Self { child, group, runtime: options.runtime, dir, args, api_ready, node_ready };
+        let podium = Self { child, containerd, group, dir, args, api_ready, node_ready };
         podium.import_busybox()?;
         Ok(podium)
     }
@@ -110,7 +110,7 @@ impl Podium {
     }
 
     fn import_busybox(&self) -> Result<()> {
-        let tar = self.image_archive();
+        let tar = self.dir.path().join("busybox.tar");
         test_images::busybox(&tar, &[test_images::BUSYBOX], &test_images::ImageConfig::default())?;
         let status = Command::new(binary()?)
             .args(["image", "import"])
@@ -126,19 +126,19 @@ impl Podium {
         Ok(())
     }
 
-    /// Returns the archive of the image.
-    pub(crate) fn image_archive(&self) -> PathBuf {
-        self.dir.path().join("busybox.tar")
-    }
-
     /// Returns the image store of the engine, which has only this image.
     pub(crate) fn image_store(&self) -> PathBuf {
-        self.dir.path().join("images")
+        image_store(self.dir.path())
     }
 
-    /// Returns what runs the containers.
-    pub(crate) const fn runtime(&self) -> ContainerRuntime {
-        self.runtime
+    /// Returns the external runtime.
+    pub(crate) const fn containerd(&self) -> Option<&Containerd> {
+        self.containerd.as_ref()
+    }
+
+    /// Returns the arguments of another `podium` that uses the same runtime and images.
+    pub(crate) fn runtime_args(&self) -> Vec<String> {
+        runtime_args(self.containerd.as_ref(), self.dir.path())
     }
 
     /// Returns the path of the admin kubeconfig.
@@ -202,18 +202,25 @@ impl Drop for Podium {
     }
 }
 
+fn image_store(dir: &Path) -> PathBuf {
+    dir.join("images")
+}
+
+fn runtime_args(containerd: Option<&Containerd>, dir: &Path) -> Vec<String> {
+    match containerd {
+        Some(containerd) => vec!["--runtime-endpoint".to_owned(), containerd.endpoint()],
+        None => vec!["--image-store".to_owned(), image_store(dir).display().to_string()],
+    }
+}
+
 /// Starts Podium on a directory, and returns the times until the API serves and the node is Ready.
 fn start(group: &MachineGroup, dir: &Path, args: &[String]) -> Result<(Child, Duration, Duration)> {
     let start = Instant::now();
-    let mut child = group
-        .command(&binary()?)
-        .args(["up", "--bind", "127.0.0.1:0", "--data-dir"])
-        .arg(dir.join("data"))
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(std::fs::File::create(dir.join("log"))?)
-        .spawn()
-        .context("podium")?;
+    let mut command = group.command(&binary()?);
+    command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(dir.join("data"));
+    command.args(args);
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(std::fs::File::create(dir.join("log"))?).spawn().context("podium")?;
     let stdout = child.stdout.take().context("stdout is piped")?;
     let (mut api_ready, mut node_ready) = (None, None);
     let mut lines = BufReader::new(stdout).lines();

@@ -1,7 +1,7 @@
 //! `podium run` of a Pod: start of the program to the reported exit of the command.
 
 use crate::{
-    podium::{ContainerRuntime, Podium, binary},
+    podium::{Podium, binary},
     report::percentile,
 };
 use anyhow::{Context, Result};
@@ -14,7 +14,7 @@ use std::{
 
 const ROUNDS: usize = 5;
 
-/// Measures the p50 latency. The engine has the image; containerd belongs to the run, and imports it.
+/// Measures the p50 latency. The runtime has the image.
 pub(crate) fn latency(podium: &Podium) -> Result<Duration> {
     let dir = tempfile::tempdir()?;
     let manifest = dir.path().join("pod.json");
@@ -26,11 +26,8 @@ pub(crate) fn latency(podium: &Podium) -> Result<Duration> {
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let mut command = Command::new(binary()?);
-        command.arg("run").arg(&manifest).args(["--container-runtime", podium.runtime().name()]);
-        command.arg("--image-store").arg(podium.image_store());
-        if podium.runtime() == ContainerRuntime::Containerd {
-            command.arg("--image").arg(podium.image_archive());
-        }
+        command.arg("run").arg(&manifest);
+        command.args(podium.runtime_args());
         let start = Instant::now();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut exited = None;

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, wait_for};
 use tokio::{sync::Mutex, task::JoinSet};
 
 /// Number of kills under a write load.
@@ -239,46 +239,4 @@ fn serving(kubectl: &Kubectl) -> Value {
     let starts = kubectl.run("exec serves -- cat /v/starts").ok();
     let container = kubectl.value("pod/serves", "/status/containerStatuses/0");
     json!({"id": container["containerID"], "restarts": container["restartCount"], "starts": starts})
-}
-
-#[track_caller]
-fn check_end(kubectl: &Kubectl, pod: &str, phase: &str, expected: &Value) {
-    kubectl.wait_value(&format!("pod/{pod}"), "/status/phase", &json!(phase));
-    let container = kubectl.value(&format!("pod/{pod}"), "/status/containerStatuses/0");
-    let seen = json!({"exitCode": container["state"]["terminated"]["exitCode"], "restarts": container["restartCount"]});
-    assert_eq!(&seen, expected, "{pod}: {container}");
-}
-
-#[e2e_test("containers survive a SIGKILL of containerd")]
-fn containers_survive_containerd_sigkill() {
-    let dir = tempfile::tempdir().unwrap();
-    let cluster = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
-    let kubectl = cluster.kubectl_in("default");
-    let serve = "trap 'exit 0' TERM; sleep 100000 & wait";
-    let pods = [
-        counting(dir.path(), "serves", "Always", serve),
-        counting(dir.path(), "ends", "Never", "until [ -e /v/end ]; do sleep 0.1; done; exit 5"),
-    ];
-    for pod in &pods {
-        kubectl.apply(&pod.to_string());
-    }
-    kubectl.run("wait --for=condition=Ready --timeout=60s pod --all").ok();
-    let before = kubectl.value("pod/serves", "/status/containerStatuses/0/containerID");
-    for _ in 0..2 {
-        let pid = cluster.containerd();
-        nix::sys::signal::kill(pid, Signal::SIGKILL).expect("containerd runs");
-        wait_for("another containerd", Duration::from_secs(60), || match cluster.find_containerd() {
-            Some(new) if new != pid => Ok(()),
-            other => Err(format!("{other:?}")),
-        });
-    }
-    wait_for("exec through the new containerd", Duration::from_secs(60), || {
-        let outcome = kubectl.run("exec ends -- touch /v/end");
-        if outcome.code == 0 { Ok(()) } else { Err(outcome.stderr) }
-    });
-    check_end(&kubectl, "ends", "Failed", &json!({"exitCode": 5, "restarts": 0}));
-    let serves = kubectl.value("pod/serves", "/status/containerStatuses/0");
-    assert_eq!((&serves["containerID"], &serves["restartCount"], &serves["ready"]), (&before, &json!(0), &json!(true)));
-    kubectl.apply(&counting(dir.path(), "new", "Never", "exit 0").to_string());
-    check_end(&kubectl, "new", "Succeeded", &json!({"exitCode": 0, "restarts": 0}));
 }

@@ -105,12 +105,10 @@ fn data_directory_of_another_user_is_refused() {
     assert!(!dir.path().join("new").exists());
 }
 
-/// Returns whether other users may read a path: files for containers, logs, and files of containerd and CNI plugins.
+/// Returns whether other users may read a path: files for containers, and logs.
 fn is_for_others(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     match parts.as_slice() {
-        // containerd creates directories with mode 0711.
-        ["containerd"] | ["containerd", "root" | "state", ..] | ["network", "ipam", _, ..] => true,
         // Below private directories. The root of a container is for all of its users.
         ["engine", "pods", _, "hostname" | "resolv.conf"] | ["engine", "pods", _, "shm", ..] => true,
         ["engine", "pods", _, "containers", _, "upper" | "rootfs" | "images", _, ..] => true,
@@ -137,7 +135,7 @@ fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
         if is_checked && !is_for_others(below) && metadata.mode() & 0o077 != 0 {
             found.push(format!("{:o} {}", metadata.mode() & 0o7777, below.display()));
         }
-        if metadata.is_dir() && (below == Path::new("containerd") || !is_for_others(below)) {
+        if metadata.is_dir() && !is_for_others(below) {
             count += open_to_others(root, &path, found);
         }
     }

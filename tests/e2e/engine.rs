@@ -1,4 +1,4 @@
-//! Podium's own container engine (`--container-runtime engine`): Pods without containerd.
+//! Podium's own container engine: Pods without containerd.
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
@@ -9,8 +9,8 @@ use tests::{Cluster, ClusterBuilder, PodBuilder, Process, e2e_test, eventually};
 /// Starts a cluster with the engine, and an image store of its own.
 pub(crate) fn start() -> (Cluster, TempDir) {
     let images = tempfile::tempdir().unwrap();
-    let builder = ClusterBuilder::default().env("PODIUM_CONTAINER_RUNTIME", "engine");
-    let cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
+    let store = images.path().display().to_string();
+    let cluster = ClusterBuilder::default().env("PODIUM_IMAGE_STORE", &store).start();
     (cluster, images)
 }
 
@@ -54,7 +54,6 @@ fn engine_runs_pods_without_containerd() {
     assert!(refused.contains("exit code 5"), "{refused}");
     assert_eq!(kubectl.args(&["exec", "-i", "serves", "--", "cat"], "input").ok(), "input");
 
-    assert!(!cluster.data_dir().join("containerd").exists());
     kubectl.run("delete pods --all --timeout=60s").ok();
     eventually("all keepers to end", || keepers(&cluster).is_empty());
     let pods = cluster.data_dir().join("engine/pods");
@@ -134,22 +133,53 @@ fn engine_imports_archives_at_start() {
     test_images::busybox(&dir.join("good.tar"), &["example.com/archived:1"], &test_images::ImageConfig::default())
         .unwrap();
     cluster.start_podium();
-    let log = cluster.log();
-    assert!(log.contains("failed to import an image archive") && log.contains("bad.tar"), "{log}");
     let kubectl = cluster.kubectl_in("default");
+    eventually("an Event about the bad archive", || {
+        let events = kubectl.run("get events -n default --field-selector reason=FailedImageImport -o yaml").ok();
+        events.contains("bad.tar: the archive is corrupt")
+    });
     let pod = PodBuilder::new("p").image("example.com/archived:1").restart_policy("Never").script("echo archived");
     kubectl.apply(&pod.to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+}
+
+#[e2e_test("image archives are imported beside the kubelet")]
+fn image_archives_are_imported_beside_the_kubelet() {
+    let (mut cluster, images) = start();
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&PodBuilder::new("runs").grace_period(1).script("while :; do sleep 0.1; done").to_string());
+    kubectl.wait_ready("runs");
+    cluster.stop_podium(Signal::SIGTERM);
+    let dir = cluster.data_dir().join("images");
+    fs::create_dir(&dir).unwrap();
+    test_images::busybox(&dir.join("a.tar"), &["example.com/archived:1"], &test_images::ImageConfig::default())
+        .unwrap();
+    // The import waits for the names of images, as if it were long.
+    let names = fs::File::open(images.path().join("names.lock")).unwrap();
+    names.lock().unwrap();
+    cluster.start_podium();
+    let kubectl = cluster.kubectl_in("default");
+    let pod = PodBuilder::new("p").image("example.com/archived:1").restart_policy("Never").script("echo archived");
+    kubectl.apply(&pod.container(&json!({"imagePullPolicy": "Never"})).to_string());
+    let lease = || kubectl.run("get leases -n kube-node-lease -o jsonpath={.items[*].spec.renewTime}").ok();
+    let begin = lease();
+    eventually("two heartbeats", || lease() != begin);
+    let reason = kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason");
+    assert_eq!(reason, json!("ContainerCreating"));
+    assert_eq!(kubectl.args(&["exec", "runs", "--", "echo", "here"], "").ok(), "here\n");
+    cluster.stop_podium(Signal::SIGTERM);
+    cluster.start_podium();
+    names.unlock().unwrap();
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
+    assert_eq!(kubectl.value("pod/runs", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
 #[e2e_test("the image garbage collection of a cluster keeps what another one needs")]
 fn image_gc_keeps_images_of_other_clusters() {
     let images = tempfile::tempdir().unwrap();
     let store = images.path().display().to_string();
-    let builder = || {
-        let builder = ClusterBuilder::default().without_images().env("PODIUM_CONTAINER_RUNTIME", "engine");
-        builder.env("PODIUM_IMAGE_STORE", &store)
-    };
+    let builder = || ClusterBuilder::default().without_images().env("PODIUM_IMAGE_STORE", &store);
     let collects = json!({"imageMinimumGCAge": "1s", "imageMaximumGCAge": "2s"});
     let (keeps, collects) = (builder().start(), builder().kubelet_config(collects).start());
     let tar = images.path().join("image.tar");

@@ -18,8 +18,7 @@ const MAX_KEEPER_MEMORY: u64 = 96 << 20;
 /// Starts a cluster with the engine, and an image store of its own. Pods may have 64 processes.
 fn start() -> (Cluster, TempDir) {
     let images = tempfile::tempdir().unwrap();
-    let builder = ClusterBuilder::default().env("PODIUM_CONTAINER_RUNTIME", "engine");
-    let builder = builder.kubelet_config(json!({"podPidsLimit": 64, "containerLogMaxSize": "1Mi"}));
+    let builder = ClusterBuilder::default().kubelet_config(json!({"podPidsLimit": 64, "containerLogMaxSize": "1Mi"}));
     let cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
     (cluster, images)
 }

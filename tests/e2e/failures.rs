@@ -6,7 +6,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
-use tests::{Cluster, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, wait_for};
 
 const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
@@ -187,16 +187,11 @@ fn admitted_pod_is_not_rejected_after_restart() {
 pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
     let marker = cluster.data_dir().display().to_string();
     cluster.stop_podium(Signal::SIGKILL);
-    if let Some(containerd) = cluster.find_containerd() {
-        kill(containerd, Signal::SIGKILL).unwrap();
-    }
     wait_for("all processes to end", Duration::from_secs(30), || {
-        // A shim or a keeper, which is killed first: it would see the exit codes.
-        let parent = |command: &str| {
-            (command.contains("containerd") || command.starts_with("podium-keeper")) && command.contains(&marker)
-        };
-        let parents = Process::all().filter(|process| parent(&process.command()));
-        let all: Vec<Process> = parents.chain(uids.iter().flat_map(|uid| Process::of_pod(uid))).collect();
+        // Keepers are killed first: they would see the exit codes.
+        let is_keeper = |command: &str| command.starts_with("podium-keeper") && command.contains(&marker);
+        let keepers = Process::all().filter(|process| is_keeper(&process.command()));
+        let all: Vec<Process> = keepers.chain(uids.iter().flat_map(|uid| Process::of_pod(uid))).collect();
         for process in &all {
             let _ = kill(process.0, Signal::SIGKILL);
         }
@@ -235,13 +230,9 @@ fn pods_follow_restart_policy_after_reboot() {
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {
         let shown = container(&kubectl, name);
-        // containerd reports an unknown exit status, the engine what upstream's kubelet does.
-        let unknown = match ContainerRuntime::of_cluster(&cluster.data_dir()) {
-            ContainerRuntime::Containerd => (json!(255), json!("Unknown")),
-            ContainerRuntime::Engine => (json!(137), json!("ContainerStatusUnknown")),
-        };
         let ended = &shown[at]["terminated"];
-        assert_eq!((&ended["exitCode"], &ended["reason"]), (&unknown.0, &unknown.1), "{name}: {shown}");
+        let unknown = (&json!(137), &json!("ContainerStatusUnknown"));
+        assert_eq!((&ended["exitCode"], &ended["reason"]), unknown, "{name}: {shown}");
     }
     assert_eq!(container(&kubectl, "never")["restartCount"], 0);
     assert_eq!(kubectl.value("pod/done", "/status/phase"), "Succeeded");

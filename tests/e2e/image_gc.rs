@@ -3,7 +3,7 @@
 use crate::image_pulls::{pod, printing};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
-use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, e2e_test, wait_for};
+use tests::{Cluster, ClusterBuilder, Kubectl, e2e_test, wait_for};
 
 fn import(cluster: &Cluster, name: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -12,21 +12,19 @@ fn import(cluster: &Cluster, name: &str) {
     cluster.import(&tar);
 }
 
-/// Returns the test images on the node, and whether the sandbox image exists, if the runtime needs one.
-fn images(cluster: &Cluster) -> (BTreeSet<String>, bool) {
+/// Returns the test images on the node.
+fn images(cluster: &Cluster) -> BTreeSet<String> {
     let output = cluster.podium(&["image", "ls"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let names = text.lines().filter_map(|l| l.strip_prefix("example.com/")?.split_once(':'));
-    let is_engine = ContainerRuntime::of_cluster(&cluster.data_dir()) == ContainerRuntime::Engine;
-    let has_sandbox_image = is_engine || text.contains("podium.local/pause");
-    (names.map(|(name, _)| name.to_owned()).collect(), has_sandbox_image)
+    names.map(|(name, _)| name.to_owned()).collect()
 }
 
 #[track_caller]
 fn wait_for_images(cluster: &Cluster, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
     wait_for(&format!("only {expected:?} to be left"), Duration::from_secs(60), || match images(cluster) {
-        (left, true) if left == expected => Ok(()),
+        left if left == expected => Ok(()),
         left => Err(format!("{left:?}")),
     });
 }
@@ -82,7 +80,7 @@ fn unused_images_are_removed_above_high_threshold() {
     });
     let start = "Failed to garbage collect required amount of images. Attempted to free ";
     assert!(failed[0].starts_with(start) && failed[0].ends_with(" bytes eligible to free."), "{failed:?}");
-    // The sandbox image is kept, and so is an image that a Pod waits for.
+    // An image that a Pod waits for is kept.
     kubectl.apply(&pod("again", "example.com/again:1", "Never", &[]));
     import(&cluster, "again");
     kubectl.wait_ready("again");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use test_images::{ARCHITECTURE, ImageConfig, OciImage};
-use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PASSWORD, PodBuilder, Registry, USER, e2e_test};
+use tests::{Cluster, ClusterBuilder, Kubectl, PASSWORD, PodBuilder, Registry, USER, e2e_test};
 
 /// Returns an image configuration that prints a word and waits.
 pub(crate) fn printing(word: &str) -> ImageConfig {
@@ -263,9 +263,8 @@ fn kubelet_uses_credential_providers_and_node_config() {
     kubectl.wait_ready("other");
 }
 
-/// containerd 1.6 does not support image volumes and sees a mount without source. A newer one would run the Pod.
-#[e2e_test("an image volume is mounted read-only, or fails on a runtime without support")]
-fn image_volume_is_mounted_or_fails(cluster: &Cluster) {
+#[e2e_test("an image volume is mounted read-only")]
+fn image_volume_is_mounted_read_only(cluster: &Cluster) {
     let (kubectl, registry) = (cluster.kubectl(), Registry::start());
     let image = push(&registry, "data", "1", "data");
     let pod = |name: &str, secrets: Value| {
@@ -282,19 +281,8 @@ fn image_volume_is_mounted_or_fails(cluster: &Cluster) {
     assert!(message.starts_with(&format!("Back-off pulling image {image:?}: ErrImagePull: ")), "{message}");
     secret(&kubectl, "s", registry.host(), PASSWORD);
     pod("p", json!([{"name": "s"}]));
-    if ContainerRuntime::of_cluster(&cluster.data_dir()) == ContainerRuntime::Engine {
-        kubectl.wait_ready("p");
-        assert!(kubectl.run("exec p -- ls /v/bin").ok().contains("busybox"));
-        let refused = kubectl.args(&["exec", "p", "--", "touch", "/v/x"], "").failed();
-        assert!(refused.contains("Read-only file system"), "{refused}");
-        return;
-    }
-    let message = wait_for_waiting_reason(&kubectl, "p", "CreateContainerError");
-    assert!(message.contains("failed to mkdir \"\""), "{message}");
-    assert_eq!(event_messages(&kubectl, "p", "Pulling"), [format!("Pulling image {image:?}")]);
-    assert!(
-        event_messages(&kubectl, "p", "Failed").contains(&format!("Error: {message}")),
-        "{:?}",
-        kubectl.events("p")
-    );
+    kubectl.wait_ready("p");
+    assert!(kubectl.run("exec p -- ls /v/bin").ok().contains("busybox"));
+    let refused = kubectl.args(&["exec", "p", "--", "touch", "/v/x"], "").failed();
+    assert!(refused.contains("Read-only file system"), "{refused}");
 }

@@ -61,7 +61,10 @@ fn check_usage(kubectl: &Kubectl) {
 
 #[e2e_test("kubectl top shows resource usage, after a restart too")]
 fn top_shows_resource_usage() {
-    let mut cluster = Cluster::start(&[]);
+    check_usage_through_restart(Cluster::start(&[]));
+}
+
+pub(crate) fn check_usage_through_restart(mut cluster: Cluster) {
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&pods());
     kubectl.wait_value("pod/ended", "/status/phase", &json!("Succeeded"));

@@ -1,7 +1,8 @@
 //! End-to-end tests: the `podium` binary with real containers, driven by `kubectl` and client libraries.
 //!
 //! Most tests share one cluster and have a namespace each. Tests that kill or reconfigure Podium start their own. The
-//! attribute `#[e2e_test("NAME")]` registers a test; the function's parameter decides whether it shares the cluster.
+//! attribute `#[e2e_test("NAME")]` registers a test; the function's parameter decides whether it shares the cluster. Some of
+//! the tests that share it run once more on an external container runtime (`external_runtime.rs`).
 //! The harness is our own (libtest-mimic), because a shared cluster must be torn down after the last test.
 #![forbid(unsafe_code)]
 #![deny(dead_code, reason = "a test without `#[e2e_test]` is not registered")]
@@ -15,6 +16,7 @@ mod audit;
 mod authorization;
 mod autoscaling;
 mod certificate_signing_requests;
+mod cni;
 mod component_identities;
 mod container_config;
 mod container_exits;
@@ -30,6 +32,7 @@ mod disruption_budgets;
 mod encryption;
 mod endpoint_slices;
 mod engine;
+mod engine_apparmor;
 mod engine_attacks;
 mod engine_stress;
 mod env_files;
@@ -37,6 +40,7 @@ mod ephemeral_containers;
 mod example_states;
 mod examples;
 mod external_host;
+mod external_runtime;
 mod extreme_values;
 mod failures;
 mod garbage_collector;
@@ -105,6 +109,7 @@ mod volumes;
 mod webhooks;
 mod workload;
 
+use external_runtime::ExternalCluster;
 use libtest_mimic::Arguments;
 use retry::Test;
 use std::{
@@ -116,20 +121,23 @@ use tests::{Cluster, E2eTest, TestBody};
 /// Test timeout, more than twice the duration of the longest test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// The shared cluster, started by the first test that needs it.
-type SharedCluster = Arc<OnceLock<Cluster>>;
+/// The shared clusters, each started by the first test that needs it.
+#[derive(Default)]
+struct SharedClusters {
+    engine: OnceLock<Cluster>,
+    external: OnceLock<ExternalCluster>,
+}
 
 fn main() {
     let mut arguments = Arguments::from_args();
     // Two cores run the cluster, its containers and the tests: more parallel tests only delay each other.
     arguments.test_threads.get_or_insert(3);
-    let lazy = SharedCluster::default();
+    let clusters = Arc::new(SharedClusters::default());
     let selection = selection();
-    let selected =
-        E2eTest::all().into_iter().filter(|test| selection.as_ref().is_none_or(|s| is_selected(test.name, s)));
-    let tests = selected.map(|test| runnable(test, &lazy)).collect();
-    let code = retry::run(&arguments, tests);
-    drop(lazy);
+    let tests = E2eTest::all().into_iter().map(|test| runnable(test, &clusters)).chain(external_variants(&clusters));
+    let selected = tests.filter(|test| selection.as_ref().is_none_or(|s| is_selected(&test.name, s))).collect();
+    let code = retry::run(&arguments, selected);
+    drop(clusters);
     std::process::exit(code.into());
 }
 
@@ -147,27 +155,41 @@ fn is_selected(name: &str, selection: &str) -> bool {
 }
 
 /// Returns a test with the cluster that it needs.
-fn runnable(test: &'static E2eTest, lazy: &SharedCluster) -> Test {
+fn runnable(test: &'static E2eTest, clusters: &Arc<SharedClusters>) -> Test {
     let body: Arc<dyn Fn() + Send + Sync> = match test.body {
         TestBody::OwnCluster(function) => Arc::new(function),
         TestBody::SharedCluster(function) => {
-            let lazy = Arc::clone(lazy);
-            Arc::new(move || {
-                let cluster = lazy.get_or_init(|| Cluster::start(&[]));
-                function(cluster);
-                // A failed test skips this; the next test on the thread does it.
-                cluster.delete_namespaces();
-            })
+            let clusters = Arc::clone(clusters);
+            Arc::new(move || run_on(clusters.engine.get_or_init(|| Cluster::start(&[])), function))
         }
     };
-    Test { name: test.name, body }
+    Test { name: test.name.to_owned(), body }
+}
+
+/// Returns the tests that run on an external container runtime, too.
+fn external_variants(clusters: &Arc<SharedClusters>) -> impl Iterator<Item = Test> {
+    external_runtime::TESTS.iter().map(move |name| {
+        let test = E2eTest::all().into_iter().find(|test| test.name == *name);
+        let Some(TestBody::SharedCluster(function)) = test.map(|test| test.body) else {
+            panic!("no test on the shared cluster has the name {name:?}");
+        };
+        let clusters = Arc::clone(clusters);
+        let body = move || run_on(clusters.external.get_or_init(ExternalCluster::start).cluster(), function);
+        Test { name: format!("{name}, on an external runtime"), body: Arc::new(body) }
+    })
+}
+
+fn run_on(cluster: &Cluster, function: fn(&Cluster)) {
+    function(cluster);
+    // A failed test skips this; the next test on the thread does it.
+    cluster.delete_namespaces();
 }
 
 /// Aborts the test run with the test's name when a test exceeds [`TEST_TIMEOUT`].
 struct Watchdog(#[expect(dead_code, reason = "dropped when the test ends")] mpsc::Sender<()>);
 
 impl Watchdog {
-    fn new(name: &'static str) -> Self {
+    fn new(name: String) -> Self {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
             if end.recv_timeout(tests::scaled(TEST_TIMEOUT)) == Err(mpsc::RecvTimeoutError::Timeout) {

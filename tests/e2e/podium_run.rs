@@ -6,7 +6,7 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
 };
-use tests::{ContainerRuntime, PodBuilder, e2e_test};
+use tests::{PodBuilder, e2e_test};
 
 /// Returns a Pod with this script.
 fn pod(script: &str) -> PodBuilder {
@@ -170,14 +170,4 @@ fn second_ctrl_c_ends_run_at_once() {
     let output = Output { stdout: text.into_bytes(), ..child.wait_with_output().unwrap() };
     let (code, text) = outcome(dir.path(), &output);
     assert!(code == 130 && text.contains("interrupted again"), "{code} {text}");
-}
-
-#[e2e_test("containerd uses the runc that Podium found")]
-fn runc_path_is_passed_to_containerd() {
-    let dir = tempfile::tempdir().unwrap();
-    let (variable, containerd) = ContainerRuntime::Containerd.variable();
-    let mut run = command(dir.path(), "echo it works", "60s");
-    let output = run.env(variable, containerd).env("PATH", "/nowhere").output().unwrap();
-    let (code, text) = outcome(dir.path(), &output);
-    assert!(code == 0 && text.contains("| it works"), "{code} {text}");
 }

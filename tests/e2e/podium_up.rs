@@ -1,4 +1,4 @@
-//! `podium up` and `podium down`: isolation, removal, startup errors, and external runtimes.
+//! `podium up` and `podium down`: isolation, removal, and startup errors.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -12,9 +12,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
-use tests::{
-    Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test, podium_binary, wait_for,
-};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, podium_binary, wait_for};
 
 fn pod(name: &str) -> PodBuilder {
     PodBuilder::new(name)
@@ -24,7 +22,7 @@ fn pod(name: &str) -> PodBuilder {
         .mount("v", "/v")
 }
 
-fn run_ready(kubectl: &Kubectl, name: &str) -> String {
+pub(crate) fn run_ready(kubectl: &Kubectl, name: &str) -> String {
     kubectl.apply(&pod(name).to_string());
     kubectl.wait_ready(name);
     kubectl
@@ -59,8 +57,8 @@ fn traces(data_dir: &Path) -> BTreeSet<String> {
     processes.chain(mounts).chain(files).collect()
 }
 
-/// Returns the links and network namespaces of a cluster: its bridge, the bridge's ports, and the namespaces of its
-/// containers. Other clusters on the machine may start and stop meanwhile.
+/// Returns the links of a cluster: its bridge, and the bridge's ports. Other clusters on the machine may start and stop
+/// meanwhile.
 fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
     let subnet = pod_ip.rsplit_once('.').unwrap().0.to_owned() + ".";
     let links = Path::new("/sys/class/net");
@@ -75,19 +73,14 @@ fn networks(data_dir: &Path, pod_ip: &str) -> BTreeSet<PathBuf> {
     let theirs: BTreeSet<u64> = children(data_dir).filter_map(namespace).collect();
     let named = std::fs::read_dir("/run/netns").into_iter().flatten().map(|e| e.unwrap().path());
     let named: Vec<PathBuf> = named.filter(|p| std::fs::metadata(p).is_ok_and(|m| theirs.contains(&m.ino()))).collect();
-    // The keepers of the engine hold the network namespaces, which have no names.
-    let has_names = ContainerRuntime::of_cluster(data_dir) == ContainerRuntime::Containerd;
-    assert_eq!(!named.is_empty(), has_names, "{named:?}");
-    ports.chain([bridge.clone()]).chain(named).collect()
+    assert_eq!(named, [""; 0].map(PathBuf::from), "keepers hold the network namespaces, which have no names");
+    ports.chain([bridge.clone()]).collect()
 }
 
-/// Returns the child processes of a cluster's shims or keepers.
+/// Returns the child processes of a cluster's keepers.
 fn children(data_dir: &Path) -> impl Iterator<Item = Process> {
     let marker = data_dir.display().to_string();
-    let is_parent = move |p: &Process| {
-        let is_one = p.name().starts_with("containerd-shim") || p.command().starts_with("podium-keeper");
-        is_one && p.command().contains(&marker)
-    };
+    let is_parent = move |p: &Process| p.command().starts_with("podium-keeper") && p.command().contains(&marker);
     Process::all().filter(move |p| p.parent().as_ref().is_some_and(&is_parent))
 }
 
@@ -139,9 +132,6 @@ fn systemd_is_notified_when_node_is_ready() {
 fn up(data_dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(podium_binary());
     command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(args).stdin(Stdio::null());
-    if args.contains(&"--runtime-endpoint") {
-        command.env_remove(ContainerRuntime::VARIABLE);
-    }
     command
 }
 
@@ -167,20 +157,13 @@ fn up_names_what_prevents_start() {
     let mut taken = Command::new(podium_binary());
     taken.args(["up", "--bind", address, "--data-dir"]).arg(&fresh);
     check(&mut taken, &["failed to listen on", "--bind"]);
-    let without = |program: &str, runtime: ContainerRuntime| {
-        // The program is hidden from this process only.
-        let hidden = format!(
-            "for d in /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin; do \
-             [ ! -e $d/{program} ] || mount --bind /dev/null $d/{program}; done"
-        );
-        let mut without = Command::new("unshare");
-        without.args(["--mount", "sh", "-c", &format!("{hidden}; exec \"$@\""), "sh"]).arg(podium_binary());
-        let (variable, value) = runtime.variable();
-        without.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(&fresh).env(variable, value);
-        check(&mut without, &[program, "apt-get install"]);
-    };
-    without("containerd", ContainerRuntime::Containerd);
-    without("runc", ContainerRuntime::Engine);
+    // runc is hidden from this process only.
+    let hidden = "for d in /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin; do \
+                  [ ! -e $d/runc ] || mount --bind /dev/null $d/runc; done; exec \"$@\"";
+    let mut without = Command::new("unshare");
+    without.args(["--mount", "sh", "-c", hidden, "sh"]).arg(podium_binary());
+    without.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(&fresh);
+    check(&mut without, &["runc", "apt-get install"]);
     check(&mut up(&fresh, &["--default-runtime", "kata"]), &["has runc and crun"]);
     check(&mut up(&fresh, &["--feature-gates", "Nope=true"]), &["unrecognized feature gate: Nope"]);
     let locked = "cannot set feature gate SidecarContainers to false, feature is locked to true";
@@ -270,30 +253,4 @@ fn closed_output_pipe_does_not_stop_podium() {
     podium.kill().unwrap();
     podium.wait().unwrap();
     down(&data_dir);
-}
-
-#[e2e_test("an external container runtime is used and left unchanged")]
-fn external_runtime_is_used_and_left_unchanged() {
-    // The external runtime is a containerd that a killed Podium left running.
-    let mut owner = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
-    let address = run_ready(&owner.kubectl_in("default"), "theirs");
-    let command = std::fs::read(format!("/proc/{}/cmdline", owner.containerd())).unwrap();
-    let config = String::from_utf8_lossy(&command).split('\0').nth(2).unwrap().to_owned();
-    let text = std::fs::read_to_string(config).unwrap();
-    let socket = text.split("address = \"").nth(1).and_then(|t| t.split('"').next()).unwrap();
-    let endpoint = format!("unix://{socket}");
-    owner.stop_podium(Signal::SIGKILL);
-    {
-        let guest = ClusterBuilder::default().without_images().args(&["--runtime-endpoint", &endpoint]).start();
-        let kubectl = guest.kubectl_in("default");
-        assert_ne!(run_ready(&kubectl, "ours"), address);
-        assert_eq!(kubectl.run("exec ours -- echo hello").ok(), "hello\n");
-        let output = guest.podium(&["down"]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    }
-    owner.start_podium();
-    let kubectl = owner.kubectl_in("default");
-    assert_eq!(kubectl.run("exec theirs -- echo untouched").ok(), "untouched\n");
-    assert_eq!(kubectl.value("pod/theirs", "/status/podIP"), json!(address));
-    assert_eq!(kubectl.value("pod/theirs", "/status/containerStatuses/0/restartCount"), json!(0));
 }

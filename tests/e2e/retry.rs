@@ -22,7 +22,7 @@ const MAX_RETRIED: usize = 3;
 /// A test, which fails by panicking.
 #[derive(Clone)]
 pub(crate) struct Test {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) body: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) fn run(arguments: &Arguments, tests: Vec<Test>) -> u8 {
 }
 
 fn run_once(arguments: &Arguments, tests: Vec<Test>) -> u8 {
-    let trials = tests.into_iter().map(|test| Trial::test(test.name, move || attempt(&test).map_err(Into::into)));
+    let trials =
+        tests.into_iter().map(|test| Trial::test(test.name.clone(), move || attempt(&test).map_err(Into::into)));
     let conclusion: Conclusion = libtest_mimic::run(arguments, trials.collect());
     if conclusion.has_failed() { 101 } else { 0 }
 }
@@ -67,7 +68,7 @@ fn run_once(arguments: &Arguments, tests: Vec<Test>) -> u8 {
 /// Returns a trial that records a failure for a retry, and is shown as ignored until then.
 fn deferred_trial(test: Test, failures: &Arc<Mutex<Vec<Failure>>>) -> Trial {
     let failures = Arc::clone(failures);
-    Trial::ignorable_test(test.name, move || match attempt(&test) {
+    Trial::ignorable_test(test.name.clone(), move || match attempt(&test) {
         Ok(()) => Ok(Completion::Completed),
         Err(message) => {
             failures.lock().push(Failure { test, message });
@@ -77,7 +78,7 @@ fn deferred_trial(test: Test, failures: &Arc<Mutex<Vec<Failure>>>) -> Trial {
 }
 
 fn attempt(test: &Test) -> Result<(), String> {
-    let _watchdog = super::Watchdog::new(test.name);
+    let _watchdog = super::Watchdog::new(test.name.clone());
     catch_unwind(AssertUnwindSafe(|| (test.body)())).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()

@@ -174,7 +174,7 @@ fn apparmor_is_enforced_or_pod_is_rejected(cluster: &Cluster) {
     if on {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
         let reported = kubectl.run("logs p").ok();
-        assert!(reported.contains("cri-containerd.apparmor.d"), "{reported}");
+        assert!(reported.contains("podium-default (enforce)"), "{reported}");
     } else {
         kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
         let status = kubectl.value("pod/p", "/status");

@@ -1,10 +1,10 @@
-//! Pod termination (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow), with kills of
-//! Podium and containerd in between.
+//! Pod termination (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow), with a kill of
+//! Podium in between.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use tests::{Cluster, ClusterBuilder, ContainerRuntime, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
 
 /// Script that ignores SIGTERM and logs it.
 const IGNORE_SIGTERM: &str = "trap 'echo term' TERM; echo ready; while :; do sleep 0.1; done";
@@ -82,7 +82,7 @@ fn same_name_pod_runs_after_forced_deletion(cluster: &Cluster) {
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Deletes the Pod, waits for the stop signal, and returns the time of the deletion.
-fn begin_deletion(kubectl: &Kubectl) -> Instant {
+pub(crate) fn begin_deletion(kubectl: &Kubectl) -> Instant {
     start(kubectl, &pod(IGNORE_SIGTERM).grace_period(GRACE.as_secs()));
     let begin = Instant::now();
     kubectl.run("delete pod p --wait=false").ok();
@@ -91,7 +91,7 @@ fn begin_deletion(kubectl: &Kubectl) -> Instant {
 }
 
 #[track_caller]
-fn check_grace_period(kubectl: &Kubectl, begin: Instant) {
+pub(crate) fn check_grace_period(kubectl: &Kubectl, begin: Instant) {
     kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
     let took = begin.elapsed();
     assert!(took >= GRACE, "killed after {took:?}, before the end of the grace period");
@@ -105,13 +105,4 @@ fn grace_period_survives_podium_sigkill() {
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();
     check_grace_period(&cluster.kubectl_in("default"), begin);
-}
-
-#[e2e_test("a grace period continues through a SIGKILL of containerd")]
-fn grace_period_survives_containerd_sigkill() {
-    let cluster = ClusterBuilder::default().runtime(ContainerRuntime::Containerd).start();
-    let kubectl = cluster.kubectl_in("default");
-    let begin = begin_deletion(&kubectl);
-    nix::sys::signal::kill(cluster.containerd(), Signal::SIGKILL).expect("containerd runs");
-    check_grace_period(&kubectl, begin);
 }

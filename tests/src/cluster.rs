@@ -1,6 +1,6 @@
 //! A cluster for tests: a `podium up` process with its own data directory, port and containers, removed on drop.
 
-use crate::{ClusterBuilder, ContainerRuntime, Kubectl, Process, cluster_builder, wait_for};
+use crate::{ClusterBuilder, Kubectl, cluster_builder, wait_for};
 use nix::{sys::signal::Signal, unistd::Pid};
 use serde_json::Value;
 use std::{
@@ -121,9 +121,6 @@ impl Cluster {
         std::fs::write(&kubelet, self.builder.kubelet_config.to_string()).expect("a file");
         command.args(["up", "--bind", "127.0.0.1:0", "--data-dir"]).arg(self.data_dir());
         command.arg("--kubelet-config").arg(kubelet).args(&self.builder.args).envs(self.builder.env.iter().cloned());
-        if self.builder.args.iter().any(|arg| arg == "--runtime-endpoint") {
-            command.env_remove(ContainerRuntime::VARIABLE);
-        }
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         self.child = Some(command.spawn().expect("podium starts"));
         wait_for(&format!("Podium to log {text:?}"), BOOT_TIMEOUT, || {
@@ -193,23 +190,6 @@ impl Cluster {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}\n{}", self.log())),
         });
-    }
-
-    /// Finds the process of the cluster's own containerd.
-    #[must_use]
-    pub fn find_containerd(&self) -> Option<Pid> {
-        let marker = self.data_dir().display().to_string();
-        let is_own = |process: &Process| process.name() == "containerd" && process.command().contains(&marker);
-        Process::all().find(is_own).map(|process| process.0)
-    }
-
-    /// Returns the process of the cluster's own containerd.
-    ///
-    /// # Panics
-    /// When containerd is not running.
-    #[must_use]
-    pub fn containerd(&self) -> Pid {
-        self.find_containerd().expect("containerd runs")
     }
 
     /// Returns a kube-rs client for the admin kubeconfig.

@@ -1,6 +1,6 @@
 //! Options of a test cluster.
 
-use crate::{Cluster, ContainerRuntime};
+use crate::Cluster;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -33,10 +33,9 @@ impl ClusterBuilder {
         self
     }
 
-    /// Chooses the container runtime.
-    pub fn runtime(self, runtime: ContainerRuntime) -> Self {
-        let (name, value) = runtime.variable();
-        self.env(name, value)
+    /// Runs Pods in an external container runtime instead of Podium's engine.
+    pub fn runtime_endpoint(self, endpoint: &str) -> Self {
+        self.args(&["--runtime-endpoint", endpoint])
     }
 
     /// Sets fields of the `KubeletConfiguration`.

@@ -18,6 +18,12 @@ const STREAMING_COMMANDS: [&str; 5] = ["exec", "attach", "run", "cp", "debug"];
 /// The kubectl that runs [`STREAMING_COMMANDS`] instead of the machine's own.
 const STREAMING_KUBECTL: &str = "kubectl-1.35";
 
+/// Timeout of kubectl's requests for OpenAPI and discovery, unless `--request-timeout` is set (client-go's `defaultTimeout`).
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(32);
+/// Commands without a stream, whose requests all have the same timeout.
+const SHORT_COMMANDS: [&str; 9] =
+    ["annotate", "apply", "create", "expose", "label", "patch", "replace", "scale", "set"];
+
 /// kubectl with a kubeconfig and a namespace.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
@@ -164,6 +170,10 @@ impl Kubectl {
             None => Command::new("kubectl"),
         };
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--namespace", &self.namespace]);
+        let timeout = scaled(DISCOVERY_TIMEOUT);
+        if timeout > DISCOVERY_TIMEOUT && args.first().is_some_and(|command| SHORT_COMMANDS.contains(command)) {
+            command.arg(format!("--request-timeout={}s", timeout.as_secs()));
+        }
         command.args(args.iter().map(|arg| scale_timeout(arg)));
         if !self.websockets {
             command

@@ -6,7 +6,6 @@ mod api_get;
 mod cgroup;
 mod cluster;
 mod cluster_builder;
-mod container_runtime;
 mod e2e_test;
 mod kubectl;
 mod pod;
@@ -19,7 +18,6 @@ mod wait;
 pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use cluster_builder::{ClusterBuilder, write_kubelet_config};
-pub use container_runtime::ContainerRuntime;
 pub use e2e_test::{E2eTest, TestBody};
 /// Used by the expansion of [`e2e_test`].
 #[doc(hidden)]
@@ -29,6 +27,7 @@ pub use pod::{PodBuilder, container};
 pub use processes::Process;
 pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};
+pub use test_containerd::Containerd;
 pub use test_macros::e2e_test;
 pub use tools::tool;
 pub use wait::{eventually, scaled, wait_for};

@@ -19,7 +19,7 @@ impl Process {
         Self::all().filter(move |process| process.read("cgroup").contains(uid))
     }
 
-    /// Finds the process that holds the sandbox of a Pod: the pause process of containerd, or the keeper of the engine.
+    /// Finds the process that holds the sandbox of a Pod: the keeper of the engine, or the pause process of a CRI runtime.
     #[must_use]
     pub fn of_sandbox(uid: &str) -> Option<Self> {
         let is_keeper = |process: &Self| {

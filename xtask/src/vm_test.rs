@@ -37,6 +37,12 @@ const TESTS: &[&str] = &[
     "containers survive a restart of Podium and are adopted",
     "memory pressure evicts Pods and rejects BestEffort Pods",
     "kubectl top shows resource usage, after a restart too",
+    "a LoadBalancer Service gets an address that Pods and node reach",
+    "AppArmor profiles are enforced, or the Pod is rejected without AppArmor",
+    "the default AppArmor profile denies changes of the node",
+    "confined containers have confined execs and hooks, and end at signals",
+    "confined containers of a Pod signal each other, and not the node",
+    "a Localhost AppArmor profile applies when it is loaded",
 ];
 
 /// Deadline of the whole run in the machine.
@@ -82,7 +88,11 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let path = setup::path_with(&setup::run_for_vm()?);
     let kernel = kernel::fetch(&layout.kernel_dir())?;
     let programs = build()?;
-    root_image::build(&layout.root_dir(), &layout.image(), &kernel, &programs, &path, filter)?;
+    let selection = selection(filter);
+    if !has_tests(&programs.tests, &layout.dir, &selection)? {
+        bail!("no end-to-end test has {:?} in its name", filter.unwrap_or_default());
+    }
+    root_image::build(&layout.root_dir(), &layout.image(), &kernel, &programs, &path, &selection)?;
     let (start, machine) = (Instant::now(), boot(&layout, &kernel)?);
     let status = machine.wait(DEADLINE);
     println!("==> {:>5} s  in the virtual machine", start.elapsed().as_secs());
@@ -126,6 +136,19 @@ fn build() -> Result<Programs> {
     Ok(Programs { podium: step::target_dir().join("debug/podium"), tests })
 }
 
+/// Returns the lines of the file that selects tests: [`TESTS`], or a part of the names.
+fn selection(filter: Option<&str>) -> String {
+    filter.map_or_else(|| TESTS.iter().map(|name| format!("={name}\n")).collect(), |filter| format!("{filter}\n"))
+}
+
+/// Returns whether the program has tests that are selected. An empty run would succeed.
+fn has_tests(program: &Path, dir: &Path, selection: &str) -> Result<bool> {
+    let file = dir.join("tests.txt");
+    std::fs::write(&file, selection).with_context(|| file.display().to_string())?;
+    let list = output_of(Command::new(program).arg("--list").env("PODIUM_E2E_TESTS", &file))?;
+    Ok(list.lines().any(|line| line.ends_with(": test")))
+}
+
 /// Returns the path in one of cargo's messages about the end-to-end tests.
 fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -154,6 +177,26 @@ mod tests {
         assert_eq!(executable(&artifact("e2e", "null")), None);
         assert_eq!(executable(&artifact("probe_server", "\"/t/p\"")), None);
         assert_eq!(executable("warning: text"), None);
+    }
+
+    #[test]
+    fn selection_has_the_filter_or_the_list() {
+        assert_eq!(selection(Some("a node")), "a node\n");
+        assert!(selection(None).starts_with("=the engine runs Pods without containerd\n"));
+        assert_eq!(selection(None).lines().count(), TESTS.len());
+    }
+
+    #[test]
+    fn program_without_selected_tests_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("source"), dir.path().join("tests"));
+        let script = "#!/bin/sh\n[ \"$*\" = --list ] && sed -n 's/^known.*/&: test/p' \"$PODIUM_E2E_TESTS\"\n";
+        std::fs::write(&source, script).unwrap();
+        // Written by another process, so that no child of another test holds a descriptor of it ("text file busy").
+        output_of(Command::new("cp").args([&source, &program])).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(has_tests(&program, dir.path(), "known\n").unwrap());
+        assert!(!has_tests(&program, dir.path(), "unknown\n").unwrap());
     }
 
     #[test]

@@ -7,13 +7,14 @@ use common::{root, sources};
 use std::{collections::BTreeSet, fs};
 
 /// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 31] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 32] = [
     ("admission", &["api", "expr"]),
     ("api", &[]),
     ("apply", &[]),
     ("audit", &["api", "kinds", "request", "response"]),
     ("auth", &["api", "errors", "files", "kinds", "request", "store"]),
     ("bundle", &["runtime"]),
+    ("cni", &["api", "files", "runtime"]),
     ("controllers", &["admission", "api", "informer"]),
     ("distribution", &["runtime"]),
     ("encryption", &["api", "store"]),
@@ -61,6 +62,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 31] = [
             "api",
             "audit",
             "auth",
+            "cni",
             "controllers",
             "distribution",
             "encryption",

@@ -1,13 +1,16 @@
 //! AppArmor profile of a container (containerd's `internal/cri/sputil`).
 
-use crate::{Error, HostInfo};
+use crate::{AppArmor, Error};
 use runtime::{AppArmorProfile, SecurityContext};
 
 /// Returns the profile of a container's process; `None` for no confinement.
 ///
 /// Without AppArmor or a default profile on the node, only a profile that the Pod names is an error.
-pub(crate) fn container_profile(security: &SecurityContext, host: &HostInfo) -> Result<Option<String>, Error> {
-    let Some(apparmor) = &host.apparmor else {
+pub(crate) fn container_profile(
+    security: &SecurityContext,
+    apparmor: Option<&AppArmor>,
+) -> Result<Option<String>, Error> {
+    let Some(apparmor) = apparmor else {
         return match security.apparmor {
             None | Some(AppArmorProfile::Unconfined) => Ok(None),
             Some(_) => Err(Error::AppArmorUnsupported),
@@ -16,11 +19,11 @@ pub(crate) fn container_profile(security: &SecurityContext, host: &HostInfo) -> 
     match security.apparmor.as_ref().unwrap_or(&AppArmorProfile::RuntimeDefault) {
         AppArmorProfile::Unconfined => Ok(None),
         AppArmorProfile::RuntimeDefault if security.privileged => Ok(None),
-        AppArmorProfile::RuntimeDefault if !apparmor.default_profile.is_empty() => {
-            Ok(Some(apparmor.default_profile.clone()))
-        }
-        AppArmorProfile::RuntimeDefault if security.apparmor.is_none() => Ok(None),
-        AppArmorProfile::RuntimeDefault => Err(Error::NoDefaultAppArmorProfile),
+        AppArmorProfile::RuntimeDefault => match &apparmor.default_profile {
+            Ok(name) => Ok(Some(name.clone())),
+            Err(_) if security.apparmor.is_none() => Ok(None),
+            Err(problem) => Err(Error::NoDefaultAppArmorProfile(problem.clone())),
+        },
         AppArmorProfile::Localhost(reference) => {
             let name = reference.strip_prefix("localhost/").unwrap_or(reference);
             match name {
@@ -35,7 +38,7 @@ pub(crate) fn container_profile(security: &SecurityContext, host: &HostInfo) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AppArmor;
+    use std::collections::BTreeSet;
 
     #[track_caller]
     fn check(
@@ -46,9 +49,8 @@ mod tests {
     ) {
         let security = SecurityContext { apparmor: profile, privileged, ..SecurityContext::default() };
         let loaded = ["mine".to_owned()].into();
-        let apparmor = has_apparmor.then(|| AppArmor { default_profile: "default".to_owned(), loaded });
-        let host = HostInfo { apparmor, ..HostInfo::default() };
-        let found = container_profile(&security, &host).map_err(|e| e.to_string());
+        let apparmor = has_apparmor.then(|| AppArmor { default_profile: Ok("default".to_owned()), loaded });
+        let found = container_profile(&security, apparmor.as_ref()).map_err(|e| e.to_string());
         assert_eq!(found, expected.map(|name| name.map(str::to_owned)).map_err(str::to_owned));
     }
 
@@ -69,13 +71,13 @@ mod tests {
     fn missing_default_profile_is_an_error_if_named() {
         let profile_of = |apparmor, privileged| {
             let security = SecurityContext { apparmor, privileged, ..SecurityContext::default() };
-            let host = HostInfo { apparmor: Some(AppArmor::default()), ..HostInfo::default() };
-            container_profile(&security, &host).map_err(|e| e.to_string())
+            let host = AppArmor { default_profile: Err("no parser".to_owned()), loaded: BTreeSet::new() };
+            container_profile(&security, Some(&host)).map_err(|e| e.to_string())
         };
         let default = || Some(AppArmorProfile::RuntimeDefault);
         assert_eq!(profile_of(None, false), Ok(None));
         assert_eq!(profile_of(default(), true), Ok(None));
-        assert_eq!(profile_of(default(), false), Err("default apparmor profile is not loaded".to_owned()));
+        assert_eq!(profile_of(default(), false), Err("default apparmor profile is not loaded: no parser".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Inputs of the translation.
 
-use crate::{DeviceNode, ImageConfig, PodNamespaces, UserDatabase};
+use crate::{AppArmor, DeviceNode, ImageConfig, PodNamespaces, UserDatabase};
 use runtime::{ContainerConfig, SandboxConfig};
 use std::{
     collections::BTreeMap,
@@ -37,6 +37,8 @@ pub struct ContainerContext<'a> {
     pub recursive_read_only: bool,
     /// Content of the seccomp profile, or the error of reading it, if the profile is `Localhost`.
     pub seccomp_profile: Result<&'a [u8], &'a str>,
+    /// AppArmor, whose profiles change while the engine runs; `None` if the kernel has none, or it is disabled.
+    pub apparmor: Option<&'a AppArmor>,
 }
 
 /// Files of a Pod. `None` of a file: the image's own is used.

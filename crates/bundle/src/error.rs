@@ -138,8 +138,8 @@ pub enum Error {
     #[error("apparmor is not supported")]
     AppArmorUnsupported,
     /// A container that names `RuntimeDefault`, on a node without a default profile.
-    #[error("default apparmor profile is not loaded")]
-    NoDefaultAppArmorProfile,
+    #[error("default apparmor profile is not loaded: {0}")]
+    NoDefaultAppArmorProfile(String),
     /// A `Localhost` profile without a name.
     #[error("nil apparmor profile is not supported")]
     NoAppArmorProfile,

@@ -18,8 +18,6 @@ pub struct HostInfo {
     pub oom_score_adj: i32,
     /// Whether the kernel has seccomp filters.
     pub seccomp: bool,
-    /// AppArmor; `None` if the kernel has none, or it is disabled.
-    pub apparmor: Option<AppArmor>,
     /// Whether `/sys/fs/cgroup` is the unified hierarchy (cgroup v2).
     pub cgroup_v2: bool,
     /// Options of the node's mount of `/sys/fs/cgroup`, of which a container without a cgroup namespace must keep some.
@@ -36,10 +34,10 @@ pub struct HostInfo {
 }
 
 /// AppArmor of the node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppArmor {
-    /// Profile of `RuntimeDefault`, and of containers without a profile. Empty if none is loaded.
-    pub default_profile: String,
+    /// Profile of `RuntimeDefault`, and of containers without a profile; or why none is loaded.
+    pub default_profile: Result<String, String>,
     /// Names of the loaded profiles (`/sys/kernel/security/apparmor/profiles`).
     pub loaded: BTreeSet<String>,
 }

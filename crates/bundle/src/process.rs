@@ -34,7 +34,7 @@ pub(crate) fn container_process(
         // The OCI runtime's own limits are inherited.
         .set_rlimits(None)
         .set_no_new_privileges(Some(config.security.no_new_privs))
-        .set_apparmor_profile(apparmor::container_profile(&config.security, host)?)
+        .set_apparmor_profile(apparmor::container_profile(&config.security, context.apparmor)?)
         .set_oom_score_adj(Some(oom_score_adj(config.resources.oom_score_adj, host)));
     Ok(process)
 }

@@ -74,6 +74,7 @@ impl Input {
             devices: &self.devices,
             recursive_read_only: self.recursive_read_only,
             seccomp_profile: self.seccomp_profile.as_deref().map_err(String::as_str),
+            apparmor: None,
         }
     }
 

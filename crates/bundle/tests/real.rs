@@ -68,6 +68,7 @@ impl Input {
             devices: &[],
             recursive_read_only: false,
             seccomp_profile: Err("not used"),
+            apparmor: None,
         };
         container_spec(&context, &self.host).unwrap()
     }

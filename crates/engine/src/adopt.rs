@@ -1,7 +1,7 @@
 //! Start of the engine: takes over the sandboxes of an earlier process, and removes what it left incomplete.
 
 use crate::{
-    Engine, EngineError, EngineOptions, containers, destroy,
+    Engine, EngineError, EngineOptions, apparmor, containers, destroy,
     directories::{complete_removals, remove_dir, subdirectories},
     events::Events,
     handlers::Handlers,
@@ -46,11 +46,15 @@ impl Engine {
             options,
             handlers,
             host,
+            apparmor: apparmor::Profiles::new(),
             events: Events::new(),
             sandboxes: parking_lot::Mutex::default(),
             names: parking_lot::Mutex::default(),
             tasks: Tasks::default(),
         });
+        let engine = inner.clone();
+        // The first container waits for the profile, and nothing else does.
+        tokio::spawn(async move { engine.apparmor.current().await });
         let dir = inner.pods_dir();
         let failed = |source| EngineError::File { path: dir.clone(), source };
         files::create_private_dir_all(&dir).map_err(failed)?;

@@ -58,6 +58,7 @@ pub(crate) async fn create(
         sandbox_config,
         files: sandbox.files.clone(),
         namespaces: sandbox.keeper()?.hello().clone(),
+        apparmor: inner.apparmor.current().await,
     };
     let engine = inner.clone();
     let prepared = tokio::task::spawn_blocking(move || prepare::prepare(&engine, &request)).await;

@@ -2,9 +2,7 @@
 
 use crate::{
     keeper_process::{kill_containers, kill_keeper},
-    oci_runtime,
-    pod_files::read_bounded,
-    rootfs,
+    oci_runtime, rootfs,
     state::pods_dir,
 };
 use images::ImageStore;
@@ -61,7 +59,7 @@ pub(crate) fn record_image_store(data_dir: &Path, root: &Path) -> io::Result<()>
 /// Returns the image store of a data directory, if the engine has run there.
 #[must_use]
 pub fn image_store(data_dir: &Path) -> Option<PathBuf> {
-    let root = read_bounded(&data_dir.join(DIR).join(IMAGE_STORE), MAX_PATH).ok()?;
+    let root = files::read_bounded(&data_dir.join(DIR).join(IMAGE_STORE), MAX_PATH).ok()?;
     let root = Path::new(OsStr::from_bytes(&root));
     root.is_absolute().then(|| root.to_owned())
 }

@@ -20,7 +20,7 @@ const MAX_CONFIG: u64 = 1 << 20;
 /// Handlers without a configuration file: name and program.
 const BUILT_IN: [(&str, &str); 2] = [("runc", "runc"), ("crun", "crun")];
 /// Directories that are searched in addition to `PATH`, which a service may lack.
-const PROGRAM_DIRS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+const PROGRAM_DIRS: [&str; 5] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"];
 
 /// An OCI runtime program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,9 +105,10 @@ impl Handlers {
     /// When the file is invalid, or names a program that is not installed.
     pub(crate) fn load(data_dir: &Path, default: &str) -> Result<Self, HandlersError> {
         let path = data_dir.join(CONFIG_FILE);
-        let text = match crate::pod_files::read_bounded(&path, MAX_CONFIG) {
+        let text = match files::read_bounded(&path, MAX_CONFIG) {
             Ok(text) if text.is_empty() => return Self::built_in(default),
             Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::built_in(default),
             Err(source) => return Err(HandlersError::Read { path, source }),
         };
         let invalid = |reason: String| HandlersError::Invalid { path: path.clone(), reason };
@@ -157,7 +158,7 @@ impl Handlers {
 }
 
 /// Finds a program by its path, or by its name in `PATH` and the usual directories.
-fn find_program(name: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
     let given = Path::new(name);
     if given.is_absolute() {
         return given.is_file().then(|| given.to_owned());

@@ -1,9 +1,8 @@
 //! Facts about the machine that the OCI configuration depends on.
 
-use bundle::{AppArmor, Architecture, CapabilitySet, DeviceKind, DeviceNode, HostInfo};
+use bundle::{Architecture, CapabilitySet, DeviceKind, DeviceNode, HostInfo};
 use nix::sys::stat::{major, minor};
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
@@ -13,8 +12,6 @@ use std::{
 const MAX_DEVICES: usize = 20_000;
 /// Directories and nodes of `/dev` that belong to the machine's own terminals and mounts (containerd's `getDevices`).
 const SKIPPED_DEVICES: [&str; 7] = ["pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"];
-/// Profile of Debian's and Docker's packages for containers.
-const DEFAULT_APPARMOR_PROFILES: [&str; 2] = ["cri-containerd.apparmor.d", "docker-default"];
 const CGROUP: &str = "/sys/fs/cgroup";
 
 /// Reads the facts. What cannot be read is taken as missing.
@@ -27,7 +24,6 @@ pub(crate) fn host_info(node_name: &str) -> HostInfo {
         capabilities: effective_capabilities(),
         oom_score_adj: read("/proc/self/oom_score_adj").trim().parse().unwrap_or(0),
         seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
-        apparmor: apparmor(),
         cgroup_v2,
         cgroup_mount_options: cgroup_mount_options(),
         swap_limit: has_swap_limit(cgroup_v2),
@@ -54,16 +50,6 @@ fn effective_capabilities() -> CapabilitySet {
     let status = read("/proc/self/status");
     let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     CapabilitySet::from_bits(bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0))
-}
-
-fn apparmor() -> Option<AppArmor> {
-    if !read("/sys/module/apparmor/parameters/enabled").starts_with('Y') {
-        return None;
-    }
-    let text = read("/sys/kernel/security/apparmor/profiles");
-    let loaded: BTreeSet<String> = text.lines().filter_map(|line| Some(line.rsplit_once(" (")?.0.to_owned())).collect();
-    let default = DEFAULT_APPARMOR_PROFILES.iter().find(|name| loaded.contains(**name));
-    Some(AppArmor { default_profile: default.map(|name| (*name).to_owned()).unwrap_or_default(), loaded })
 }
 
 /// Returns the options of the mount of `/sys/fs/cgroup` itself (field 6 of mountinfo).

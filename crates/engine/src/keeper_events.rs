@@ -124,6 +124,6 @@ pub(crate) async fn end_unobserved(
 
 /// Reads the exit that a keeper recorded.
 pub(crate) fn read_exit(container_dir: &Path) -> Option<keeper::Exit> {
-    let text = crate::pod_files::read_bounded(&container_dir.join("exit.json"), 1 << 16).ok()?;
+    let text = files::read_bounded(&container_dir.join("exit.json"), 1 << 16).ok()?;
     serde_json::from_slice(&text).ok()
 }

@@ -4,7 +4,6 @@ use crate::{
     cgroup::Cgroup,
     directories::subdirectories,
     oci_runtime,
-    pod_files::read_bounded,
     records::{self, ContainerRecord},
     state::{Container, Sandbox, pods_dir},
     steps::blocking,
@@ -65,7 +64,9 @@ fn runs_with_root(root: &[u8]) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let has_root = |pid: &i32| {
-        let Ok(command) = read_bounded(Path::new(&format!("/proc/{pid}/cmdline")), MAX_COMMAND) else { return false };
+        let Ok(command) = files::read_bounded(Path::new(&format!("/proc/{pid}/cmdline")), MAX_COMMAND) else {
+            return false;
+        };
         let mut arguments = command.split(|byte| *byte == 0);
         arguments.any(|argument| argument == b"--root") && arguments.next() == Some(root)
     };
@@ -73,7 +74,7 @@ fn runs_with_root(root: &[u8]) -> Vec<i32> {
 }
 
 fn read_keeper_pid(dir: &Path) -> Option<KeeperPid> {
-    let text = read_bounded(&dir.join("keeper.pid"), 1 << 12).ok()?;
+    let text = files::read_bounded(&dir.join("keeper.pid"), 1 << 12).ok()?;
     let found: KeeperPid = serde_json::from_slice(&text).ok()?;
     (found.pid > 1).then_some(found)
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod apparmor;
 mod cgroup;
 mod containers;
 mod destroy;
@@ -47,8 +48,8 @@ pub use destroy::{destroy, has_sandboxes, image_store};
 pub use handlers::HandlersError;
 pub use image_service::{describe_image, pull_image};
 
-use futures::future::BoxFuture;
-use runtime::PortMapping;
+use futures::{FutureExt, future::BoxFuture};
+use runtime::SandboxConfig;
 use state::Inner;
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -58,6 +59,9 @@ pub struct EngineOptions {
     pub data_dir: PathBuf,
     /// Image store of the machine.
     pub images: images::ImageStore,
+    /// Becomes true, or is closed, when the images are imported that the cluster begins with: the kubelet's queries for images and
+    /// its pulls wait for that.
+    pub images_imported: tokio::sync::watch::Receiver<bool>,
     /// Directories of registry configurations (`HOST/hosts.toml`).
     pub registry_hosts_dirs: Vec<PathBuf>,
     /// Program that runs as keeper when it is executed under the name [`keeper::KEEPER_NAME`].
@@ -72,12 +76,16 @@ pub struct EngineOptions {
 
 /// Network of the Pods.
 pub trait PodNetwork: Send + Sync + 'static {
+    /// Returns why no Pods can be connected now, in the words of the CRI's condition `NetworkReady`.
+    fn not_ready(&self) -> BoxFuture<'_, Option<String>> {
+        std::future::ready(None).boxed()
+    }
     /// Connects the network namespace of a sandbox, and returns its addresses. Idempotent.
     fn attach<'a>(
         &'a self,
         sandbox: &'a str,
         netns: &'a std::path::Path,
-        ports: &'a [PortMapping],
+        config: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, PodNetworkError>>;
     /// Disconnects a sandbox, whose namespace may be gone. Idempotent.
     fn detach<'a>(&'a self, sandbox: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>>;

@@ -17,7 +17,9 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::Arc,
 };
+use tokio::sync::OnceCell;
 
 /// Types of file systems (`linux/magic.h`).
 const SYSFS_MAGIC: FsWord = 0x6265_6572;
@@ -25,31 +27,47 @@ const DEVPTS_MAGIC: FsWord = 0x1cd1;
 /// Major and minor number of `/dev/null`.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
-/// Verifies a created container, whose first process is `pid`, if its processes are processes of this machine.
-///
-/// # Errors
-/// When the OCI runtime was misled: the container must not start.
-pub(crate) async fn verify(inner: &Inner, sandbox: &Sandbox, container: &Container, pid: i32) -> io::Result<()> {
-    let handler = inner.handlers.get(&sandbox.record().runtime_handler);
-    if handler.is_some_and(|handler| !handler.signals_directly) {
-        return Ok(());
-    }
-    let dir = container.dir.clone();
-    blocking(move || verify_paths(pid, &prepare::read_spec(&dir)?)).await
+/// Verification of a container that is being started.
+pub(crate) struct PathVerification {
+    dir: PathBuf,
+    /// OCI configuration. It is read once: meanwhile, only resources and the process namespace may change in the file.
+    spec: OnceCell<Arc<Spec>>,
 }
 
-/// Returns whether a container must be verified between its creation and its start, because a mount may reach what its OCI
-/// runtime hides paths with.
-///
-/// # Errors
-/// When the OCI configuration cannot be read.
-pub(crate) async fn is_needed(container: &Container) -> io::Result<bool> {
-    let dir = container.dir.clone();
-    blocking(move || {
-        let spec = prepare::read_spec(&dir)?;
-        Ok(may_be_misled(&rootfs::of_spec(&dir, &spec), &spec))
-    })
-    .await
+impl PathVerification {
+    pub(crate) fn new(container: &Container) -> Self {
+        Self { dir: container.dir.clone(), spec: OnceCell::new() }
+    }
+
+    async fn spec(&self) -> io::Result<Arc<Spec>> {
+        let dir = self.dir.clone();
+        let read = || blocking(move || Ok(Arc::new(prepare::read_spec(&dir)?)));
+        self.spec.get_or_try_init(read).await.cloned()
+    }
+
+    /// Returns whether the container must be verified between its creation and its start, because a mount may reach what its
+    /// OCI runtime hides paths with.
+    ///
+    /// # Errors
+    /// When the OCI configuration cannot be read.
+    pub(crate) async fn is_needed(&self) -> io::Result<bool> {
+        let spec = self.spec().await?;
+        let root = rootfs::of_spec(&self.dir, &spec);
+        blocking(move || Ok(may_be_misled(&root, &spec))).await
+    }
+
+    /// Verifies the created container, whose first process is `pid`, if its processes are processes of this machine.
+    ///
+    /// # Errors
+    /// When the OCI runtime was misled: the container must not start.
+    pub(crate) async fn verify(&self, inner: &Inner, sandbox: &Sandbox, pid: i32) -> io::Result<()> {
+        let handler = inner.handlers.get(&sandbox.record().runtime_handler);
+        if handler.is_some_and(|handler| !handler.signals_directly) {
+            return Ok(());
+        }
+        let spec = self.spec().await?;
+        blocking(move || verify_paths(pid, &spec)).await
+    }
 }
 
 fn may_be_misled(root: &Path, spec: &Spec) -> bool {
@@ -224,5 +242,18 @@ mod tests {
         let mut spec = Spec::default();
         spec.set_linux(Some(linux));
         assert!(verify_paths(i32::MAX, &spec).is_err());
+    }
+
+    #[tokio::test]
+    async fn oci_configuration_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.json");
+        std::fs::write(&config, serde_json::to_vec(&Spec::default()).unwrap()).unwrap();
+        let verification = PathVerification { dir: dir.path().to_owned(), spec: OnceCell::new() };
+        assert!(!verification.is_needed().await.unwrap());
+        std::fs::remove_file(&config).unwrap();
+        assert_eq!(*verification.spec().await.unwrap(), Spec::default());
+        let unread = PathVerification { spec: OnceCell::new(), ..verification };
+        assert!(unread.is_needed().await.is_err());
     }
 }

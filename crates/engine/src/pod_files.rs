@@ -44,7 +44,10 @@ impl PodFiles {
         write_public(&self.hostname, format!("{hostname}\n").as_bytes())?;
         let resolv_conf = match &config.dns {
             Some(dns) => resolv_conf(dns).into_bytes(),
-            None => read_bounded(Path::new(NODE_RESOLV_CONF), MAX_RESOLV_CONF)?,
+            None => match files::read_bounded(Path::new(NODE_RESOLV_CONF), MAX_RESOLV_CONF) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                content => content?,
+            },
         };
         write_public(&self.resolv_conf, &resolv_conf)?;
         if config.namespaces.ipc == NamespaceMode::Node {
@@ -80,17 +83,6 @@ pub(crate) fn unmount(path: &Path) -> io::Result<()> {
 fn write_public(path: &Path, content: &[u8]) -> io::Result<()> {
     files::replace_private_unsynced(path, content)?;
     fs::set_permissions(path, Permissions::from_mode(0o644))
-}
-
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    use io::Read;
-    let mut content = Vec::new();
-    match fs::File::open(path) {
-        Ok(file) => file.take(limit).read_to_end(&mut content).map(drop)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    Ok(content)
 }
 
 /// Formats a DNS configuration as containerd does (`parseDNSOptions`).

@@ -2,14 +2,16 @@
 
 use crate::{
     host, in_root, mount_table,
-    pod_files::{PodFiles, read_bounded},
+    pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, VERSION},
     rootfs,
     state::{Container, Inner},
     steps::failed,
 };
-use bundle::{ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase};
-use images::MappedLayers;
+use bundle::{
+    AppArmor, ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase,
+};
+use images::{AcquiredImage, MappedLayers};
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
 use oci_spec::runtime::{LinuxNamespaceType, PosixRlimitBuilder, PosixRlimitType};
@@ -48,6 +50,7 @@ pub(crate) struct Request {
     pub(crate) sandbox_config: SandboxConfig,
     pub(crate) files: PodFiles,
     pub(crate) namespaces: Hello,
+    pub(crate) apparmor: Option<AppArmor>,
 }
 
 /// Prepares a container.
@@ -74,17 +77,16 @@ pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecor
 }
 
 /// Mounts the root file system of the image.
-fn mount_root(inner: &Inner, request: &Request) -> Result<(images::Image, ImageConfig, PathBuf), RuntimeError> {
+fn mount_root(inner: &Inner, request: &Request) -> Result<(AcquiredImage, ImageConfig, PathBuf), RuntimeError> {
     let store = &inner.options.images;
     let reference = &request.config.image_ref;
-    let image = store.image(reference).map_err(failed(format!("find image {reference:?}")))?;
-    let layers = store
-        .acquire(&inner.options.data_dir, &use_name(&request.id, ROOTFS), &image.id)
+    let image = store
+        .acquire(&inner.options.data_dir, &use_name(&request.id, ROOTFS), reference)
         .map_err(failed(format!("unpack image {reference:?}")))?;
     let mount = || {
         let (upper, work) = (request.dir.join(UPPER), request.dir.join(WORK));
         let target = rootfs::create(&request.dir, &request.sandbox.id, &request.id, users(request))?;
-        with_mapped_layers(request, &layers, |layers| {
+        with_mapped_layers(request, &image.lower_dirs, |layers| {
             images::create_upper(layers, &upper)?;
             mount_volatile(layers, &upper, &work, &target)
         })?;
@@ -92,8 +94,7 @@ fn mount_root(inner: &Inner, request: &Request) -> Result<(images::Image, ImageC
     };
     let root = mount().map_err(failed("mount the container's root file system"))?;
     in_root::check_mount_points(&root).map_err(failed(format!("use image {reference:?}")))?;
-    let blob = store.config_blob(&image.id).map_err(failed(format!("read image {reference:?}")))?;
-    let config = ImageConfig::parse(&blob).map_err(failed(format!("read image {reference:?}")))?;
+    let config = ImageConfig::parse(&image.config).map_err(failed(format!("read image {reference:?}")))?;
     Ok((image, config, root))
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn release_images(inner: &Inner, id: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn record(request: &Request, image: &images::Image, image_config: &ImageConfig) -> ContainerRecord {
+fn record(request: &Request, image: &AcquiredImage, image_config: &ImageConfig) -> ContainerRecord {
     let config = &request.config;
     let parent = request.sandbox_config.cgroup_parent.as_deref();
     ContainerRecord {
@@ -202,7 +203,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig, root: PathBuf) ->
     let profile = match &config.security.seccomp {
         SeccompProfile::Localhost(path) => {
             let limit = u64::try_from(bundle::MAX_PROFILE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-            fs::metadata(path).and_then(|_| read_bounded(path, limit)).map_err(|error| error.to_string())
+            files::read_bounded(path, limit).map_err(|error| error.to_string())
         }
         SeccompProfile::Unconfined | SeccompProfile::RuntimeDefault => Ok(Vec::new()),
     };
@@ -220,6 +221,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig, root: PathBuf) ->
         devices: &devices,
         recursive_read_only: inner.recursive_read_only_mounts(&request.sandbox.runtime_handler),
         seccomp_profile: profile.as_deref().map_err(String::as_str),
+        apparmor: request.apparmor.as_ref(),
     };
     let mut spec =
         bundle::container_spec(&context, &inner.host).map_err(|error| RuntimeError::Failed(error.to_string()))?;
@@ -308,14 +310,12 @@ fn ensure_exists(path: &Path) -> io::Result<()> {
 fn image_volume(inner: &Inner, request: &Request, index: usize, image: &ImageMount) -> Result<PathBuf, RuntimeError> {
     let store = &inner.options.images;
     let name = use_name(&request.id, &format!("image-{index}"));
-    let find = || {
-        let found = store.image(&image.image_ref)?;
-        store.acquire(&inner.options.data_dir, &name, &found.id)
-    };
-    let layers = find().map_err(failed(format!("unpack image {:?}", image.image)))?;
+    let acquired = store
+        .acquire(&inner.options.data_dir, &name, &image.image_ref)
+        .map_err(failed(format!("unpack image {:?}", image.image)))?;
     let target = request.dir.join(IMAGES).join(index.to_string());
     files::create_private_dir_all(&target).map_err(failed("create the directory of an image volume"))?;
-    with_mapped_layers(request, &layers, |layers| store.mount_read_only(layers, &target))
+    with_mapped_layers(request, &acquired.lower_dirs, |layers| store.mount_read_only(layers, &target))
         .map_err(failed(format!("mount image {:?}", image.image)))?;
     let found = in_root::resolve(&target, Path::new(&image.sub_path));
     found.map_err(|error| {
@@ -341,7 +341,7 @@ fn device_source(path: &Path) -> DeviceSource {
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn read_spec(dir: &Path) -> io::Result<Spec> {
-    Ok(serde_json::from_slice(&read_bounded(&dir.join(CONFIG), MAX_CONFIG)?)?)
+    Ok(serde_json::from_slice(&files::read_bounded(&dir.join(CONFIG), MAX_CONFIG)?)?)
 }
 
 /// Sets the process namespace in the OCI configuration of a container.

@@ -16,19 +16,21 @@ impl Runtime for Engine {
     }
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
-        let handler = |name: &str| Handler {
-            name: name.to_owned(),
-            recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
-            user_namespaces: self.0.user_namespaces(name),
-        };
-        let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
-        let status = RuntimeStatus {
-            runtime_not_ready: None,
-            network_not_ready: None,
-            handlers,
-            supplemental_groups_policy: true,
-        };
-        std::future::ready(Ok(status)).boxed()
+        async {
+            let handler = |name: &str| Handler {
+                name: name.to_owned(),
+                recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
+                user_namespaces: self.0.user_namespaces(name),
+            };
+            let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
+            Ok(RuntimeStatus {
+                runtime_not_ready: None,
+                network_not_ready: self.0.options.network.not_ready().await,
+                handlers,
+                supplemental_groups_policy: true,
+            })
+        }
+        .boxed()
     }
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId> {

@@ -134,8 +134,9 @@ async fn create(
     let keeper = Keeper::spawn(program, dir).await.map_err(failed("start the keeper of the sandbox"))?;
     if record.network == NamespaceMode::Pod {
         let netns = network_namespace(&keeper)?;
-        let attached = inner.options.network.attach(&record.id, &netns, &config.port_mappings).await;
-        record.ips = attached.map_err(failed("set up the Pod network"))?;
+        let attached = inner.options.network.attach(&record.id, &netns, config).await;
+        // The words of containerd, which Events have.
+        record.ips = attached.map_err(failed(format!("setup network for sandbox {:?}", record.id)))?;
     }
     record.state = SandboxState::Ready;
     let (path, saved) = (Sandbox::record_path(dir), record.clone());
@@ -153,7 +154,8 @@ pub(crate) async fn stop(inner: Arc<Inner>, id: String) -> Result<(), RuntimeErr
     stop_containers(&inner, &sandbox).await?;
     let record = sandbox.record();
     if record.network == NamespaceMode::Pod {
-        inner.options.network.detach(&id).await.map_err(failed("release the Pod network"))?;
+        let detached = inner.options.network.detach(&id).await;
+        detached.map_err(failed(format!("destroy network for sandbox {id:?}")))?;
     }
     if record.state != SandboxState::Stopped {
         let stopped = sandbox.clone();

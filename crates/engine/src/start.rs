@@ -5,7 +5,8 @@
 
 use crate::{
     containers::delete_process,
-    keeper_events, masking,
+    keeper_events,
+    masking::PathVerification,
     prepare::join_pid_namespace,
     records::SandboxState,
     state::{Container, Inner, Sandbox},
@@ -94,9 +95,10 @@ enum Progress {
 
 /// Creates and starts the process. A connection that is renewed meanwhile does not end the start.
 async fn run(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, container: &Arc<Container>) -> Result<(), RuntimeError> {
+    let paths = PathVerification::new(container);
     loop {
         let keeper = sandbox.connected_keeper().await?;
-        match step(inner, sandbox, container, &keeper).await {
+        match step(inner, sandbox, container, &keeper, &paths).await {
             Ok(Progress::Started) => return Ok(()),
             Ok(Progress::Created) => {}
             Ok(Progress::Waiting) => tokio::time::sleep(POLL_INTERVAL).await,
@@ -121,6 +123,7 @@ async fn step(
     sandbox: &Arc<Sandbox>,
     container: &Arc<Container>,
     keeper: &Keeper,
+    paths: &PathVerification,
 ) -> Result<Progress, StepError> {
     let id = container.id();
     let states = keeper.list_containers().await?;
@@ -134,7 +137,7 @@ async fn step(
             Some(target) => Some(pin_pid_namespace(sandbox, container, target, keeper).await?),
             None => None,
         };
-        let is_verified = masking::is_needed(container).await.map_err(failed("read the container's configuration"))?;
+        let is_verified = paths.is_needed().await.map_err(failed("read the container's configuration"))?;
         let created = if is_verified { keeper.create_container(&id).await } else { keeper.run_container(&id).await };
         container.set_pid(Some(created?));
         drop(pid_namespace);
@@ -149,7 +152,7 @@ async fn step(
     match state.status {
         Status::Running | Status::Stopped => Ok(Progress::Started),
         Status::Creating => Ok(Progress::Waiting),
-        Status::Created => match start_verified(inner, sandbox, container, keeper).await {
+        Status::Created => match start_verified(inner, sandbox, container, keeper, paths).await {
             Ok(()) => Ok(Progress::Started),
             // It is being started, or its process has ended.
             Err(StepError::Keeper(error)) if error.code() == Some(ErrorCode::WrongState) => Ok(Progress::Waiting),
@@ -164,9 +167,10 @@ async fn start_verified(
     sandbox: &Sandbox,
     container: &Container,
     keeper: &Keeper,
+    paths: &PathVerification,
 ) -> Result<(), StepError> {
     let pid = container.pid().ok_or_else(|| RuntimeError::Failed("the container has no process".to_owned()))?;
-    masking::verify(inner, sandbox, container, pid).await.map_err(failed("verify the container's paths"))?;
+    paths.verify(inner, sandbox, pid).await.map_err(failed("verify the container's paths"))?;
     Ok(keeper.start_container(&container.id()).await?)
 }
 

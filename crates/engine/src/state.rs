@@ -1,7 +1,7 @@
 //! What the engine knows of its sandboxes and containers. Everything that must survive is in their records.
 
 use crate::{
-    EngineOptions,
+    EngineOptions, apparmor,
     events::Events,
     execs::Execs,
     handlers::Handlers,
@@ -35,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) options: EngineOptions,
     pub(crate) handlers: Handlers,
     pub(crate) host: HostInfo,
+    pub(crate) apparmor: apparmor::Profiles,
     pub(crate) events: Events,
     pub(crate) sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
     /// Sandboxes by Pod UID and attempt, those in creation included.

@@ -5,10 +5,12 @@
 
 pub mod mounts;
 mod open;
+mod read;
 mod remove;
 pub mod trust;
 
 pub use open::{append_private, open_private};
+pub use read::read_bounded;
 pub use remove::{remove_dir_all, remove_entry};
 
 use std::{

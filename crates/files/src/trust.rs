@@ -86,6 +86,21 @@ pub fn check_private_file(path: &Path, metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
+/// Checks that a program is a regular file that belongs to the caller or root, and that no other user may write to it.
+///
+/// # Errors
+/// If one of these conditions is not met.
+pub fn check_program(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("{} is not a regular file", path.display())));
+    }
+    check_owner(path, metadata)?;
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(not_safe(path, metadata, "others than its owner may write to it; chmod go-w it"));
+    }
+    Ok(())
+}
+
 fn push(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().map(|component| component.as_os_str().to_owned()));
 }

@@ -1,9 +1,11 @@
 //! Blobs: complete ones, and downloads that can be resumed.
 
 use crate::{
-    BlobStore, BlobWriter, Digest, Error, Lease,
+    BlobWriter, Digest, Error, Lease,
+    collect::remove_file,
     error::{Context, invalid},
     lock::{self, Lock},
+    manifest::digest_of,
     store::{ImageStore, Temporary, none_if_missing, sync_dir},
 };
 use sha2::{Digest as _, Sha256};
@@ -44,6 +46,17 @@ impl ImageStore {
         metadata.map(|m| m.len()).ok_or(Error::MissingBlob(*digest))
     }
 
+    /// Returns whether a blob is in the store with its content, which is read whole.
+    pub(crate) fn is_whole(&self, digest: &Digest) -> Result<bool, Error> {
+        let mut file = match self.open_blob(digest) {
+            Err(Error::MissingBlob(_)) => return Ok(false),
+            file => file?,
+        };
+        let mut hasher = Sha256::new();
+        hash(&mut file, &mut hasher).context(|| format!("failed to read blob {digest}"))?;
+        Ok(Digest::finish(hasher) == *digest)
+    }
+
     /// Reads a manifest or a configuration, and verifies it again: a damaged one would be taken for another image.
     pub(crate) fn read_document(&self, digest: &Digest, max: u64) -> Result<Vec<u8>, Error> {
         let (file, mut data) = (self.open_blob(digest)?, Vec::new());
@@ -67,7 +80,7 @@ impl Lease {
     pub fn put(&self, data: &[u8]) -> Result<Digest, Error> {
         let digest = Digest::of(data);
         let path = self.store.blob_path(&digest);
-        if !self.contains_whole(&digest) {
+        if !self.store.is_whole(&digest)? {
             self.store.replace(&path, data).context(|| format!("failed to write blob {digest}"))?;
         }
         Ok(digest)
@@ -79,17 +92,46 @@ impl Lease {
         let (hasher, size) = copy_hashed(source, &mut temporary)?;
         let digest = Digest::finish(hasher);
         let path = self.store.blob_path(&digest);
-        if !self.contains_whole(&digest) {
+        if !self.store.is_whole(&digest).map_err(|error| PutError::Write(io::Error::other(error)))? {
             temporary.publish(&path).map_err(PutError::Write)?;
         }
         Ok((digest, size))
     }
+
+    /// Removes the damaged blobs of an image, and returns whether blobs must be fetched again. All blobs are read: a pull calls
+    /// it when it cannot use an image. Blobs of layers that are unpacked are needed for archives only.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written, or if the manifest itself is damaged.
+    pub fn remove_damaged(&self, manifest: &Digest) -> Result<bool, Error> {
+        let mut is_incomplete = false;
+        for descriptor in self.store.manifest(manifest)?.descriptors() {
+            let digest = digest_of(descriptor)?;
+            if self.store.is_whole(&digest)? {
+                continue;
+            }
+            is_incomplete = true;
+            tracing::warn!(%digest, "removing a damaged blob");
+            // Another process may have written it again meanwhile: then it is fetched once more.
+            remove_file(&self.store.blob_path(&digest))?;
+        }
+        Ok(is_incomplete)
+    }
 }
 
-impl Lease {
-    /// Returns whether a blob need not be written again.
-    fn contains_whole(&self, digest: &Digest) -> bool {
-        BlobStore::contains(self, digest).unwrap_or(false)
+/// Reads a stream to its end. Returns its size.
+fn hash(source: &mut impl Read, hasher: &mut Sha256) -> io::Result<u64> {
+    let (mut size, mut buffer) = (0, vec![0; BUFFER]);
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(size),
+            Ok(n) => {
+                hasher.update(buffer.get(..n).unwrap_or_default());
+                size += n as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -140,18 +182,8 @@ impl PartialBlob {
     pub(crate) fn open(lease: &Lease, digest: &Digest) -> io::Result<Option<Self>> {
         let path = lease.store.dir("ingest").join(format!("{PARTIAL_PREFIX}{}", digest.hex()));
         let Some(lock) = lock::open_unfinished(&path)? else { return Ok(None) };
-        let (mut hasher, mut offset, mut buffer) = (Sha256::new(), 0, vec![0; BUFFER]);
-        loop {
-            match lock.file().read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => {
-                    hasher.update(buffer.get(..n).unwrap_or_default());
-                    offset += n as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let mut hasher = Sha256::new();
+        let offset = hash(&mut lock.file(), &mut hasher)?;
         Ok(Some(Self { lease: lease.clone(), digest: *digest, path, lock, hasher, offset }))
     }
 }

@@ -85,12 +85,11 @@ impl ImageStore {
         }
     }
 
-    /// Records that a cluster uses an image.
+    /// Records that a cluster uses an image. The caller has the lock of the names.
     pub(crate) fn record_used(&self, cluster: &Path, image: &Digest) -> Result<(), Error> {
         if self.need_of(&self.cluster_dir(cluster)?, image) == Some(Need::Needed) {
             return Ok(());
         }
-        let _names = self.lock_names()?;
         self.record_cluster(cluster)?;
         self.record(cluster, image, Need::Needed)
     }

@@ -51,14 +51,10 @@ impl ImageStore {
     /// Returns an image by name, name and digest, or ID.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none, or if the reference is malformed or the image damaged.
+    /// [`Error::NotFound`] if there is none, others if the reference is malformed or the image damaged.
     pub fn image(&self, reference: &str) -> Result<Image, Error> {
         let _lock = self.lock_shared()?;
-        let named = self.resolve_locked(reference)?;
-        if self.is_released(&named.id)? {
-            return Err(Error::NotFound(reference.to_owned()));
-        }
-        let names: Vec<NamedImage> = self.names()?.into_iter().filter(|other| other.id == named.id).collect();
+        let names = self.names_of(reference)?;
         self.describe(&names)?.ok_or_else(|| Error::NotFound(reference.to_owned()))
     }
 
@@ -66,21 +62,30 @@ impl ImageStore {
     fn describe(&self, names: &[NamedImage]) -> Result<Option<Image>, Error> {
         let Some(first) = names.first() else { return Ok(None) };
         let content = self.manifest(&first.manifest)?;
-        let (digests, tags): (Vec<_>, Vec<_>) = names.iter().partition(|named| named.is_digest_reference());
-        let strings = |names: Vec<&NamedImage>| names.into_iter().map(|named| named.name.clone()).collect();
+        if !first.layers.iter().all(|layer| self.layer_path(layer).exists()) {
+            self.check_complete(&content)?;
+        }
+        let (digests, tags) = split_names(names);
         let settings = content.config.config().as_ref();
         let (uid, username) = user(settings.and_then(|c| c.user().as_deref()).unwrap_or_default());
         Ok(Some(Image {
             size: content.size().saturating_add(self.blob_size(&content.manifest_digest)?),
             stop_signal: settings.and_then(|c| c.stop_signal().clone()).filter(|signal| !signal.is_empty()),
             id: content.id,
-            tags: strings(tags),
-            digests: strings(digests),
+            tags,
+            digests,
             uid,
             username,
             pinned: names.iter().any(|named| named.pinned),
         }))
     }
+}
+
+/// Returns the names with a digest, and those with a tag.
+pub(crate) fn split_names(names: &[NamedImage]) -> (Vec<String>, Vec<String>) {
+    let (digests, tags): (Vec<_>, Vec<_>) = names.iter().partition(|named| named.is_digest_reference());
+    let strings = |names: Vec<&NamedImage>| names.into_iter().map(|named| named.name.clone()).collect();
+    (strings(digests), strings(tags))
 }
 
 impl ImageContent {

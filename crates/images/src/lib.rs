@@ -35,6 +35,7 @@ pub use mapped_layers::MappedLayers;
 pub use names::NamedImage;
 pub use overlay::{create_upper, mount_overlay};
 pub use store::{ImageStore, Lease};
+pub use uses::AcquiredImage;
 
 #[cfg(test)]
 mod tests;

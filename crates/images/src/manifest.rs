@@ -84,6 +84,11 @@ fn from_slice<T: DeserializeOwned>(data: &[u8], list: &str) -> serde_json::Resul
     })
 }
 
+/// Parses the configuration of an image.
+pub(crate) fn parse_config(data: &[u8]) -> serde_json::Result<ImageConfiguration> {
+    from_slice(data, "/rootfs/diff_ids")
+}
+
 /// Checks the limits of a manifest.
 fn check(manifest: &ImageManifest) -> Result<(), String> {
     let layers = manifest.layers().len();
@@ -124,15 +129,7 @@ impl ImageStore {
     /// [`Error::MissingBlob`] if the image is not in the store.
     pub fn config(&self, id: &Digest) -> Result<ImageConfiguration, Error> {
         let data = self.read_document(id, MAX_DOCUMENT)?;
-        from_slice(&data, "/rootfs/diff_ids").map_err(|error| invalid_image(id, error.to_string()))
-    }
-
-    /// Reads the configuration of an image as it was distributed.
-    ///
-    /// # Errors
-    /// [`Error::MissingBlob`] if the image is not in the store.
-    pub fn config_blob(&self, id: &Digest) -> Result<Vec<u8>, Error> {
-        self.read_document(id, MAX_DOCUMENT)
+        parse_config(&data).map_err(|error| invalid_image(id, error.to_string()))
     }
 
     /// Finds the manifest for this machine: the document itself, or the best one of an index.

@@ -111,6 +111,24 @@ impl ImageStore {
         self.read_name(&self.name_path(&name))?.filter(|named| named.name == name).ok_or_else(missing)
     }
 
+    /// Returns all names of the image that a reference names, as the cluster of this store sees it: at least one.
+    ///
+    /// # Errors
+    /// As of [`ImageStore::resolve`].
+    pub(crate) fn names_of(&self, reference: &str) -> Result<Vec<NamedImage>, Error> {
+        let mut names = self.names()?;
+        let found = match image_id(reference) {
+            Some(id) => Some(id),
+            None => {
+                let name = Reference::parse(reference)?.to_string();
+                names.iter().find(|named| named.name == name).map(|named| named.id)
+            }
+        };
+        names.retain(|named| found == Some(named.id));
+        let id = names.first().map(|named| named.id).ok_or_else(|| Error::NotFound(reference.to_owned()))?;
+        if self.is_released(&id)? { Err(Error::NotFound(reference.to_owned())) } else { Ok(names) }
+    }
+
     /// Removes a name, or with an image ID all names of the image, for all clusters. Names with digests go with the last tag. The
     /// content is removed by collection. Returns the removed names.
     ///
@@ -135,10 +153,13 @@ impl ImageStore {
     /// names, and is not found by this cluster until it is added again. Returns the removed names.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such image.
+    /// [`Error::NotFound`] if there is no such image, [`Error::InUse`] if a container of this cluster uses it.
     pub fn remove_for_cluster(&self, reference: &str) -> Result<Vec<String>, Error> {
         let (_lock, _names) = (self.lock_shared()?, self.lock_names()?);
         let id = self.resolve_locked(reference)?.id;
+        if let Some((owner, user)) = self.own_user_of(&id)? {
+            return Err(Error::InUse { reference: reference.to_owned(), user, owner });
+        }
         if self.is_needed_by_others(&id)? {
             return self.record_released(&id).map(|()| Vec::new());
         }

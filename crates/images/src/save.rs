@@ -2,10 +2,12 @@
 
 use crate::{
     Digest, Error,
+    blobs::MAX_BLOB,
     error::Context,
     import::{CONTAINERD_NAME, DockerImage, REF_NAME},
-    manifest::{ImageContent, digest_of},
+    manifest::{ImageContent, digest_of, invalid_image},
     store::ImageStore,
+    unpack::Measured,
 };
 use oci_spec::image::MediaType;
 use serde::Serialize;
@@ -77,7 +79,9 @@ impl ImageStore {
         add(&mut archive, "manifest.json", &docker).context(failed)?;
         for digest in &blobs {
             let file = lease.store.open_blob(digest)?;
-            add_file(&mut archive, &blob_path(digest), file).context(failed)?;
+            if add_file(&mut archive, &blob_path(digest), file).context(failed)? != *digest {
+                return Err(invalid_image(digest, "the stored file is damaged".to_owned()));
+            }
         }
         archive.into_inner().and_then(Write::flush).context(failed)
     }
@@ -125,8 +129,11 @@ fn add(archive: &mut Builder<&mut dyn Write>, path: &str, data: &[u8]) -> io::Re
     archive.append_data(&mut header(data.len() as u64), path, data)
 }
 
-fn add_file(archive: &mut Builder<&mut dyn Write>, path: &str, file: File) -> io::Result<()> {
+/// Adds a blob, and returns its digest.
+fn add_file(archive: &mut Builder<&mut dyn Write>, path: &str, file: File) -> io::Result<Digest> {
     // Blobs do not change.
     let size = file.metadata()?.len();
-    archive.append_data(&mut header(size), path, file)
+    let mut measured = Measured::new(file, MAX_BLOB);
+    archive.append_data(&mut header(size), path, &mut measured)?;
+    Ok(measured.finish())
 }

@@ -177,7 +177,8 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
 }
 
 impl crate::BlobStore for Lease {
-    /// A damaged document counts as missing, so that the next pull repairs it. Layers are verified when they are unpacked.
+    /// A damaged document counts as missing, so that the next pull repairs it. A large layer is verified when it is unpacked
+    /// ([`Lease::remove_damaged`]): it would be read for each pull otherwise.
     fn contains(&self, digest: &Digest) -> io::Result<bool> {
         match self.store.blob_size(digest) {
             Ok(size) if size <= MAX_DOCUMENT => Ok(self.store.read_document(digest, MAX_DOCUMENT).is_ok()),

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, ErrorKind, Read},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
@@ -153,18 +152,9 @@ pub struct Exit {
 
 /// Reads a file of this module.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    let text = read_bounded(path, MAX_FILE)?;
+    let text = files::read_bounded(path, MAX_FILE)?;
     serde_json::from_slice(&text)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("{}: {error}", path.display())))
-}
-
-/// Reads a file up to a limit.
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut text))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    Ok(text)
 }
 
 /// Returns whether a container ID or exec ID is valid. IDs are parts of paths and arguments of programs.

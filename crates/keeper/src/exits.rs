@@ -1,7 +1,7 @@
 //! Ends of processes.
 
 use crate::{
-    config::{Exit, read_bounded},
+    config::Exit,
     container::{ProcessExit, UnstoredExit},
     exit_file,
     keeper::Keeper,
@@ -170,7 +170,7 @@ fn now() -> i64 {
 
 /// Returns whether the kernel killed processes of a cgroup, by its `memory.events` (v2) or `memory.oom_control` (v1).
 fn is_oom_killed(path: &Path) -> bool {
-    let text = read_bounded(path, MAX_CGROUP_FILE).unwrap_or_default();
+    let text = files::read_bounded(path, MAX_CGROUP_FILE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     text.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     cgroups,
-    config::{OciRuntime, default_timeout_seconds, read_bounded},
+    config::{OciRuntime, default_timeout_seconds},
     connection::ReplyTo,
     process,
     protocol::{CallError, ErrorCode},
@@ -271,7 +271,7 @@ impl Operation {
         if !self.starts_process {
             return Ok(StartedProcess::default());
         }
-        let text = read_bounded(&self.files.pid, 32)?;
+        let text = files::read_bounded(&self.files.pid, 32)?;
         let pid = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
         let pid = pid.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the OCI runtime wrote no process ID"))?;
         let terminal = self.console.as_ref().map(Console::receive).transpose();
@@ -282,8 +282,8 @@ impl Operation {
 
     /// Returns why the runtime failed.
     fn error_text(&self, code: i32) -> String {
-        let log = read_bounded(&self.files.log, MAX_OUTPUT).unwrap_or_default();
-        let stderr = || read_bounded(&self.files.stderr, MAX_OUTPUT).unwrap_or_default();
+        let log = files::read_bounded(&self.files.log, MAX_OUTPUT).unwrap_or_default();
+        let stderr = || files::read_bounded(&self.files.stderr, MAX_OUTPUT).unwrap_or_default();
         let text = last_error(&log).unwrap_or_else(|| String::from_utf8_lossy(&stderr()).trim().to_owned());
         if text.is_empty() {
             return format!("the OCI runtime failed with exit code {code}");

@@ -5,34 +5,24 @@
 //! NetworkPolicies. IPv6 router advertisements and redirects, VLAN frames and other protocols are dropped, for
 //! NetworkPolicies do not see them.
 //!
-//! The port of a sandbox is added before its first container starts. libcni's cache maps the ports of CNI to Pods;
-//! [`crate::attach`] adds those of its own.
+//! [`crate::attach`] adds the port of a sandbox before its interface can send.
 
-use crate::{
-    Error,
-    cni_cache::{Port, port, ports},
-    command::run,
-};
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-use tokio::sync::Mutex;
+use crate::command::run;
+use std::{fmt::Write, net::Ipv4Addr};
 
-/// Number of additions after which the table is rebuilt without removed ports.
-const MAX_ADDITIONS: usize = 64;
+/// Bridge port of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// The host's end of the Pod's veth pair.
+    pub(crate) veth: String,
+    /// MAC address of the Pod's end.
+    pub(crate) mac: String,
+    pub(crate) ip: Ipv4Addr,
+}
 
 /// Returns the name of the bridge's anti-spoofing table.
 pub(crate) fn table_name(bridge: &str) -> String {
     format!("{bridge}-anti-spoof")
-}
-
-/// Replaces the table with the ports of libcni's cache. Returns whether this succeeded.
-pub(crate) async fn install_cached(bridge: &str, cache: &Path) -> bool {
-    let known: Vec<Port> = ports(cache, bridge).unwrap_or_default().into_values().collect();
-    install(bridge, &known).await
 }
 
 /// Replaces the table. Returns whether this succeeded.
@@ -43,53 +33,6 @@ pub(crate) async fn install(bridge: &str, ports: &[Port]) -> bool {
             tracing::warn!(%error, "Pods with CAP_NET_RAW can send with the addresses of other Pods");
             false
         }
-    }
-}
-
-/// Anti-spoofing table of a bridge. Clones share their state.
-#[derive(Debug, Clone)]
-pub(crate) struct AntiSpoof {
-    bridge: String,
-    cache: PathBuf,
-    added: Arc<Mutex<BTreeMap<String, Port>>>,
-}
-
-impl AntiSpoof {
-    pub(crate) fn new(bridge: &str, cache: impl Into<PathBuf>) -> Self {
-        Self { bridge: bridge.to_owned(), cache: cache.into(), added: Arc::default() }
-    }
-
-    /// Adds the bridge port of a sandbox.
-    ///
-    /// # Errors
-    /// When nft fails.
-    pub(crate) async fn add(&self, sandbox: &str) -> Result<(), Error> {
-        let Some(port) = port(&self.cache, &self.bridge, sandbox) else {
-            tracing::warn!(sandbox, "sandbox not found in CNI cache, skipping anti-spoofing");
-            return Ok(());
-        };
-        let mut added = self.added.lock().await;
-        if added.get(sandbox) == Some(&port) {
-            return Ok(());
-        }
-        if added.len() >= MAX_ADDITIONS {
-            added.clear();
-            if install_cached(&self.bridge, &self.cache).await {
-                added.insert(sandbox.to_owned(), port);
-                return Ok(());
-            }
-        }
-        let script = elements(&table_name(&self.bridge), [&port].into_iter());
-        let written = match run("nft", &["-f", "-"], &script).await {
-            Ok(_) => Ok(()),
-            // The table may have been removed.
-            Err(_) if install_cached(&self.bridge, &self.cache).await => Ok(()),
-            Err(error) => Err(error),
-        };
-        if written.is_ok() {
-            added.insert(sandbox.to_owned(), port);
-        }
-        written
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pods are connected by Podium itself: over netlink, without CNI plugins.
 //!
-//! A Pod gets what the plugins bridge, host-local, portmap and loopback would give it, in a tenth of their time. State
+//! A Pod gets what the CNI plugins bridge, host-local, portmap and loopback would give it, in a tenth of their time. State
 //! is in the data directory (`network/attachments`, `network/ipam`) and in the kernel, and survives Podium.
 
 pub(crate) mod addresses;
@@ -12,8 +12,7 @@ mod tests;
 pub(crate) mod veth;
 
 use crate::{
-    Error, Network,
-    destroy::CniPaths,
+    Error, Names, Network,
     host_ports::{self, MAX_MAPPINGS, PortMapping},
 };
 use connector::{Attached, Connector, Detached, Request};
@@ -29,11 +28,12 @@ use veth::Links;
 /// How Pods are connected to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PodConnector {
-    /// The container runtime runs CNI plugins.
+    /// The caller connects Pods by [`Network::attach`].
     #[default]
-    Cni,
-    /// The caller connects Pods by [`Network::attach`]; CNI plugins are not needed.
     Netlink,
+    /// The caller runs CNI plugins, to which the Pods' interfaces, addresses, host ports, masquerading and NetworkPolicies
+    /// belong.
+    Cni,
 }
 
 /// Sandbox to connect to the network.
@@ -93,7 +93,7 @@ impl Network {
                 }
                 Attached::TablesMissing => {
                     tracing::warn!("nftables table of host ports or anti-spoofing was removed, restoring rules");
-                    tables::install(&connector, &CniPaths::default().cni_cache).await?.host_ports?;
+                    tables::install(&connector).await?.host_ports?;
                 }
             }
         }
@@ -133,13 +133,21 @@ impl Network {
 
     async fn complete_removal(&self, detached: Detached) -> Result<(), Error> {
         if self.has_host_ports && detached.has_unknown_host_ports() {
-            tables::install(&Connector::of(self), &CniPaths::default().cni_cache).await?.host_ports?;
+            tables::install(&Connector::of(self)).await?.host_ports?;
         }
         for connection in &detached.connections {
             host_ports::delete_conntrack_entries(&connection.port_mappings, Some(connection.ip)).await;
         }
         Ok(())
     }
+}
+
+/// Returns whether a data directory has Pods that [`Network::attach`] connected.
+///
+/// # Errors
+/// When the file system fails.
+pub fn has_attachments(data_dir: &Path) -> Result<bool, Error> {
+    Ok(!record::sandboxes(&Names::of(data_dir).attachments_dir())?.is_empty())
 }
 
 /// Sandbox IDs are names of files.

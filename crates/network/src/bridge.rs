@@ -18,6 +18,20 @@ pub(crate) async fn enable_netfilter(bridge: &str) -> bool {
     tracked
 }
 
+/// Returns whether connection tracking sees the traffic of all bridges. That is an administrator's decision: it affects
+/// bridges that are not Podium's.
+pub(crate) async fn is_netfilter_enabled() -> bool {
+    const SETTING: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+    if !Path::new(SETTING).exists() {
+        let _ = run("modprobe", &["br_netfilter"], "").await;
+    }
+    let is_enabled = std::fs::read_to_string(SETTING).is_ok_and(|value| value.trim() == "1");
+    if !is_enabled {
+        tracing::info!("net.bridge.bridge-nf-call-iptables is not 1, masquerading Service traffic between pods");
+    }
+    is_enabled
+}
+
 /// Forwards packets of Pods to other networks.
 pub(crate) fn enable_forwarding() {
     if !enable_setting("/proc/sys/net/ipv4/ip_forward") {

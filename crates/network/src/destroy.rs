@@ -2,38 +2,16 @@
 
 use crate::{
     Error, Names, anti_spoof,
-    cni_cache::{read_network, stale_rules},
     command::{find, run},
     host_ports,
     links::Netlink,
+    masquerade::stale_rules,
     policies, services,
 };
-use nix::mount::{MntFlags, umount2};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
-/// Paths of CNI state outside the data directory; tests use their own.
-pub(crate) struct CniPaths {
-    /// libcni's cache.
-    pub(crate) cni_cache: PathBuf,
-    /// Directories of network namespaces: nothing outside them and the data directory is ever unmounted.
-    pub(crate) namespaces: Vec<PathBuf>,
-}
-
-impl Default for CniPaths {
-    fn default() -> Self {
-        Self {
-            cni_cache: "/var/lib/cni/results".into(),
-            namespaces: vec!["/run/netns".into(), "/var/run/netns".into()],
-        }
-    }
-}
-
-pub(crate) async fn destroy(data_dir: &Path, cni_paths: &CniPaths) -> Result<(), Error> {
+pub(crate) async fn destroy(data_dir: &Path) -> Result<(), Error> {
     let names = Names::of(data_dir);
-    remove_namespaces(&names, cni_paths)?;
     remove_links(&names).await?;
     remove_tables(&names).await;
     if find("iptables").is_some() {
@@ -42,32 +20,6 @@ pub(crate) async fn destroy(data_dir: &Path, cni_paths: &CniPaths) -> Result<(),
     let dir = names.dir();
     match fs::remove_dir_all(&dir) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &dir)(e)),
-        _ => Ok(()),
-    }
-}
-
-/// Removes network namespaces that outlived their Pods, by libcni's cache.
-fn remove_namespaces(names: &Names, cni_paths: &CniPaths) -> Result<(), Error> {
-    let found = match read_network(&cni_paths.cni_cache, &names.bridge) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(Error::file("read", &cni_paths.cni_cache))?,
-    };
-    let known = |path: &Path| {
-        let parents = cni_paths.namespaces.iter().chain([&names.data_dir]);
-        path.components().all(|c| c != std::path::Component::ParentDir)
-            && parents.into_iter().any(|dir| path.starts_with(dir))
-    };
-    for path in found.namespaces.iter().filter(|p| known(p)) {
-        // Fails if it is not mounted, or is already removed.
-        let _ = umount2(path, MntFlags::MNT_DETACH);
-        remove_file(path)?;
-    }
-    found.files.iter().try_for_each(|path| remove_file(path))
-}
-
-fn remove_file(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(e)),
         _ => Ok(()),
     }
 }

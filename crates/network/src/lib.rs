@@ -1,9 +1,11 @@
 //! Pod network of one node, for the container runtime that Podium runs itself.
 //!
-//! This crate allocates the Pod CIDR, creates a bridge per data directory, and removes all of it again. Pods are
-//! connected by [`Network::attach`], or by a container runtime through CNI: then this crate writes the CNI
-//! configuration list, with the plugins `bridge`, `host-local` and `portmap`. It also implements the Service proxy
-//! ([`services`], as kube-proxy), cluster DNS ([`dns`], as CoreDNS), and NetworkPolicies ([`policies`]).
+//! This crate allocates the Pod CIDR, creates a bridge per data directory, connects Pods ([`Network::attach`]), and
+//! removes all of it again. It also implements the Service proxy ([`services`], as kube-proxy), cluster DNS ([`dns`], as
+//! CoreDNS), and NetworkPolicies ([`policies`]).
+//!
+//! With [`PodConnector::Cni`], the caller runs CNI plugins: of this crate remain Service proxy and DNS, at an address of
+//! their own.
 //!
 //! **Invariant:** several instances of Podium share a machine. Every name and file of this crate is derived from the
 //! data directory; the kernel's routes and addresses show which CIDRs are in use; a lock file serializes allocation.
@@ -16,9 +18,7 @@
 mod anti_spoof;
 mod attach;
 mod bridge;
-mod cni_cache;
 mod command;
-mod conflist;
 mod destroy;
 mod dns;
 mod host_ports;
@@ -49,7 +49,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use attach::{PodAddresses, PodAttachment, PodConnector};
+pub use attach::{PodAddresses, PodAttachment, PodConnector, has_attachments};
 pub use host_ports::{PortMapping, Protocol};
 pub use ipnet::Ipv4Net;
 pub use names::DEFAULT_DATA_DIR;
@@ -62,23 +62,17 @@ pub use pod_gate::{PodGate, PodGateError};
 pub struct Options {
     /// Data directory that owns the network.
     pub data_dir: PathBuf,
-    /// Pod CIDR. By default, the first free /24 of 10.244.0.0/16 is allocated and saved.
+    /// Pod CIDR. By default, the first free /24 of 10.244.0.0/16 is allocated and saved. With [`PodConnector::Cni`] it is
+    /// required: the CIDR from which the plugins allocate.
     pub pod_cidr: Option<Ipv4Net>,
-    /// Directories that are searched for CNI plugins.
-    pub plugin_dirs: Vec<PathBuf>,
-    /// How Pods are connected; by default, through CNI.
+    /// How Pods are connected; by default, by [`Network::attach`].
     pub connector: PodConnector,
 }
 
 impl Options {
-    /// Returns the options for `data_dir` with an allocated CIDR and the plugin directories of distributions.
+    /// Returns the options for `data_dir` with an allocated CIDR.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            data_dir: data_dir.into(),
-            pod_cidr: None,
-            plugin_dirs: ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"].into_iter().map(PathBuf::from).collect(),
-            connector: PodConnector::default(),
-        }
+        Self { data_dir: data_dir.into(), pod_cidr: None, connector: PodConnector::default() }
     }
 }
 
@@ -87,16 +81,11 @@ impl Options {
 pub struct Network {
     /// How Pods are connected.
     pub connector: PodConnector,
-    /// Directory of the CNI configuration list (`plugins."io.containerd.grpc.v1.cri".cni.conf_dir`). The list exists only
-    /// with [`PodConnector::Cni`].
-    pub conf_dir: PathBuf,
-    /// Directory of the CNI plugins (`cni.bin_dir`); empty with [`PodConnector::Netlink`].
-    pub bin_dir: PathBuf,
-    /// Bridge of the Pods' veth interfaces; also the name of the CNI network.
+    /// Bridge of the Pods' veth interfaces; it has none with [`PodConnector::Cni`].
     pub bridge: String,
     /// Pod CIDR.
     pub cidr: Ipv4Net,
-    /// Address of the bridge, the Pods' default gateway.
+    /// Address of the bridge, at which the node serves its Pods; the Pods' default gateway.
     pub gateway: Ipv4Addr,
     /// Whether the Service proxy can run: it needs nftables.
     pub proxies_services: bool,
@@ -118,7 +107,7 @@ impl Network {
     ///
     /// # Errors
     /// When the CIDR is in use or cannot be changed under running Pods, when an interface of another owner has the
-    /// bridge's name, when CNI plugins are missing, or when the kernel or the file system fails.
+    /// bridge's name, when CNI lacks a Pod CIDR, or when the kernel or the file system fails.
     pub fn prepare(options: Options) -> BoxFuture<'static, Result<Self, Error>> {
         prepare::prepare(options).boxed()
     }
@@ -131,13 +120,13 @@ impl Network {
         links::Netlink::open()?.gateways().await
     }
 
-    /// Removes the data directory's network: network namespaces of its Pods, host ports, the bridge with every veth,
-    /// masquerading, and IPAM data. Does nothing if there is no network.
+    /// Removes the data directory's network: host ports, the bridge with every veth, masquerading, and IPAM data. Does
+    /// nothing if there is no network.
     ///
     /// # Errors
     /// When the kernel or the file system fails. Completed removals stay; the call can be repeated.
     pub async fn destroy(data_dir: &Path) -> Result<(), Error> {
-        destroy::destroy(data_dir, &destroy::CniPaths::default()).await
+        destroy::destroy(data_dir).await
     }
 
     /// Returns the peers that are served at the gateway's address.
@@ -191,7 +180,12 @@ impl Network {
         };
         let forward = dns::Forward::new(options.resolv_conf, vec![options.dns_ip.into(), self.gateway.into()]);
         let names = dns::serve(options.name_server.0, self.peers(), informer.clone(), options.cluster_domain, forward);
-        let policies = policies::sync_policies(&clients.policies, policy_config, gate.policies(), &stop);
+        let policies = async {
+            // Otherwise they are the CNI provider's.
+            if self.connector == PodConnector::Netlink {
+                policies::sync_policies(&clients.policies, policy_config, gate.policies(), &stop).await;
+            }
+        };
         let work = async { tokio::join!(services::run(informer, &options.node_name, proxy_config), names, policies) };
         Box::pin(stop.run_until_cancelled(work)).await;
     }
@@ -289,11 +283,12 @@ pub enum Error {
         /// The requested CIDR.
         requested: Ipv4Net,
     },
-    /// No directory has the CNI plugins `bridge`, `host-local` and `loopback`.
-    #[error(
-        "failed to find the CNI plugins bridge, host-local and loopback in {0}: install the package containernetworking-plugins"
-    )]
-    PluginsMissing(String),
+    /// Every address for the node's Services is in use.
+    #[error("every address of 10.99.255.0/24 is in use on this machine")]
+    ServiceAddressesExhausted,
+    /// CNI plugins allocate the addresses, and their CIDR is not given.
+    #[error("failed to prepare the network for CNI: the Pod CIDR is missing")]
+    PodCidrMissing,
     /// A request to the kernel failed.
     #[error("failed to {doing}: {source}")]
     Kernel {

@@ -77,10 +77,46 @@ pub(crate) fn comment(name: &str) -> String {
     format!("podium-network:{name}")
 }
 
+/// Converts `iptables -t <table> -S` into the input of `iptables-restore --noflush` that removes this network's rules;
+/// `None` if there is nothing to remove.
+pub(crate) fn stale_rules(table: &str, listing: &str, network: &str) -> Option<String> {
+    let marker = comment(network);
+    let is_marked = |line: &&str| {
+        line.find(&marker).is_some_and(|at| {
+            // The marker must not be a prefix of a longer name.
+            let rest = &line[at + marker.len()..];
+            rest.is_empty() || rest.starts_with([' ', '"'])
+        })
+    };
+    let rules: Vec<String> = listing
+        .lines()
+        .filter(is_marked)
+        .filter_map(|line| Some(format!("-D {}", line.strip_prefix("-A ")?)))
+        .collect();
+    (!rules.is_empty()).then(|| format!("*{table}\n{}\nCOMMIT\n", rules.join("\n")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn only_own_iptables_rules_are_removed() {
+        let listing = r#"-P POSTROUTING ACCEPT
+-N CNI-DN-aaa
+-A POSTROUTING -s 10.244.0.0/24 ! -d 10.244.0.0/24 -m comment --comment "podium-network:pd-1" -j MASQUERADE
+-A POSTROUTING -s 10.244.1.0/24 ! -d 10.244.1.0/24 -m comment --comment podium-network:pd-12 -j MASQUERADE
+-A CNI-DN-aaa -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.2:80
+"#;
+        expect![[r#"
+            *nat
+            -D POSTROUTING -s 10.244.0.0/24 ! -d 10.244.0.0/24 -m comment --comment "podium-network:pd-1" -j MASQUERADE
+            COMMIT
+        "#]]
+        .assert_eq(&stale_rules("nat", listing, "pd-1").unwrap_or_default());
+        assert_eq!(stale_rules("nat", listing, "pd-2"), None);
+    }
 
     #[test]
     fn masquerade_table_replaces_itself() {

@@ -12,7 +12,7 @@ pub const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 pub(crate) struct Names {
     /// Data directory, absolute and without symbolic links if it exists.
     pub(crate) data_dir: PathBuf,
-    /// Name of the bridge, the CNI network and the masquerading table: at most 15 bytes, the kernel's limit for
+    /// Name of the bridge and the masquerading table: at most 15 bytes, the kernel's limit for
     /// interfaces.
     pub(crate) bridge: String,
     /// Alias of the bridge, which names its owner (`ip -d link`).
@@ -45,10 +45,6 @@ impl Names {
     /// Returns the directory of all files that this crate writes.
     pub(crate) fn dir(&self) -> PathBuf {
         self.data_dir.join("network")
-    }
-
-    pub(crate) fn conf_dir(&self) -> PathBuf {
-        self.dir().join("cni")
     }
 
     /// Returns the directory of the sandboxes that Podium itself connected.

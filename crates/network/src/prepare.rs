@@ -1,11 +1,11 @@
 //! Setup of a data directory's network.
 
+mod cni;
+
 use crate::{
-    Error, Names, Network, Options, PodConnector, anti_spoof,
+    Error, Names, Network, Options, PodConnector,
     attach::{connector::Connector, tables},
-    bridge, command,
-    conflist::{BridgeParameters, conflist},
-    destroy::CniPaths,
+    bridge,
     links::{Link, Machine, Netlink},
     masquerade,
     nf_tables::ElementSocket,
@@ -13,10 +13,7 @@ use crate::{
     state::{self, Lock},
 };
 use ipnet::Ipv4Net;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 /// Lock file of the CIDR allocation, shared by all instances on the machine.
 pub(crate) const LOCK: &str = "/run/podium/network.lock";
@@ -25,11 +22,11 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     let data_dir = &options.data_dir;
     fs::create_dir_all(data_dir).map_err(Error::file("create", data_dir))?;
     let names = Names::of(data_dir);
-    let uses_cni = options.connector == PodConnector::Cni;
-    let bin_dir = if uses_cni { plugins(&options.plugin_dirs)? } else { PathBuf::new() };
-    for dir in [names.conf_dir(), names.ipam_dir()] {
-        files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
+    if options.connector == PodConnector::Cni {
+        return cni::prepare(names, options.pod_cidr.ok_or(Error::PodCidrMissing)?).await;
     }
+    let dir = names.ipam_dir();
+    files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
 
     let lock = Lock::take(Path::new(LOCK)).await?;
     let (cidr, mtu) = take_cidr(&names, options.pod_cidr).await?;
@@ -38,23 +35,17 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
 
     let has_nftables = masquerade::masquerade_pod_traffic(&names, cidr).await?;
     masquerade::allow_forwarding(&names, cidr).await?;
-    let gateway = gateway(cidr);
-    if uses_cni {
-        write_conflist(&names, &bin_dir, BridgeParameters { cidr, gateway, mtu, portmap: false })?;
-    }
     let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
     }
     let mut network = Network {
-        connector: options.connector,
-        conf_dir: names.conf_dir(),
-        bin_dir,
+        connector: PodConnector::Netlink,
         bridge: names.bridge.clone(),
         names,
         elements: ElementSocket::default(),
         cidr,
-        gateway,
+        gateway: gateway(cidr),
         proxies_services: has_nftables,
         filters_bridged_traffic: sees_bridge,
         has_anti_spoofing: has_nftables,
@@ -65,25 +56,11 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     Ok(network)
 }
 
-fn write_conflist(names: &Names, bin_dir: &Path, mut parameters: BridgeParameters) -> Result<(), Error> {
-    // portmap is a plugin over iptables.
-    parameters.portmap = bin_dir.join("portmap").is_file() && command::find("iptables").is_some();
-    let list = conflist(names, parameters);
-    let file = names.conf_dir().join("10-podium.conflist");
-    state::replace(&file, format!("{list:#}\n").as_bytes())
-}
-
-/// Installs the tables of anti-spoofing and host ports, and what the plugins bridge and portmap would set.
+/// Installs the tables of anti-spoofing and host ports, and the kernel's settings for Pods.
 pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
-    let cni_cache = CniPaths::default().cni_cache;
-    if network.connector == PodConnector::Cni {
-        network.has_anti_spoofing =
-            network.has_anti_spoofing && anti_spoof::install_cached(&network.bridge, &cni_cache).await;
-        return Ok(());
-    }
     bridge::enable_forwarding();
     if network.proxies_services {
-        let installed = tables::install(&Connector::of(network), &cni_cache).await?;
+        let installed = tables::install(&Connector::of(network)).await?;
         if let Err(error) = &installed.host_ports {
             tracing::warn!(%error, "disabling host ports");
         }
@@ -97,15 +74,6 @@ pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the first directory with all CNI plugins that the network needs.
-fn plugins(dirs: &[PathBuf]) -> Result<PathBuf, Error> {
-    let complete = |dir: &&PathBuf| ["bridge", "host-local", "loopback"].iter().all(|p| dir.join(p).is_file());
-    dirs.iter().find(complete).cloned().ok_or_else(|| {
-        let dirs: Vec<_> = dirs.iter().map(|d| d.display().to_string()).collect();
-        Error::PluginsMissing(dirs.join(", "))
-    })
-}
-
 /// Allocates the CIDR and creates the bridge with its address. Returns the MTU of the default route's interface, too.
 async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Option<u32>), Error> {
     let netlink = Netlink::open()?;
@@ -115,7 +83,7 @@ async fn take_cidr(names: &Names, given: Option<Ipv4Net>) -> Result<(Ipv4Net, Op
 
     let cidr = match (given.map(|n| n.trunc()), current) {
         // The bridge exists with the requested CIDR: overlapping CIDRs appeared later.
-        (None, Some(current)) => current,
+        (None, Some(current)) if !cni::is_of_pool(current) => current,
         (Some(given), Some(current)) if given == current => current,
         (given, _) => {
             let wish = match (given, state::load_cidr(names)?) {

@@ -1,23 +1,13 @@
-//! Tests with the real kernel and CNI plugins, in network namespaces. Needs root.
+//! Tests with the real kernel, in network namespaces. Needs root.
 
 use super::*;
-use crate::{Network, Options};
+use crate::{Network, Options, PodAttachment, PodConnector};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, setns, unshare},
 };
-use serde_json::{Value, json};
-use std::{net::Ipv4Addr, process::Stdio};
-use tokio::{io::AsyncWriteExt, process::Command};
-
-/// Runs `test` as [`in_own_namespaces`], if the CNI plugins are installed.
-pub(crate) fn in_a_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
-    let missing = ["/usr/lib/cni/bridge", "/usr/lib/cni/host-local"].into_iter().find(|p| !Path::new(p).is_file());
-    match missing {
-        Some(missing) => println!("skipped: {missing} is not installed"),
-        None => in_own_namespaces(test),
-    }
-}
+use std::net::Ipv4Addr;
+use tokio::process::Command;
 
 /// Runs `test` on a thread with its own network and mount namespaces, or prints why this is not possible.
 pub(crate) fn in_own_namespaces<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
@@ -62,49 +52,6 @@ pub(crate) fn inside<T: Send + 'static>(netns: &Path, work: impl FnOnce() -> T +
     thread.join().expect("it ends")
 }
 
-/// Connects a Pod as a container runtime does: runs the plugins and stores the result in libcni's cache.
-pub(crate) async fn add_pod(network: &Network, cni_paths: &CniPaths, netns: &Path, id: &str, host_port: u16) -> Value {
-    let file = network.conf_dir.join("10-podium.conflist");
-    let list: Value = serde_json::from_slice(&fs::read(file).expect("a list")).expect("JSON");
-    let mut result = Value::Null;
-    for plugin in list["plugins"].as_array().expect("plugins") {
-        let mut config = plugin.clone();
-        config["cniVersion"] = list["cniVersion"].clone();
-        config["name"] = list["name"].clone();
-        if !result.is_null() {
-            config["prevResult"] = result;
-            let mapping = json!({ "hostPort": host_port, "containerPort": 80, "protocol": "tcp" });
-            config["runtimeConfig"] = json!({ "portMappings": [mapping] });
-        }
-        result = run_plugin(network, netns, id, &config).await;
-    }
-    fs::create_dir_all(&cni_paths.cni_cache).expect("a directory");
-    let entry = json!({ "containerId": id, "networkName": network.bridge, "result": result });
-    let name = format!("{}-{id}-eth0", network.bridge);
-    fs::write(cni_paths.cni_cache.join(name), entry.to_string()).expect("writable");
-    result
-}
-
-async fn run_plugin(network: &Network, netns: &Path, id: &str, config: &Value) -> Value {
-    let mut child = tokio::process::Command::new(network.bin_dir.join(config["type"].as_str().expect("a type")))
-        .env("CNI_COMMAND", "ADD")
-        .env("CNI_CONTAINERID", id)
-        .env("CNI_IFNAME", "eth0")
-        .env("CNI_NETNS", netns)
-        .env("CNI_PATH", &network.bin_dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the plugin starts");
-    let mut stdin = child.stdin.take().expect("stdin");
-    stdin.write_all(config.to_string().as_bytes()).await.expect("it reads");
-    drop(stdin);
-    let output = child.wait_with_output().await.expect("it ends");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}");
-    serde_json::from_str(&text).expect("a result")
-}
-
 /// Returns the rules of a network: masquerading, forwarding, and one host port.
 async fn firewall_rules(bridge: &str) -> usize {
     let mut rules = 0;
@@ -115,7 +62,7 @@ async fn firewall_rules(bridge: &str) -> usize {
     ] {
         if find(program).is_some() {
             let listing = run(program, args, "").await.expect("a listing");
-            rules += listing.lines().filter(|line| line.contains(bridge) || line.contains("CNI-DN-")).count();
+            rules += listing.lines().filter(|line| line.contains(bridge)).count();
         }
     }
     rules
@@ -123,23 +70,21 @@ async fn firewall_rules(bridge: &str) -> usize {
 
 #[test]
 fn network_is_created_taken_over_and_destroyed() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
-        let cni_paths = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         if find("iptables").is_some() {
             run("iptables", &["-P", "FORWARD", "DROP"], "").await.expect("Docker's policy");
         }
         let first = Network::prepare(Options::new(&data_dir)).await.expect("a network");
         assert_eq!(first.cidr.to_string(), "10.244.0.0/24");
 
-        let netns = dir.path().join("cni-1");
+        let netns = dir.path().join("pod");
         pod_namespace(&netns);
-        let result = add_pod(&first, &cni_paths, &netns, "c1", 8080).await;
-        assert_eq!(result["ips"][0]["address"], "10.244.0.2/24");
-        assert_eq!(result["ips"][0]["gateway"], "10.244.0.1");
+        let attachment = PodAttachment { sandbox: "c1", netns: &netns, port_mappings: &[] };
+        assert_eq!(first.attach(attachment).await.expect("connected").ipv4.to_string(), "10.244.0.2");
         let rules = firewall_rules(&first.bridge).await;
-        assert!(find("iptables").is_none() || rules > 4, "{rules}");
+        assert!(rules > 2, "{rules}");
 
         let again = Network::prepare(Options::new(&data_dir)).await.expect("taken over");
         assert_eq!(again, first);
@@ -149,24 +94,23 @@ fn network_is_created_taken_over_and_destroyed() {
         let refused = Network::prepare(other.clone()).await.expect_err("Pods run");
         assert!(matches!(refused, Error::CidrInUse { .. }), "{refused}");
 
-        destroy(&data_dir, &cni_paths).await.expect("removed");
-        destroy(&data_dir, &cni_paths).await.expect("removed twice");
+        destroy(&data_dir).await.expect("removed");
+        destroy(&data_dir).await.expect("removed twice");
         let machine = Netlink::open().expect("netlink").machine().await.expect("links");
         let left: Vec<_> = machine.links.iter().filter(|l| l.is_bridge || l.name.starts_with("veth")).collect();
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(firewall_rules(&first.bridge).await, 0);
-        assert!(!netns.exists() && !data_dir.join("network").exists());
-        assert_eq!(fs::read_dir(&cni_paths.cni_cache).expect("the cache").count(), 0);
+        assert!(!data_dir.join("network").exists());
 
         let changed = Network::prepare(other).await.expect("no Pod is attached");
         assert_eq!(changed.gateway.to_string(), "10.9.0.1");
-        destroy(&data_dir, &cni_paths).await.expect("removed");
+        destroy(&data_dir).await.expect("removed");
     });
 }
 
 #[test]
 fn two_networks_get_disjoint_cidrs() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let options = |name: &str| Options::new(dir.path().join(name));
         let (a, b) = tokio::join!(Network::prepare(options("a")), Network::prepare(options("b")));
@@ -185,14 +129,14 @@ fn two_networks_get_disjoint_cidrs() {
         netlink.delete(machine.link(&b.bridge).expect("the bridge")).await.expect("deleted");
         assert_eq!(Network::prepare(options("b")).await.expect("a network").cidr, b.cidr);
         for name in ["a", "b", "c"] {
-            destroy(&dir.path().join(name), &CniPaths::default()).await.expect("removed");
+            destroy(&dir.path().join(name)).await.expect("removed");
         }
     });
 }
 
 #[test]
 fn foreign_bridge_is_an_error() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         let dir = tempfile::tempdir().expect("a directory");
         let names = Names::of(dir.path());
         let mut foreign = names.clone();
@@ -202,7 +146,7 @@ fn foreign_bridge_is_an_error() {
         netlink.ensure_bridge(&foreign, None, address, false).await.expect("a bridge");
         let refused = Network::prepare(Options::new(dir.path())).await.expect_err("taken");
         assert!(matches!(refused, Error::BridgeTaken { .. }), "{refused}");
-        destroy(dir.path(), &CniPaths::default()).await.expect("nothing to do");
+        destroy(dir.path()).await.expect("nothing to do");
         let machine = netlink.machine().await.expect("links");
         assert!(machine.link(&names.bridge).is_some(), "a foreign interface is kept");
     });
@@ -211,7 +155,7 @@ fn foreign_bridge_is_an_error() {
 /// The node's gateways are reserved, so that no address pool contains them.
 #[test]
 fn gateways_are_read_from_routes() {
-    in_a_namespace(|| async {
+    in_own_namespaces(|| async {
         let run_ip = async |args: &str| {
             let done = Command::new("ip").args(args.split(' ')).status().await.expect("ip runs");
             assert!(done.success(), "{args}");
@@ -225,5 +169,58 @@ fn gateways_are_read_from_routes() {
         let mut gateways = Network::gateways().await.expect("routes");
         gateways.sort_unstable();
         assert_eq!(gateways, [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 77)]);
+    });
+}
+
+#[test]
+fn network_of_cni_has_an_address_of_its_own_and_no_pods() {
+    in_own_namespaces(async || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = |name: &str, pods: Option<&str>| {
+            let mut options = Options::new(dir.path().join(name));
+            options.connector = PodConnector::Cni;
+            options.pod_cidr = pods.map(|cidr| cidr.parse().expect("a CIDR"));
+            options
+        };
+        let refused = Network::prepare(options("a", None)).await.expect_err("no CIDR");
+        assert!(matches!(refused, Error::PodCidrMissing), "{refused}");
+        // Both have the same CIDR: it is not theirs.
+        let [a, b] = [options("a", Some("10.9.0.0/16")), options("b", Some("10.9.0.0/16"))];
+        let (a, b) =
+            (Network::prepare(a.clone()).await.expect("a network"), Network::prepare(b).await.expect("another"));
+        assert_eq!((a.gateway.to_string(), b.gateway.to_string()), ("10.99.255.1".into(), "10.99.255.2".into()));
+        assert_eq!(a.cidr.to_string(), "10.9.0.0/16");
+        let again = Network::prepare(options("a", Some("10.9.0.0/24"))).await.expect("taken over");
+        assert_eq!((again.gateway, again.cidr.prefix_len()), (a.gateway, 24));
+        let machine = Netlink::open().expect("netlink").machine().await.expect("links");
+        assert!(machine.routes.iter().all(|(_, net)| !a.cidr.contains(net)), "{:?}", machine.routes);
+        assert!(a.peers().contains(Ipv4Addr::new(10, 9, 1, 2).into()));
+        a.bind_dns().await.expect("a listener");
+
+        // Another connector: Pods of the first one prevent the change.
+        let own = Network::prepare(Options::new(dir.path().join("a"))).await.expect("a network");
+        assert_eq!(own.gateway.to_string(), "10.244.0.1");
+        let netns = dir.path().join("pod");
+        pod_namespace(&netns);
+        let attachment = PodAttachment { sandbox: "c1", netns: &netns, port_mappings: &[] };
+        own.attach(attachment).await.expect("connected");
+        assert!(crate::has_attachments(&dir.path().join("a")).expect("records"));
+        let refused = Network::prepare(options("a", Some("10.9.0.0/16"))).await.expect_err("Pods run");
+        assert!(matches!(refused, Error::CidrInUse { .. }), "{refused}");
+        own.detach("c1").await.expect("disconnected");
+        assert!(!crate::has_attachments(&dir.path().join("a")).expect("records"));
+        let back = Network::prepare(options("a", Some("10.9.0.0/16"))).await.expect("no Pods");
+        assert_eq!(back.gateway, a.gateway);
+        let names = if find("nft").is_some() {
+            run("nft", &["list", "tables"], "").await.expect("a list")
+        } else {
+            String::new()
+        };
+        assert!(!names.contains(&a.bridge), "{names}");
+        for name in ["a", "b"] {
+            destroy(&dir.path().join(name)).await.expect("removed");
+        }
+        let machine = Netlink::open().expect("netlink").machine().await.expect("links");
+        assert!(machine.links.iter().all(|link| !link.is_bridge), "{:?}", machine.links);
     });
 }

@@ -15,7 +15,7 @@ use std::{
 /// Default of `--data-dir`.
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/podium";
 /// Default image store of the machine.
-pub(crate) const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium/images";
+pub(crate) const DEFAULT_IMAGE_STORE: &str = "/var/lib/podium-images";
 
 /// Runs Kubernetes Pods: one binary, the real API.
 #[derive(Debug, Parser)]
@@ -171,6 +171,8 @@ pub(crate) struct NodeArgs {
     /// IPv4 CIDR for Pod addresses [default: a free /24 of 10.244.0.0/16].
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
+    #[command(flatten)]
+    pub(crate) cni: CniArgs,
     /// IPv4 CIDR for Services of type LoadBalancer, or `none` to leave them to another load balancer implementation
     /// [default: 10.97.N.0/24 if the Pod CIDR is 10.244.N.0/24, else a /24 of 10.98.0.0/16].
     #[arg(long, value_name = "CIDR", value_parser = LoadBalancerCidr::parse, conflicts_with = "runtime_endpoint")]
@@ -213,6 +215,18 @@ pub(crate) struct NodeArgs {
     /// Feature gates, as key=value pairs.
     #[arg(long, value_name = "A=true,B=false", value_parser = FeatureGates::parse, default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: FeatureGates,
+}
+
+/// CNI plugins in place of Podium's own Pod network.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CniArgs {
+    /// Directory of CNI configurations: the plugins of the first one connect the Pods, in place of Podium's own network.
+    /// --pod-cidr must be the CIDR from which they allocate.
+    #[arg(long, value_name = "DIR", requires = "pod_cidr", conflicts_with = "runtime_endpoint")]
+    pub(crate) cni_conf_dir: Option<PathBuf>,
+    /// Directory of CNI plugins; may be repeated [default: /opt/cni/bin, /usr/lib/cni, /usr/libexec/cni].
+    #[arg(long, value_name = "DIR", requires = "cni_conf_dir")]
+    pub(crate) cni_bin_dir: Vec<PathBuf>,
 }
 
 /// Encryption at rest, with the flags of kube-apiserver.
@@ -263,7 +277,7 @@ pub(crate) struct RunArgs {
 /// Image store of the machine.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageStoreArgs {
-    /// Directory of the engine's images, which all clusters of the machine share [default: /var/lib/podium/images].
+    /// Directory of the engine's images, which all clusters of the machine share [default: /var/lib/podium-images].
     #[arg(long, value_name = "DIR", env = "PODIUM_IMAGE_STORE")]
     pub(crate) image_store: Option<PathBuf>,
 }

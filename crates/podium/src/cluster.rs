@@ -8,7 +8,7 @@ use crate::{
     container_runtime::{self, NodeRuntime},
     control_plane_runtime::ControlPlaneRuntime,
     data_dir::DataDir,
-    encryption_config, kubelet_config,
+    encryption_config, image_archives, kubelet_config,
     kubelet_dialer::KubeletDialer,
     listen_options, local_volumes, store_quota,
 };
@@ -115,7 +115,8 @@ impl Cluster {
             Some(network) => Some(Services::prepare(network, load_balancer_pool, address, &mut config, &listen).await?),
             None => None,
         };
-        let advertised = api.advertised_address(address, node_ip());
+        let node_ip = node_ip(cidr.as_deref());
+        let advertised = api.advertised_address(address, node_ip);
         let service_endpoint = services.as_ref().map_or(advertised, Services::api_address);
         let mut ips =
             vec![advertised.ip(), IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(server::API_IP), service_endpoint.ip()];
@@ -157,9 +158,9 @@ impl Cluster {
         let kubelet_options = kubelet::Options {
             node_name: node.clone(),
             root_dir: dir.kubelet(),
-            node_ip: node_ip(),
+            node_ip,
             pod_cidr: cidr,
-            policy: NodePolicy { host_ips: vec![node_ip()], runtime_name: name, recursive_read_only_mounts, ..policy },
+            policy: NodePolicy { host_ips: vec![node_ip], runtime_name: name, recursive_read_only_mounts, ..policy },
             config,
             pod_rules: |pod, gates| Ok(server::prepare_static_pod(pod, gates)?),
             clock: kubelet::Clock::system(),
@@ -177,7 +178,7 @@ impl Cluster {
         if let Some(endpoint) = endpoint {
             let tls = pki.node_server_config(
                 &node,
-                &[node_ip(), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+                &[node_ip, IpAddr::V4(Ipv4Addr::LOCALHOST)],
                 endpoint.client_ca_pem.as_deref(),
             )?;
             tasks.spawn(kubelet.clone().serve_https(endpoint.listener, tls));
@@ -207,13 +208,12 @@ impl Cluster {
         let running = tasks
             .spawn_on(controllers::run(controller_clients, controller_options, stop.clone()), control_plane.handle());
         register_component(&server, "controller-manager", &running);
-        let (runs, stopped) = (kubelet.clone(), stop.clone());
-        tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-            if let Some(archives) = archives {
-                archives.import(stopped).await;
-            }
-            runs.run().await;
-        }));
+        if let Some(archives) = archives {
+            let importing = image_archives::import(archives, client(UserInfo::node(&node)), node.clone(), stop.clone());
+            tasks.spawn(stop.clone().run_until_cancelled_owned(importing));
+        }
+        let runs = kubelet.clone();
+        tasks.spawn(stop.clone().run_until_cancelled_owned(async move { runs.run().await }));
         tasks.close();
         let audit = options.audit;
         Ok(Self { client: admin, url, node, stop, tasks, kubelet, runtime, audit, _control_plane: control_plane })
@@ -332,9 +332,12 @@ fn node_name(args: &NodeArgs) -> Result<String> {
 }
 
 /// Returns the first address that is not a loopback address, else 127.0.0.1.
-fn node_ip() -> IpAddr {
-    let found =
-        interfaces().find(|(name, ip)| !ip.is_loopback() && !name.starts_with("podium") && !name.starts_with("pd-"));
+fn node_ip(pods: Option<&str>) -> IpAddr {
+    // A bridge of CNI plugins has an address of the Pod CIDR.
+    let pods: Option<Ipv4Net> = pods.and_then(|cidr| cidr.parse().ok());
+    let is_own = |name: &str| name.starts_with("podium") || name.starts_with("pd-");
+    let is_of_pods = |ip: &Ipv4Addr| pods.is_some_and(|pods| pods.contains(ip));
+    let found = interfaces().find(|(name, ip)| !ip.is_loopback() && !is_own(name) && !is_of_pods(ip));
     found.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, ip)| IpAddr::V4(ip))
 }
 

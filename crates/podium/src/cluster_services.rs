@@ -101,7 +101,7 @@ impl Services {
         Ok(NetworkReadiness::new(move |network| {
             let gate = gate.clone();
             async move {
-                let opened = gate.wait(network.pod, &network.sandbox, &network.ips).await;
+                let opened = gate.wait(network.pod, &network.ips).await;
                 opened.map_err(|error| error.to_string())
             }
             .boxed()

@@ -8,7 +8,8 @@ use crate::{
     load_balancer_pool, pod_network,
 };
 use anyhow::{Context, Result, bail};
-use engine::{Engine, EngineOptions};
+use cni::{Cni, CniOptions};
+use engine::{Engine, EngineOptions, PodNetwork};
 use images::ImageStore;
 use lifecycle::HandlerSupport;
 use network::{Ipv4Net, Network, PodConnector};
@@ -30,7 +31,7 @@ pub(crate) struct NodeRuntime {
     /// Network of Podium's own; `None` with a CRI endpoint.
     pub(crate) network: Option<Network>,
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
-    /// Images to import before the kubelet starts.
+    /// Images to import beside the kubelet.
     pub(crate) archives: Option<ImageArchives>,
 }
 
@@ -61,16 +62,19 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
         return Ok(NodeRuntime { runtime, name: version.name, network, load_balancer_pool, archives });
     }
     dir.record_runtime(&requested)?;
+    check_connector(dir, args)?;
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
-    options.connector = PodConnector::Netlink;
+    if args.cni.cni_conf_dir.is_some() {
+        options.connector = PodConnector::Cni;
+    }
     let network = Network::prepare(options).await?;
     let load_balancer_pool = load_balancer_pool(args, &network).await?;
     let images = open_image_store(args.image_store.path())?.of_cluster(dir.root())?;
-    let archives = Some(ImageArchives::new(dir, images.clone()));
-    let runtime = Arc::new(start_engine(dir, args, node_name, images, network.clone()).await?);
+    let archives = ImageArchives::new(dir, images.clone());
+    let runtime = Arc::new(start_engine(dir, args, node_name, images, &archives, network.clone()).await?);
     let name = runtime.version().await?.name;
-    Ok(NodeRuntime { runtime, name, network: Some(network), load_balancer_pool, archives })
+    Ok(NodeRuntime { runtime, name, network: Some(network), load_balancer_pool, archives: Some(archives) })
 }
 
 fn requested(args: &NodeArgs) -> RecordedRuntime {
@@ -89,6 +93,37 @@ fn check_unchanged(dir: &DataDir, requested: &RecordedRuntime) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a connector that does not know the Pods that another one has connected.
+fn check_connector(dir: &DataDir, args: &NodeArgs) -> Result<()> {
+    let root = dir.root().display();
+    let uses_cni = args.cni.cni_conf_dir.is_some();
+    if uses_cni && network::has_attachments(dir.root())? {
+        bail!(
+            "the Pods of {root} use Podium's own network; delete them first, with Podium running without --cni-conf-dir"
+        );
+    }
+    if !uses_cni && cni::has_attachments(dir.root())? {
+        bail!(
+            "the Pods of {root} are connected by CNI plugins; delete them first, with Podium running with --cni-conf-dir"
+        );
+    }
+    Ok(())
+}
+
+/// Returns what connects the engine's sandboxes.
+fn pod_network(dir: &DataDir, args: &NodeArgs, network: Network) -> Result<Arc<dyn PodNetwork>> {
+    let Some(conf_dir) = &args.cni.cni_conf_dir else {
+        return Ok(Arc::new(pod_network::NetlinkPodNetwork(network)));
+    };
+    let mut options = CniOptions::new(dir.root(), std::path::absolute(conf_dir)?);
+    if !args.cni.cni_bin_dir.is_empty() {
+        let absolute = args.cni.cni_bin_dir.iter().map(std::path::absolute);
+        options.bin_dirs = absolute.collect::<Result<_, _>>()?;
+    }
+    let cni = Cni::open(options).context("failed to open the records of CNI connections")?;
+    Ok(Arc::new(pod_network::CniPodNetwork(cni)))
+}
+
 async fn load_balancer_pool(args: &NodeArgs, network: &Network) -> Result<Option<Ipv4Net>> {
     if !network.proxies_services {
         return Ok(None);
@@ -103,16 +138,18 @@ async fn start_engine(
     args: &NodeArgs,
     node_name: &str,
     images: ImageStore,
+    archives: &ImageArchives,
     network: Network,
 ) -> Result<Engine> {
     let options = EngineOptions {
         data_dir: dir.root().to_owned(),
         images,
+        images_imported: archives.ended(),
         registry_hosts_dirs: registry_hosts_dirs(),
         keeper_program: keeper_program()?,
         default_handler: args.default_runtime.clone(),
         node_name: node_name.to_owned(),
-        network: Arc::new(pod_network::NetlinkPodNetwork(network)),
+        network: pod_network(dir, args, network)?,
     };
     Engine::open(options).await.context("failed to start the engine")
 }

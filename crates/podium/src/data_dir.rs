@@ -107,7 +107,7 @@ impl DataDir {
     /// Checks that only the caller and root may write to the directory and its existing subdirectories.
     fn check(&self) -> io::Result<()> {
         let subdirectories =
-            ["pki", "store", "kubelet", "volumes", "engine", "network"].map(|name| self.root.join(name));
+            ["pki", "store", "kubelet", "volumes", "engine", "network", "cni"].map(|name| self.root.join(name));
         for path in std::iter::once(&self.root).chain(&subdirectories) {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => trust::check_private(path, &metadata)?,
@@ -206,7 +206,7 @@ impl DataDir {
         for file in [self.kubeconfig(), self.runtime_file()] {
             directories.extend([file.with_extension("new"), file]);
         }
-        directories.extend(["engine", "network"].map(|name| self.root.join(name)));
+        directories.extend(["engine", "network", "cni"].map(|name| self.root.join(name)));
         // The lock file is removed last: it marks the directory as one of Podium.
         directories.push(self.lock_file());
         for path in directories {
@@ -225,7 +225,7 @@ impl DataDir {
 
     /// Whether a network or a runtime may have been started, which have state outside the directory.
     pub(crate) fn has_runtime_or_network(&self) -> bool {
-        ["engine", "network"].iter().any(|name| self.root.join(name).exists())
+        ["engine", "network", "cni"].iter().any(|name| self.root.join(name).exists())
     }
 
     /// Creates the directory if it is missing (mode 0700) and locks it.

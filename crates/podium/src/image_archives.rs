@@ -1,10 +1,13 @@
-//! Image archives in `DIR/images/`, which are imported into the engine's image store before the kubelet starts.
+//! Image archives in `DIR/images/`, which are imported into the engine's image store beside the kubelet. Its queries for images
+//! wait for the end of the import (`EngineOptions::images_imported`), and nothing else does.
 //!
-//! An archive is imported once: again only after it has changed, or when one of its images is not there any more.
+//! An archive is imported once: again only after it has changed, or when one of its images is not there any more. One that was
+//! refused is reported at each start, and not read again before it has changed, or Podium.
 
-use crate::data_dir::DataDir;
+use crate::{data_dir::DataDir, node_event};
 use files::trust;
-use images::ImageStore;
+use images::{ImageStore, ImportError};
+use kube::Client;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -12,13 +15,19 @@ use std::{
     io::{self, ErrorKind, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    thread,
 };
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Ends of the names of archives. Other files are ignored, for example those that are being copied.
 const EXTENSIONS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 /// Maximum number of archives.
 const MAX_ARCHIVES: usize = 1000;
+/// Maximum number of Events about failed imports at a start.
+const MAX_EVENTS: usize = 20;
+/// Version of Podium: another one may understand an archive.
+const PODIUM_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// File with what was imported, below the data directory.
 const RECORD: &str = "engine/image-archives.json";
 
@@ -27,10 +36,11 @@ pub(crate) struct ImageArchives {
     dir: PathBuf,
     record: PathBuf,
     store: ImageStore,
+    ended: watch::Sender<bool>,
 }
 
 /// What was imported.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Record {
     /// Directory of the image store.
     store: PathBuf,
@@ -43,6 +53,16 @@ struct Archive {
     version: FileVersion,
     /// Names of its images.
     images: Vec<String>,
+    /// Why it was not imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<Failure>,
+}
+
+/// Refusal of an archive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Failure {
+    error: String,
+    podium_version: String,
 }
 
 /// Identity of a file's content. A change of the file changes one of the fields.
@@ -70,77 +90,138 @@ impl Read for Stoppable<'_> {
     }
 }
 
+/// A failed import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FailedImport {
+    archive: PathBuf,
+    error: String,
+}
+
+/// Imports what is new, and reports failures by Events about the node.
+pub(crate) async fn import(archives: ImageArchives, client: Client, node: String, stop: CancellationToken) {
+    for FailedImport { archive, error } in archives.import(stop).await.into_iter().take(MAX_EVENTS) {
+        let message = format!("failed to import the image archive {}: {error}", archive.display());
+        node_event::create(&client, &node_event::event(&node, "Warning", "FailedImageImport", &message)).await;
+    }
+}
+
 impl ImageArchives {
     /// Returns the archives of a data directory. `store` is the cluster's view of the image store.
     pub(crate) fn new(dir: &DataDir, store: ImageStore) -> Self {
-        Self { dir: dir.root().join("images"), record: dir.root().join(RECORD), store }
+        let ended = watch::Sender::new(false);
+        Self { dir: dir.root().join("images"), record: dir.root().join(RECORD), store, ended }
     }
 
-    /// Imports what is new. An archive that cannot be imported is logged, and tried again at the next start.
-    pub(crate) async fn import(self, stop: CancellationToken) {
-        if let Err(error) = tokio::task::spawn_blocking(move || self.import_all(&stop)).await {
+    /// Returns what becomes true when the import has ended, or is closed then.
+    pub(crate) fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
+    }
+
+    /// Imports what is new, and returns the failures, which are logged.
+    ///
+    /// A thread of its own does so, for which the end of Podium does not wait: an import can be interrupted at any moment.
+    async fn import(self, stop: CancellationToken) -> Vec<FailedImport> {
+        let (sender, failures) = oneshot::channel();
+        let work = move || {
+            let (_, failures) = self.import_all(&stop);
+            self.ended.send_replace(true);
+            // Nobody waits when Podium stops.
+            let _ = sender.send(failures);
+        };
+        if let Err(error) = thread::Builder::new().name("image-import".to_owned()).spawn(work) {
             tracing::warn!(%error, "failed to import image archives");
         }
+        failures.await.unwrap_or_default()
     }
 
-    /// Imports what is new, and returns the number of imported archives.
-    fn import_all(&self, stop: &CancellationToken) -> usize {
+    /// Imports what is new, and returns the number of imported archives, and the failures.
+    fn import_all(&self, stop: &CancellationToken) -> (usize, Vec<FailedImport>) {
+        let (mut imported, mut failures) = (0, Vec::new());
+        let mut failed = |archive: &Path, error: String| {
+            tracing::warn!(archive = %archive.display(), error, "failed to import an image archive");
+            failures.push(FailedImport { archive: archive.to_owned(), error });
+        };
         let paths = match archives(&self.dir) {
             Ok(paths) => paths,
             Err(error) => {
-                tracing::warn!(dir = %self.dir.display(), %error, "failed to list image archives");
-                return 0;
+                failed(&self.dir, error.to_string());
+                return (0, failures);
             }
         };
-        let known = self.load();
-        let mut record = Record { store: self.store.root().to_owned(), archives: BTreeMap::new() };
-        let mut imported = 0;
-        for (name, path) in paths {
-            let known = known.archives.get(&name).filter(|_| known.store == record.store);
-            match self.import_one(&path, known, stop) {
-                Ok((archive, is_new)) => {
-                    record.archives.insert(name, archive);
-                    imported += usize::from(is_new);
-                    // Now: a start that is interrupted must not begin with the first archive again.
-                    if is_new {
-                        self.save(&record);
-                    }
-                }
-                Err(_) if stop.is_cancelled() => return imported,
-                Err(error) => {
-                    tracing::warn!(archive = %path.display(), %error, "failed to import an image archive");
-                }
-            }
-        }
-        if record.archives.len() != known.archives.len() {
+        let mut record = self.load();
+        let count = record.archives.len();
+        record.archives.retain(|name, _| paths.iter().any(|(found, _)| found == name));
+        if record.archives.len() != count {
             self.save(&record);
         }
-        imported
+        for (name, path) in paths {
+            let known = record.archives.get(&name);
+            match self.import_one(&path, known, stop) {
+                Ok(None) => {
+                    if let Some(failure) = known.and_then(|archive| archive.failure.as_ref()) {
+                        failed(&path, failure.error.clone());
+                    }
+                }
+                Ok(Some(archive)) => {
+                    match &archive.failure {
+                        Some(failure) => failed(&path, failure.error.clone()),
+                        None => imported += 1,
+                    }
+                    // Now: a start that is interrupted must not begin with the first archive again.
+                    record.archives.insert(name, archive);
+                    self.save(&record);
+                }
+                Err(_) if stop.is_cancelled() => break,
+                Err(error) => failed(&path, format!("{error:#}")),
+            }
+        }
+        (imported, failures)
     }
 
-    /// Imports an archive unless it is known. Returns whether it was imported.
+    /// Imports an archive. Returns what is to be recorded, or `None` if it is known.
+    ///
+    /// # Errors
+    /// If the machine is the cause, and not the content of the archive: then the next start tries again.
     fn import_one(
         &self,
         path: &Path,
         known: Option<&Archive>,
         stop: &CancellationToken,
-    ) -> anyhow::Result<(Archive, bool)> {
+    ) -> anyhow::Result<Option<Archive>> {
         let metadata = fs::metadata(path)?;
-        // A FIFO would block the start.
+        // A FIFO would block the import.
         anyhow::ensure!(metadata.is_file(), "it is not a file");
         let version = FileVersion::of(&metadata);
-        let is_there = |archive: &&Archive| archive.images.iter().all(|image| self.store.image(image).is_ok());
-        if let Some(archive) = known.filter(|archive| archive.version == version).filter(is_there) {
-            return Ok((archive.clone(), false));
+        if known.is_some_and(|archive| archive.version == version && self.is_done(archive)) {
+            return Ok(None);
         }
-        let images = self.store.import(Stoppable(File::open(path)?, stop), |_| {})?;
-        tracing::info!(archive = %path.display(), ?images, "imported an image archive");
-        Ok((Archive { version, images }, true))
+        match self.store.import(Stoppable(File::open(path)?, stop), |_| {}) {
+            Ok(images) => {
+                tracing::info!(archive = %path.display(), ?images, "imported an image archive");
+                Ok(Some(Archive { version, images, failure: None }))
+            }
+            Err(error @ (ImportError::Refused(_) | ImportError::Nameless)) => {
+                let failure = Failure { error: error.to_string(), podium_version: PODIUM_VERSION.to_owned() };
+                Ok(Some(Archive { version, images: Vec::new(), failure: Some(failure) }))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
+    /// Returns whether an unchanged archive need not be read: its images are there, or this version of Podium refused it.
+    fn is_done(&self, archive: &Archive) -> bool {
+        match &archive.failure {
+            Some(failure) => failure.podium_version == PODIUM_VERSION,
+            None => archive.images.iter().all(|image| self.store.image(image).is_ok()),
+        }
+    }
+
+    /// Reads what was imported into this store. A damaged record costs one import.
     fn load(&self) -> Record {
-        // A damaged record costs one import.
-        fs::read(&self.record).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        let record: Option<Record> = fs::read(&self.record).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let is_of_store = |record: &Record| record.store == self.store.root();
+        let empty = || Record { store: self.store.root().to_owned(), archives: BTreeMap::new() };
+        record.filter(is_of_store).unwrap_or_else(empty)
     }
 
     fn save(&self, record: &Record) {
@@ -176,69 +257,4 @@ fn archives(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    /// Returns an archive with one image, which has no layers.
-    fn archive(name: &str) -> Vec<u8> {
-        let platform = distribution::Platform::default();
-        let config = serde_json::json!({"architecture": platform.architecture, "os": "linux",
-            "config": {"Env": [format!("NAME={name}")]}, "rootfs": {"type": "layers", "diff_ids": []}});
-        let manifest = serde_json::json!([{"Config": "config.json", "RepoTags": [name], "Layers": []}]);
-        let mut tar = Vec::new();
-        for (path, data) in [("manifest.json", manifest.to_string()), ("config.json", config.to_string())] {
-            let mut header = [0_u8; 512];
-            header[..path.len()].copy_from_slice(path.as_bytes());
-            header[100..107].copy_from_slice(b"0000644");
-            header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
-            header[156] = b'0';
-            header[257..265].copy_from_slice(b"ustar\x0000");
-            header[148..156].copy_from_slice(b"        ");
-            let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-            header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-            tar.write_all(&header).unwrap();
-            tar.write_all(data.as_bytes()).unwrap();
-            tar.resize(tar.len().next_multiple_of(512), 0);
-        }
-        tar.resize(tar.len() + 1024, 0);
-        tar
-    }
-
-    #[test]
-    fn archives_are_imported_once_and_bad_ones_are_skipped() {
-        let dir = tempfile::tempdir().unwrap();
-        let data_dir = DataDir::create(dir.path(), "data").unwrap().unwrap();
-        let store = ImageStore::open(&dir.path().join("store")).unwrap().of_cluster(data_dir.root()).unwrap();
-        let import = || ImageArchives::new(&data_dir, store.clone()).import_all(&CancellationToken::new());
-        files::create_private_dir_all(&data_dir.root().join("engine")).unwrap();
-        assert_eq!(import(), 0, "the directory need not exist");
-        let images = data_dir.root().join("images");
-        fs::create_dir(&images).unwrap();
-        for (file, data) in [
-            ("a.tar", archive("a:1")),
-            ("b.tar", b"no archive".to_vec()),
-            ("c.txt", archive("c:1")),
-            (".d.tar", archive("d:1")),
-        ] {
-            fs::write(images.join(file), data).unwrap();
-        }
-        fs::create_dir(images.join("e.tar")).unwrap();
-        nix::unistd::mkfifo(&images.join("f.tar"), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        let names = || store.list().unwrap().into_iter().flat_map(|image| image.tags).collect::<Vec<_>>();
-        assert_eq!((import(), names()), (1, vec!["docker.io/library/a:1".to_owned()]));
-        assert_eq!(import(), 0, "unchanged");
-        // A changed archive, and one whose image was removed.
-        fs::write(images.join("a.tar"), archive("a:22")).unwrap();
-        assert_eq!((import(), names().len()), (1, 2));
-        store.remove("a:22").unwrap();
-        assert_eq!((import(), names().len()), (1, 2));
-        assert_eq!(import(), 0);
-        // Another store.
-        let other = ImageStore::open(&dir.path().join("other")).unwrap().of_cluster(data_dir.root()).unwrap();
-        assert_eq!(ImageArchives::new(&data_dir, other).import_all(&CancellationToken::new()), 1);
-        let stop = CancellationToken::new();
-        stop.cancel();
-        assert_eq!(ImageArchives::new(&data_dir, store.clone()).import_all(&stop), 0);
-    }
-}
+mod tests;

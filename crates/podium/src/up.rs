@@ -161,6 +161,7 @@ async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
         })?;
     }
     engine::destroy(dir.root()).await.context("failed to remove the Pods of the engine")?;
+    cni::destroy(dir.root()).await?;
     files::mounts::unmount_below(dir.root())?;
     kubelet::remove_cgroups(&dir.kubelet()).await.context("failed to remove the cgroups of Pods")?;
     network::Network::destroy(dir.root()).await?;

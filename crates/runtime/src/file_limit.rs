@@ -1,4 +1,4 @@
-//! Raises the limit of open files (`RLIMIT_NOFILE`) of Podium, and remembers that of containers.
+//! Raises the limit of open files (`RLIMIT_NOFILE`) of Podium, and keeps that of containers.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::{io, sync::OnceLock};

@@ -8,6 +8,7 @@
 mod cri;
 mod file_limit;
 mod image;
+mod image_reference;
 mod import;
 mod model;
 mod mount;
@@ -19,6 +20,7 @@ mod usage;
 pub use cri::{CriRuntime, remove_pods};
 pub use file_limit::{container_file_limits, raise_file_limit};
 pub use image::{Image, ImageSpec, RegistryAuth};
+pub use image_reference::{DEFAULT_DOMAIN, ReferenceError, ReferenceParts};
 pub use import::{ImportError, import};
 pub use model::*;
 pub use mount::{IdMapping, ImageMount, Mount, Propagation};

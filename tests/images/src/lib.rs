@@ -1,12 +1,14 @@
 //! Container images built locally, for tests and demos without a registry.
 //!
-//! The one image is Debian's static busybox with a link for each of its applets, as a `docker save` archive.
+//! Most are Debian's static busybox with a link for each of its applets, as a `docker save` archive.
 #![forbid(unsafe_code)]
 
 pub mod oci;
+mod pause;
 
 use data_encoding::HEXLOWER;
 pub use oci::{OciImage, busybox_index, busybox_oci};
+pub use pause::{PAUSE, pause};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{

@@ -14,7 +14,7 @@ pub(super) const TEST_LIST: &str = "podium/tests.txt";
 /// `timeout` ends the machine when `cargo xtask` was killed.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
 echo "vm-test: booted"
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_CONTAINER_RUNTIME=engine PODIUM_E2E_TESTS=/podium/tests.txt
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_E2E_TESTS=/podium/tests.txt
 export PODIUM_FLAKY_REPORT=/tmp/flaky-tests.txt
 mount -t proc -o nosuid,nodev,noexec proc /proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
@@ -45,6 +45,12 @@ ip route add default via 192.0.2.1
 ulimit -n 1048576
 uname -sr
 echo "vm-test: cgroup v2 controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+echo "vm-test: AppArmor: $(cat /sys/module/apparmor/parameters/enabled)"
+if [ "$(cat /sys/module/apparmor/parameters/enabled)" != Y ]; then
+    echo "vm-test: the tests of AppArmor would be skipped"
+    echo "vm-test: exit 1"
+    poweroff -f
+fi
 cd /podium/tests
 timeout 3600 /podium/target/debug/deps/e2e --test-threads 1 --color never
 echo "vm-test: exit $?"

@@ -46,8 +46,9 @@ impl Machine {
             Accelerator::Emulation => (&["-accel", "tcg,thread=multi", "-cpu", "max"], EMULATION_FACTOR),
         };
         let arguments = format!(
-            "console=ttyS0 panic=-1 quiet loglevel=2 root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
-             PODIUM_TEST_TIMEOUT_FACTOR={factor}"
+            "console=ttyS0 panic=-1 quiet loglevel=2 apparmor=1 security=apparmor root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
+             PODIUM_TEST_TIMEOUT_FACTOR={factor}{}",
+            default_runtime()
         );
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-machine", "q35", "-smp", "2", "-m", "3G", "-nodefaults", "-nographic", "-no-reboot"]);
@@ -86,6 +87,13 @@ impl Machine {
             }
         }
     }
+}
+
+/// Returns the option of the kernel that sets the variable of the OCI runtime, if `cargo xtask` has it. The kernel passes options
+/// that it does not know to the first program.
+fn default_runtime() -> String {
+    const VARIABLE: &str = "PODIUM_DEFAULT_RUNTIME";
+    std::env::var(VARIABLE).map_or_else(|_| String::new(), |name| format!(" {VARIABLE}={name}"))
 }
 
 impl Drop for Machine {

@@ -2,7 +2,7 @@
 //! its tests, in an ext4 image that is written without mounting it.
 
 use super::{
-    Programs, TESTS,
+    Programs,
     init::{SCRIPT, TEST_LIST},
     kernel::Kernel,
     output_of,
@@ -19,9 +19,11 @@ use std::{
 };
 
 /// Programs of this machine that Podium and the tests run. Everything else is busybox.
-const PROGRAMS: &[&str] = &["runc", "nft", "conntrack", "ip", "kubectl"];
+const PROGRAMS: &[&str] = &["runc", "crun", "nft", "conntrack", "ip", "kubectl", "apparmor_parser"];
 /// Programs that the tests look up in the directory of fetched tools.
 const TOOLS: &[&str] = &["kubectl-1.35"];
+/// Configuration of this machine's programs: the features of AppArmor that profiles name.
+const CONFIGURATION: &[&str] = &["etc/apparmor", "etc/apparmor.d/abi", "usr/share/apparmor-features"];
 /// Size of the file system; the image is sparse.
 const SIZE: &str = "6G";
 
@@ -35,14 +37,14 @@ const FILES: &[(&str, &str)] = &[
     ("etc/os-release", "ID=vm-test\nPRETTY_NAME=\"Podium's virtual machine\"\n"),
 ];
 
-/// Builds the tree and the image. A filter selects all tests that match instead of [`TESTS`].
+/// Builds the tree and the image. `tests` are the lines that select tests.
 pub(super) fn build(
     root: &Path,
     image: &Path,
     kernel: &Kernel,
     programs: &Programs,
     path: &OsStr,
-    filter: Option<&str>,
+    tests: &str,
 ) -> Result<()> {
     println!("==> build the root file system");
     for old in [root, image] {
@@ -61,7 +63,11 @@ pub(super) fn build(
     install_busybox(root)?;
     copy_programs(root, programs, path)?;
     copy_modules(root, kernel)?;
-    let tests = filter.map_or_else(|| TESTS.iter().map(|name| format!("={name}\n")).collect(), |f| format!("{f}\n"));
+    for dir in CONFIGURATION {
+        let to = root.join(dir);
+        fs::create_dir_all(&to)?;
+        output_of(Command::new("cp").arg("-rT").arg(Path::new("/").join(dir)).arg(to))?;
+    }
     fs::create_dir_all(root.join("podium/tests"))?;
     fs::write(root.join(TEST_LIST), tests)?;
     fs::write(root.join("init"), SCRIPT)?;

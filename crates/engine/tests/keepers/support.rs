@@ -4,8 +4,8 @@ use engine::{Engine, EngineError, EngineOptions, PodNetwork, PodNetworkError};
 use futures::future::BoxFuture;
 use images::ImageStore;
 use runtime::{
-    ContainerConfig, ContainerId, ContainerState, ContainerStatus, NamespaceMode, Namespaces, PortMapping, Runtime,
-    SandboxConfig, SandboxId,
+    ContainerConfig, ContainerId, ContainerState, ContainerStatus, NamespaceMode, Namespaces, Runtime, SandboxConfig,
+    SandboxId,
 };
 use std::{
     fs::{self, File, Permissions},
@@ -43,7 +43,7 @@ impl PodNetwork for NoNetwork {
         &'a self,
         _: &'a str,
         _: &'a Path,
-        _: &'a [PortMapping],
+        _: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, PodNetworkError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -103,6 +103,7 @@ impl Node {
         Engine::open(EngineOptions {
             data_dir: self.path("data"),
             images: self.images(),
+            images_imported: tokio::sync::watch::Sender::new(true).subscribe(),
             registry_hosts_dirs: Vec::new(),
             keeper_program: env!("CARGO_BIN_EXE_test-engine-keeper").into(),
             default_handler: "runc".to_owned(),

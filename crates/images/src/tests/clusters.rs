@@ -67,7 +67,7 @@ fn image_of_a_container_is_needed_by_its_cluster() {
     let id = import(&store, &two_layers(), "a:1");
     let (_, one) = cluster(&store, dir.path(), "one");
     let (two_dir, two) = cluster(&store, dir.path(), "two");
-    two.acquire(&two_dir, "c", &id).unwrap();
+    two.acquire(&two_dir, "c", &id.to_string()).unwrap();
     assert_eq!(one.remove_for_cluster("a:1").unwrap(), [""; 0]);
     // Also after the container has ended: it may be started again.
     two.release(&two_dir, "c").unwrap();
@@ -99,7 +99,7 @@ fn use_that_is_not_understood_keeps_the_name() {
     let (two_dir, _) = cluster(&store, dir.path(), "two");
     let id = import(&store, &two_layers(), "a:1");
     let other = import(&store, &two_layers()[..1], "b:1");
-    store.acquire(&two_dir, "c", &id).unwrap();
+    store.acquire(&two_dir, "c", &id.to_string()).unwrap();
     let uses = store.root().join("uses");
     let path = uses.join(&names_in(&uses)[0]).join("c");
     fs::write(path, r#"{"version": 2}"#).unwrap();
@@ -112,7 +112,7 @@ fn administrator_removes_an_image_for_all_unless_it_is_used() {
     let (data_dir, one) = cluster(&store, dir.path(), "one");
     let id = import(&one, &two_layers(), "a:1");
     import(&store, &two_layers(), "a:2");
-    store.acquire(&data_dir, "c", &id).unwrap();
+    store.acquire(&data_dir, "c", &id.to_string()).unwrap();
     // Another name is left.
     assert_eq!(store.remove("a:2").unwrap().len(), 1);
     for reference in ["a:1", &id.to_string()] {

@@ -1,6 +1,6 @@
 //! Uses and collection.
 
-use super::{docker_archive, import, names_in, store, two_layers};
+use super::{Layer, docker_archive, import, names_in, store, two_layers};
 use crate::{BlobStore, Collected, Digest, Error};
 use std::{fs, path::Path, time::Duration};
 
@@ -15,23 +15,29 @@ fn use_keeps_the_layers_of_a_removed_image() {
     let id = import(&store, &two_layers(), "a");
     let owner = dir.path().join("cluster");
     fs::create_dir(&owner).unwrap();
-    let lower = store.acquire(&owner, "c1", &id).unwrap();
-    assert_eq!(lower.len(), 2);
-    assert_eq!(store.acquire(&owner, "c1", &id).unwrap(), lower);
+    let acquired = store.acquire(&owner, "c1", &id.to_string()).unwrap();
+    let lower = &acquired.lower_dirs;
+    assert_eq!(
+        (acquired.id, acquired.tags.as_slice(), lower.len()),
+        (id, &["docker.io/library/a:latest".to_owned()][..], 2)
+    );
+    assert_eq!(Digest::of(&acquired.config), id);
+    assert_eq!(store.acquire(&owner, "c1", "a").unwrap(), acquired);
     assert_eq!(store.uses(&owner).unwrap(), [("c1".to_owned(), Some(id))]);
-    store.of_cluster(&owner).unwrap().remove_for_cluster("a").unwrap();
+    // The name moves.
+    store.import(docker_archive(&[], &["a"]).as_slice(), |_| {}).unwrap();
+    store.remove("a").unwrap();
     let collected = store.collect(Duration::ZERO).unwrap();
     assert_eq!((collected.layers, collected.uses), (0, 0));
     assert_eq!(fs::read(lower[0].join("etc/c")).unwrap(), b"c");
     assert!(store.config(&id).is_ok());
-    // Another container of the same image, which has no name any more.
-    store.acquire(&owner, "c2", &id).unwrap();
-    for user in ["c1", "c2", "c2"] {
+    // The image does not exist any more.
+    assert!(matches!(store.acquire(&owner, "c2", &id.to_string()), Err(Error::NotFound(_))));
+    for user in ["c1", "c1"] {
         store.release(&owner, user).unwrap();
     }
     assert_eq!(store.collect(Duration::ZERO).unwrap().layers, 2);
     assert_eq!(content(store.root()), [""; 0]);
-    assert!(matches!(store.acquire(&owner, "c3", &id), Err(Error::NotFound(_))));
 }
 
 #[test]
@@ -40,7 +46,7 @@ fn uses_end_with_the_directory_of_their_owner() {
     let id = import(&store, &two_layers(), "a");
     for owner in ["one", "two"] {
         fs::create_dir(dir.path().join(owner)).unwrap();
-        store.acquire(&dir.path().join(owner), "c", &id).unwrap();
+        store.acquire(&dir.path().join(owner), "c", &id.to_string()).unwrap();
     }
     // The name has moved.
     store.import(docker_archive(&[], &["a"]).as_slice(), |_| {}).unwrap();
@@ -60,7 +66,7 @@ fn use_that_is_not_understood_counts_as_in_use() {
         let id = import(&store, &two_layers(), "a");
         let owner = dir.path().join("cluster");
         fs::create_dir(&owner).unwrap();
-        store.acquire(&owner, "c", &id).unwrap();
+        store.acquire(&owner, "c", &id.to_string()).unwrap();
         let uses = store.root().join("uses");
         let file = uses.join(&names_in(&uses)[0]).join("c");
         fs::write(&file, text).unwrap();
@@ -154,7 +160,7 @@ fn collection_keeps_what_names_refer_to() {
     assert_eq!(removed.layers, 0);
     assert!(after.iter().all(|name| before.contains(name)));
     let image = store.image("a").unwrap();
-    assert!(store.acquire(Path::new("/"), "c", &image.id).is_ok());
+    assert!(store.acquire(Path::new("/"), "c", &image.id.to_string()).is_ok());
     let mut archive = Vec::new();
     store.save(&["a"], &mut archive).unwrap();
     // A layer of two images stays with the second one.
@@ -203,7 +209,7 @@ fn missing_layer_is_unpacked_when_it_is_needed() {
     let id = import(&store, &two_layers(), "a");
     fs::remove_dir_all(store.root().join("layers")).unwrap();
     fs::create_dir(store.root().join("layers")).unwrap();
-    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
     assert_eq!(fs::read(lower[1].join("etc/b")).unwrap(), b"b");
 }
 
@@ -211,7 +217,7 @@ fn missing_layer_is_unpacked_when_it_is_needed() {
 fn image_without_layers_has_an_empty_lower_directory() {
     let (_dir, store) = store();
     let id = import(&store, &[], "a");
-    assert_eq!(store.acquire(Path::new("/"), "c", &id).unwrap(), [store.root().join("empty")]);
+    assert_eq!(store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs, [store.root().join("empty")]);
 }
 
 #[test]
@@ -220,9 +226,39 @@ fn names_of_users_stay_in_their_directory() {
     let id = import(&store, &[], "a");
     let long = "x".repeat(256);
     for user in ["", ".", "..", "../x", "a/b", "a\0b", ".x", "ä", &long] {
-        let error = store.acquire(Path::new("/"), user, &id).unwrap_err();
+        let error = store.acquire(Path::new("/"), user, &id.to_string()).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
         store.release(Path::new("/"), user).unwrap_err();
     }
-    store.acquire(Path::new("relative"), "a", &id).unwrap_err();
+    store.acquire(Path::new("relative"), "a", &id.to_string()).unwrap_err();
+}
+
+#[test]
+fn damaged_layer_is_not_unpacked_and_makes_the_image_absent() {
+    let (_dir, store) = store();
+    let layers = [Layer::new().file("large", &vec![1; 5 << 20]).build()];
+    let archive = docker_archive(&layers, &["a"]);
+    store.import(archive.as_slice(), |_| {}).unwrap();
+    let layer = Digest::of(&layers[0]);
+    let mut damaged = layers[0].clone();
+    damaged[1 << 20] ^= 1;
+    let damage = || {
+        fs::write(store.blob_path(&layer), &damaged).unwrap();
+        fs::remove_dir_all(store.root().join("layers")).unwrap();
+        fs::create_dir(store.root().join("layers")).unwrap();
+    };
+    damage();
+    assert!(store.image("a").is_ok(), "nobody has read the layer yet");
+    let error = store.save(&["a"], &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), format!("invalid image {layer}: the stored file is damaged"));
+    let error = store.acquire(Path::new("/"), "c", "a").unwrap_err();
+    assert!(matches!(error, Error::Unpack { .. }), "{error}");
+    // The kubelet pulls it again.
+    assert!(matches!(store.image("a"), Err(Error::MissingBlob(missing)) if missing == layer));
+    assert_eq!(store.list().unwrap(), []);
+    for _ in 0..2 {
+        store.import(archive.as_slice(), |_| {}).unwrap();
+        assert!(store.acquire(Path::new("/"), "c", "a").is_ok());
+        damage();
+    }
 }

@@ -94,8 +94,7 @@ fn compressed_archives_and_layers_are_imported() {
         let archive = whole(&oci_archive(&layers, &packed, &annotations));
         let names = store.import(archive.as_slice(), |_| {}).unwrap();
         assert_eq!(names, [format!("docker.io/library/{name}:1")]);
-        let lower =
-            store.acquire(std::path::Path::new("/"), "c", &store.resolve(name_and_tag(name)).unwrap().id).unwrap();
+        let lower = store.acquire(std::path::Path::new("/"), "c", name_and_tag(name)).unwrap().lower_dirs;
         assert_eq!(std::fs::read(lower[0].join("etc/c")).unwrap(), b"c");
         assert_eq!(std::fs::read(lower[1].join("etc/a")).unwrap(), b"a");
     }

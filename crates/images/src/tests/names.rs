@@ -1,8 +1,12 @@
 //! Names, lists and removal.
 
-use super::{config, import, store, two_layers};
-use crate::{BlobStore, Digest, Error, Lease};
+use super::{config, docker_archive, import, store, two_layers};
+use crate::{BlobStore, Digest, Error, ImageStore, Lease};
 use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    sync::Barrier,
+};
 
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
@@ -121,4 +125,38 @@ fn damaged_document_is_pulled_again() {
     put(&lease, &data);
     assert!(lease.contains(&manifest).unwrap());
     assert!(lease.tag("a", &manifest, &manifest).is_ok());
+}
+
+/// Returns a cluster's view of the store, and its data directory.
+fn cluster(store: &ImageStore, dir: &Path) -> (PathBuf, ImageStore) {
+    let data_dir = dir.join("cluster");
+    std::fs::create_dir(&data_dir).unwrap();
+    let store = store.of_cluster(&data_dir).unwrap();
+    (data_dir, store)
+}
+
+#[test]
+fn image_is_either_removed_or_used() {
+    let (dir, store) = store();
+    let (data_dir, store) = cluster(&store, dir.path());
+    let archive = docker_archive(&two_layers(), &["a"]);
+    let start = Barrier::new(2);
+    for round in 0..200 {
+        store.import(archive.as_slice(), |_| {}).unwrap();
+        let id = store.resolve("a").unwrap().id.to_string();
+        std::thread::scope(|scope| {
+            let user = scope.spawn(|| {
+                start.wait();
+                store.acquire(&data_dir, "c", &id)
+            });
+            start.wait();
+            let removed = if round % 2 == 0 { store.remove_for_cluster(&id) } else { store.remove("a") };
+            let acquired = user.join().unwrap();
+            assert!(matches!(acquired, Ok(_) | Err(Error::NotFound(_))), "{acquired:?}");
+            assert!(matches!(removed, Ok(_) | Err(Error::InUse { .. })), "{removed:?}");
+            assert_ne!(acquired.is_ok(), removed.is_ok(), "round {round}");
+            assert_eq!(acquired.is_ok(), store.image(&id).is_ok());
+        });
+        store.release(&data_dir, "c").unwrap();
+    }
 }

@@ -28,7 +28,7 @@ fn container_sees_the_merged_layers() {
     let mut layers = two_layers();
     layers.push(Layer::new().dir("etc", 0o700).file("etc/.wh..wh..opq", b"").file("etc/d", b"d").build());
     let id = import(&store, &layers, "a");
-    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
     let base = dir.path().join("odd, name:with \\ characters");
     let mounted = mount(&base, &lower[1..]);
     assert_eq!(super::names_in(&mounted.0.join("etc")), ["a", "c"]);
@@ -47,7 +47,7 @@ fn any_user_may_pass_the_root_directory() {
     }
     let (dir, store) = store();
     let id = import(&store, &two_layers(), "a");
-    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
     chown(&lower[0], Some(1), Some(2)).unwrap();
     let mounted = mount(dir.path(), &lower);
     let root = fs::metadata(&mounted.0).unwrap();
@@ -63,7 +63,7 @@ fn opaque_root_hides_all_layers_below() {
     let mut layers = two_layers();
     layers.push(Layer::new().file(".wh..wh..opq", b"").file("only", b"").build());
     let id = import(&store, &layers, "a");
-    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
     assert_eq!(lower.len(), 1);
     let mounted = mount(dir.path(), &lower);
     assert_eq!(super::names_in(&mounted.0), ["only"]);
@@ -79,7 +79,7 @@ fn image_with_127_layers_is_mounted() {
         .map(|n| Layer::new().file(&format!("file-{n}"), b"").file("top", n.to_string().as_bytes()).build())
         .collect();
     let id = import(&store, &layers, "a");
-    let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+    let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
     assert_eq!(lower.len(), 127);
     let mounted = mount(&dir.path().join("x".repeat(200)), &lower);
     assert_eq!(fs::read(mounted.0.join("top")).unwrap(), b"126");
@@ -100,7 +100,7 @@ fn image_volumes_are_read_only() {
     for layers in [1, 2] {
         let (dir, store) = store();
         let id = import(&store, &two_layers()[..layers], "a");
-        let lower = store.acquire(Path::new("/"), "c", &id).unwrap();
+        let lower = store.acquire(Path::new("/"), "c", &id.to_string()).unwrap().lower_dirs;
         let target = dir.path().join("volume");
         fs::create_dir(&target).unwrap();
         store.mount_read_only(&lower, &target).unwrap();

@@ -43,6 +43,7 @@ impl Limits {
 
 /// What is left of the limits.
 pub(super) struct Budget {
+    limits: Limits,
     entries: u64,
     directory_paths: u64,
     copies: u64,
@@ -50,25 +51,33 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { entries: limits.entries, directory_paths: MAX_DIRECTORY_PATHS, copies: limits.bytes }
+        let (entries, copies) = (limits.entries, limits.bytes);
+        Self { limits: limits.clone(), entries, directory_paths: MAX_DIRECTORY_PATHS, copies }
     }
 
     pub(super) fn count_entry(&mut self) -> io::Result<()> {
-        take(&mut self.entries, 1, "the layer has too many files for this file system")
+        let is_maximum = self.limits.entries == MAX_ENTRIES;
+        take(&mut self.entries, 1, is_maximum, "the layer has too many files for this file system")
     }
 
     pub(super) fn count_directory(&mut self, path: usize) -> io::Result<()> {
-        take(&mut self.directory_paths, path as u64 + 64, "the layer has too many directories")
+        take(&mut self.directory_paths, path as u64 + 64, true, "the layer has too many directories")
     }
 
     pub(super) fn count_copy(&mut self, size: u64) -> io::Result<()> {
-        take(&mut self.copies, size, "the layer links to too many bytes of the layers below")
+        let is_maximum = self.limits.bytes == MAX_BYTES;
+        take(&mut self.copies, size, is_maximum, "the layer links to too many bytes of the layers below")
     }
 }
 
-fn take(left: &mut u64, n: u64, problem: &str) -> io::Result<()> {
-    *left = left.checked_sub(n).ok_or_else(|| invalid(problem))?;
+fn take(left: &mut u64, n: u64, is_maximum: bool, problem: &str) -> io::Result<()> {
+    *left = left.checked_sub(n).ok_or_else(|| exceeded(is_maximum, problem))?;
     Ok(())
+}
+
+/// Returns the error of a limit. If it is not the maximum, the file system is the cause, and not the layer.
+fn exceeded(is_maximum: bool, problem: impl Into<String>) -> io::Error {
+    if is_maximum { invalid(problem) } else { io::Error::new(io::ErrorKind::StorageFull, problem.into()) }
 }
 
 /// Hashes a stream, and limits its size.
@@ -95,7 +104,8 @@ impl<R: Read> Read for Measured<R> {
         let n = self.source.read(buffer)?;
         let max = self.max;
         self.left = self.left.checked_sub(n as u64).ok_or_else(|| {
-            invalid(format!("more than {max} uncompressed bytes: the maximum, or most of the free space"))
+            let problem = format!("more than {max} uncompressed bytes: the maximum, or most of the free space");
+            exceeded(max >= MAX_BYTES, problem)
         })?;
         self.hasher.update(buffer.get(..n).unwrap_or_default());
         Ok(n)

@@ -2,16 +2,15 @@
 
 use super::*;
 use crate::{
-    Network, Options,
+    Network, Options, PodAttachment,
+    attach::{connector::Connector, tables, veth},
     command::find,
-    destroy::{
-        CniPaths,
-        real_tests::{add_pod, in_a_namespace, inside, pod_namespace},
-    },
+    destroy::real_tests::{in_own_namespaces, inside, pod_namespace},
 };
 use expect_test::expect;
 use std::{
-    net::{Ipv4Addr, UdpSocket},
+    net::UdpSocket,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -68,23 +67,21 @@ async fn neighbour(ip: Ipv4Addr) -> String {
 
 #[test]
 fn pod_cannot_send_with_an_address_of_another() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         if find("nft").is_none() || find("ip").is_none() {
             println!("skipped: nft or ip is not installed");
             return;
         }
         let dir = tempfile::tempdir().expect("a directory");
-        let cni_paths = CniPaths { cni_cache: dir.path().join("cache"), namespaces: vec![dir.path().to_path_buf()] };
         let network = Network::prepare(Options::new(dir.path().join("data"))).await.expect("a network");
         if !network.has_anti_spoofing {
             println!("skipped: no nftables for bridges here");
             return;
         }
-        let anti_spoof = AntiSpoof::new(&network.bridge, &cni_paths.cni_cache);
         let netns = dir.path().join("attacker");
         pod_namespace(&netns);
-        add_pod(&network, &cni_paths, &netns, "c1", 8080).await;
-        anti_spoof.add("c1").await.expect("checked");
+        let attachment = PodAttachment { sandbox: "c1", netns: &netns, port_mappings: &[] };
+        let own = network.attach(attachment).await.expect("connected").ipv4;
         let node = UdpSocket::bind((network.gateway, 0)).expect("a socket");
         node.set_read_timeout(Some(DEADLINE)).expect("a time");
         let to = (network.gateway, node.local_addr().expect("an address").port());
@@ -113,9 +110,7 @@ fn pod_cannot_send_with_an_address_of_another() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
 
-        let own =
-            std::fs::read_to_string(cni_paths.cni_cache.join(format!("{}-c1-eth0", network.bridge))).expect("a file");
-        let own = port_mac(&own);
+        let own = veth::mac(own).map(|byte| format!("{byte:02x}")).join(":");
         inside(&netns, || ip("link set eth0 address 0a:00:00:00:00:99"));
         send(&netns, None, to, "with another MAC");
         inside(&netns, move || ip(&format!("link set eth0 address {own}")));
@@ -124,20 +119,12 @@ fn pod_cannot_send_with_an_address_of_another() {
 
         // A removed table is installed again.
         run("nft", &["flush", "ruleset"], "").await.expect("nothing is left");
-        anti_spoof.added.lock().await.clear();
-        anti_spoof.add("c1").await.expect("checked");
+        tables::install(&Connector::of(&network)).await.expect("installed");
         send(&netns, Some(spoofed), to, "as another");
         send(&netns, None, to, "as itself at last");
         assert_eq!(received(&node), "as itself at last");
-        crate::destroy::destroy(&dir.path().join("data"), &cni_paths).await.expect("removed");
+        crate::destroy::destroy(&dir.path().join("data")).await.expect("removed");
         let tables = run("nft", &["list", "tables"], "").await.expect("a list");
         assert!(!tables.contains(&network.bridge), "{tables}");
     });
-}
-
-fn port_mac(entry: &str) -> String {
-    let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
-    let interfaces = entry["result"]["interfaces"].as_array().expect("interfaces").clone();
-    let own = interfaces.iter().find(|i| i["sandbox"].as_str().is_some_and(|s| !s.is_empty())).expect("its own");
-    own["mac"].as_str().expect("a MAC").to_owned()
 }

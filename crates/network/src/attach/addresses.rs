@@ -1,5 +1,4 @@
-//! Addresses of Pods (IPAM), in the format of the CNI plugin host-local: one file per address. Pods that CNI connected
-//! keep theirs.
+//! Addresses of Pods (IPAM): one file per address.
 //!
 //! The file of an address is a hard link to the record of its sandbox ([`super::record`]), so that allocation is one
 //! atomic step, and an address never lacks its owner.
@@ -68,7 +67,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the allocated addresses, those of CNI included.
+    /// Returns the allocated addresses.
     pub(crate) fn allocated(&self) -> Result<Vec<Ipv4Addr>, Error> {
         let files = match fs::read_dir(&self.dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -116,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_host_local_are_skipped() {
+    fn existing_files_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let (addresses, record) = addresses(dir.path(), "10.1.1.0/24");
         fs::create_dir_all(&addresses.dir).unwrap();
-        fs::write(addresses.dir.join("10.1.1.8"), "c1\r\neth0").unwrap();
+        fs::write(addresses.dir.join("10.1.1.8"), "c1").unwrap();
         fs::write(addresses.dir.join("lock"), "").unwrap();
         fs::write(addresses.dir.join(LAST), "10.1.1.7").unwrap();
         assert_eq!(addresses.allocate(&record).unwrap(), Ipv4Addr::new(10, 1, 1, 9));

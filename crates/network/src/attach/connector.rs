@@ -246,11 +246,8 @@ impl Connector {
         let path = self.addresses.file(ip);
         // The file is the record of its sandbox, and has the same lock.
         let Some(record) = Record::lock_existing(&path)? else { return Ok(()) };
-        let text = fs::read(&path).map_err(Error::file("read", &path))?;
-        // host-local writes the sandbox and its interface.
-        let is_ours = !text.windows(2).any(|bytes| bytes == b"\r\n");
         let is_named = record.connection.as_ref().is_some_and(|connection| connection.ip == ip);
-        if !is_ours || (is_named && record.links()? > 1) {
+        if is_named && record.links()? > 1 {
             return Ok(());
         }
         tracing::info!(%ip, "releasing address without a sandbox");

@@ -6,8 +6,8 @@ use super::{
     veth::{host_interface, mac},
 };
 use crate::{
-    Error, anti_spoof,
-    cni_cache::{self, Port},
+    Error,
+    anti_spoof::{self, Port},
     host_ports,
     nf_tables::{Element, Family, concatenate, interface_name},
     state::Lock,
@@ -52,13 +52,11 @@ pub(crate) struct Installed {
     pub(crate) host_ports: Result<(), Error>,
 }
 
-/// Replaces both tables by those of the recorded Pods, and of Pods that CNI connected earlier. Without the kernel's
-/// support for one, the other works nevertheless.
-pub(crate) async fn install(connector: &Connector, cni_cache: &Path) -> Result<Installed, Error> {
+/// Replaces both tables by those of the recorded Pods. Without the kernel's support for one, the other works nevertheless.
+pub(crate) async fn install(connector: &Connector) -> Result<Installed, Error> {
     let _exclusive = Lock::take(&connector.tables_lock).await?;
     let connections = connections(&connector.records)?;
-    let of_cni = cni_cache::ports(cni_cache, &connector.bridge).unwrap_or_default();
-    let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).chain(of_cni.into_values()).collect();
+    let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).collect();
     let has_anti_spoofing = connector.has_anti_spoofing && anti_spoof::install(&connector.bridge, &ports).await;
     // Incomplete connections add their host ports when they are completed.
     let attached = connections.into_iter().filter(|c| c.is_attached);

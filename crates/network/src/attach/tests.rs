@@ -85,8 +85,6 @@ impl Drop for Node {
 
 async fn prepare(dir: &Path, pod_cidr: &str) -> Network {
     let mut options = Options::new(dir.join("data"));
-    options.connector = PodConnector::Netlink;
-    options.plugin_dirs = Vec::new();
     options.pod_cidr = Some(pod_cidr.parse().expect("a CIDR"));
     Network::prepare(options).await.expect("a network")
 }

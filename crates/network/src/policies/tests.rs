@@ -5,7 +5,7 @@ use super::{
     pod_addresses::trim,
     rules::table,
 };
-use crate::{command::run, destroy::real_tests::in_a_namespace, nft_table::Table};
+use crate::{command::run, destroy::real_tests::in_own_namespaces, nft_table::Table};
 use expect_test::{Expect, expect};
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod},
@@ -354,7 +354,7 @@ fn reported_address_precedes_pod_status() {
 
 #[test]
 fn kernel_accepts_policy_tables_and_transactions() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         if crate::command::find("nft").is_none() {
             println!("skipped: nft is not installed");
             return;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    destroy::real_tests::in_a_namespace,
+    destroy::real_tests::in_own_namespaces,
     policies::{PolicyConfig, sync_policies, table_name},
 };
 use fake_api::FakeApi;
@@ -85,7 +85,7 @@ fn new_pod_takes_over_reused_address() {
 
 #[test]
 fn rules_are_installed_before_pod_starts() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         if find("nft").is_none() {
             println!("skipped: nft is not installed");
             return;
@@ -116,7 +116,7 @@ fn rules_are_installed_before_pod_starts() {
 
 #[test]
 fn node_without_br_netfilter_gets_an_event() {
-    in_a_namespace(async || {
+    in_own_namespaces(async || {
         let (gate, api, stop) = (PolicyGate::default(), FakeApi::new(), CancellationToken::new());
         let (client, synced_gate, stopped) = (api.client(), gate.clone(), stop.clone());
         let controller =

@@ -1,0 +1,123 @@
+//! Setup of the network of a node whose Pods are connected by CNI plugins.
+//!
+//! Service proxy, cluster DNS and the API server for Pods need an address that all Pods can reach, and that other machines
+//! do not use. The plugins' gateway exists only after the first Pod, if at all. So the bridge, which has no ports then, has
+//! an address of its own.
+
+use super::{LOCK, forget_addresses, own_bridge};
+use crate::{
+    Error, Names, Network, PodConnector, anti_spoof, bridge, command, host_ports,
+    links::{Machine, Netlink},
+    nf_tables::ElementSocket,
+    pod_cidr::PodCidrError,
+    policies,
+    state::Lock,
+};
+use ipnet::Ipv4Net;
+use std::{net::Ipv4Addr, path::Path};
+
+/// Range of the node's address. One of link-local addresses would do, but EndpointSlices must not have them.
+const POOL: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 99, 255, 0), 24);
+
+pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, Error> {
+    let pod_cidr = pod_cidr.trunc();
+    if pod_cidr.contains(&POOL) || POOL.contains(&pod_cidr) {
+        let device = "the node, for Services".to_owned();
+        return Err(PodCidrError::Overlap { requested: pod_cidr, taken: POOL, device }.into());
+    }
+    let lock = Lock::take(Path::new(LOCK)).await?;
+    let address = take_address(&names, pod_cidr).await?;
+    drop(lock);
+    let has_nftables = remove_pod_tables(&names).await;
+    if !has_nftables {
+        tracing::warn!("nftables is not available, disabling Services");
+    }
+    bridge::enable_forwarding();
+    Ok(Network {
+        connector: PodConnector::Cni,
+        bridge: names.bridge.clone(),
+        names,
+        elements: ElementSocket::default(),
+        cidr: pod_cidr,
+        gateway: address,
+        proxies_services: has_nftables,
+        filters_bridged_traffic: bridge::is_netfilter_enabled().await,
+        has_anti_spoofing: false,
+        has_host_ports: false,
+        mtu: None,
+    })
+}
+
+/// Creates the bridge with an address of the pool, unless it exists. The bridge of an earlier run with another connector is
+/// replaced.
+async fn take_address(names: &Names, pods: Ipv4Net) -> Result<Ipv4Addr, Error> {
+    let netlink = Netlink::open()?;
+    let machine = netlink.machine().await?;
+    let mut existing = own_bridge(&machine, names)?;
+    let current = existing.and_then(|link| machine.network_of(link.index));
+    let kept = current.map(|net| net.addr()).filter(|address| POOL.contains(address));
+    if let (Some(link), Some(current), None) = (existing, current, kept) {
+        if machine.ports(link.index).next().is_some() {
+            let bridge = names.bridge.clone();
+            return Err(Error::CidrInUse { bridge, current: current.trunc(), requested: pods });
+        }
+        netlink.delete(link).await?;
+        forget_addresses(&names.ipam_dir())?;
+        forget_addresses(&names.attachments_dir())?;
+        existing = None;
+    }
+    let address = kept.or_else(|| free_address(&machine)).ok_or(Error::ServiceAddressesExhausted)?;
+    let net = Ipv4Net::new_assert(address, 32);
+    netlink.ensure_bridge(names, existing.map(|link| link.index), net, kept.is_some()).await?;
+    Ok(address)
+}
+
+/// Whether a network is that of a bridge that an earlier run prepared for CNI.
+pub(super) fn is_of_pool(net: Ipv4Net) -> bool {
+    POOL.contains(&net)
+}
+
+/// Returns the first address of the pool that no interface has.
+fn free_address(machine: &Machine) -> Option<Ipv4Addr> {
+    POOL.hosts().find(|address| machine.addresses.iter().all(|(_, used)| used.addr() != *address))
+}
+
+/// Removes the tables that belong to Podium's own Pod network, and returns whether nftables works. Those of Services stay:
+/// Pods use them while Podium starts.
+async fn remove_pod_tables(names: &Names) -> bool {
+    let bridge = &names.bridge;
+    let (policies, host_ports) = (policies::table_name(bridge), host_ports::table_name(bridge));
+    let tables = [("ip", bridge), ("ip", &policies), ("ip", &host_ports), ("ip6", &policies)];
+    let script: String = tables.iter().map(|(family, name)| removal(family, name)).collect();
+    let has_nftables = command::run("nft", &["-f", "-"], &script).await.is_ok();
+    // The kernel may lack nftables for bridges.
+    let _ = command::run("nft", &["-f", "-"], &removal("bridge", &anti_spoof::table_name(bridge))).await;
+    has_nftables
+}
+
+/// Returns commands that delete a table. "delete" fails for a missing table: it is added first.
+fn removal(family: &str, name: &str) -> String {
+    format!("add table {family} {name}\ndelete table {family} {name}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_free_address_of_the_pool_is_taken() {
+        let used = |address: &str| (1, address.parse().unwrap());
+        let machine = |addresses: &[&str]| Machine {
+            addresses: addresses.iter().map(|address| used(address)).collect(),
+            ..Machine::default()
+        };
+        let check = |addresses: &[&str], expected: &str| {
+            assert_eq!(free_address(&machine(addresses)), Some(expected.parse().unwrap()), "{addresses:?}");
+        };
+        check(&[], "10.99.255.1");
+        check(&["10.0.0.1/8"], "10.99.255.1");
+        check(&["10.99.255.1/32", "10.99.255.2/24"], "10.99.255.3");
+        let all: Vec<String> = (1..=254).map(|last| format!("10.99.255.{last}/32")).collect();
+        assert_eq!(free_address(&machine(&all.iter().map(String::as_str).collect::<Vec<_>>())), None);
+    }
+}
