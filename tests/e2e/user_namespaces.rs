@@ -94,7 +94,7 @@ fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
 #[e2e_test("Pods with hostUsers false have user namespaces with ranges of their own")]
 fn pods_without_host_users_have_user_namespaces() {
     let Some(runc) = runc() else {
-        println!("skipped: no runc with ID-mapped mounts is installed (1.2 or newer, or PODIUM_TEST_RUNC)");
+        eprintln!("skipped: no runc with ID-mapped mounts is installed (1.2 or newer, or PODIUM_TEST_RUNC)");
         return;
     };
     let (programs, images, volume) =

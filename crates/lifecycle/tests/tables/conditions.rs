@@ -3,7 +3,7 @@
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
-use lifecycle::{HandlerSupport, PodLifecycleEvent};
+use lifecycle::{HandlerSupport, PodLifecycleEvent, resolve_recursive_read_only};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -166,4 +166,23 @@ fn ready_to_start_condition_requires_its_feature_gate() {
         (sim.condition("PodReadyToStartContainers").as_str(), sim.condition("Ready").as_str()),
         ("none", "True")
     );
+}
+
+#[test]
+fn recursive_read_only_is_resolved_as_upstream() {
+    let resolve = |fields: serde_json::Value, is_supported| {
+        let mut mount = json!({"name": "v", "mountPath": "/v", "readOnly": true});
+        mount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        resolve_recursive_read_only(&serde_json::from_value(mount).unwrap(), is_supported)
+    };
+    let mode = |mode: &str| json!({"recursiveReadOnly": mode});
+    assert_eq!((resolve(json!({}), true), resolve(mode("Disabled"), true)), (Ok(false), Ok(false)));
+    assert_eq!((resolve(mode("IfPossible"), true), resolve(mode("IfPossible"), false)), (Ok(true), Ok(false)));
+    assert_eq!(resolve(mode("Enabled"), true), Ok(true));
+    let refused = |problem| Err(format!("volume \"v\" requested recursive read-only mode, but it is {problem}"));
+    assert_eq!(resolve(mode("Enabled"), false), refused("not supported by the runtime"));
+    let writable = json!({"recursiveReadOnly": "Enabled", "readOnly": false});
+    assert_eq!(resolve(writable, true), refused("not read-only"));
+    let shared = json!({"recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"});
+    assert_eq!(resolve(shared, true), refused("not compatible with propagation \"HostToContainer\""));
 }
