@@ -15,7 +15,6 @@ use std::{
 const PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/sbin/runc", "/usr/bin/runc"], "runc"),
     (&["/bin/busybox", "/usr/bin/busybox"], "busybox-static"),
-    (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
     (&["/usr/sbin/nft", "/sbin/nft"], "nftables"),
     (&["/usr/sbin/conntrack", "/sbin/conntrack"], "conntrack"),
 ];
@@ -25,6 +24,7 @@ const PACKAGES: &[(&[&str], &str)] = &[
 const TEST_PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/bin/containerd"], "containerd"),
     (&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
+    (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
     (&["/usr/bin/dbus-daemon"], "dbus-daemon"),
     (&["/usr/bin/crun", "/usr/sbin/crun"], "crun"),
     (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),

@@ -27,6 +27,7 @@ mount -t securityfs -o nosuid,nodev,noexec securityfs /sys/kernel/security
 mount -t cgroup2 -o nosuid,nodev,noexec,nsdelegate,memory_recursiveprot cgroup2 /sys/fs/cgroup
 mount --make-rshared /
 ln -s /proc/self/fd /dev/fd
+for link in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${link%:*} /dev/${link#*:}; done
 for module in overlay veth bridge br_netfilter dummy nf_tables nft_chain_nat nf_conntrack; do
     modprobe $module || echo "vm-test: no module $module"
 done
