@@ -143,7 +143,7 @@ impl Handlers {
         self.by_name.get(if name.is_empty() { self.default.as_str() } else { name })
     }
 
-    /// Asks each OCI runtime for its features.
+    /// Queries the features of each OCI runtime.
     pub(crate) async fn query_features(&mut self) {
         join_all(self.by_name.values_mut().map(|handler| async {
             handler.features = oci_features::query(&handler.program, &handler.args).await;
