@@ -103,6 +103,7 @@ mod taint_eviction;
 mod termination;
 mod test_users;
 mod untrusted_files;
+mod user_namespaces;
 mod version_skew;
 mod volumes;
 mod webhooks;

@@ -186,3 +186,48 @@ fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     assert_eq!(list("c", "/v/of-the-pod"), "g\n");
     kubectl.run("delete pod p --wait --timeout=30s").ok();
 }
+
+#[e2e_test("recursive read-only mounts make submounts read-only")]
+fn recursive_read_only_mounts_include_submounts(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    let node = kubectl.run("get nodes -o name").ok();
+    let handlers = kubectl.value(node.trim(), "/status/runtimeHandlers");
+    let is_supported = handlers
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|handler| handler["name"] == "" && handler["features"]["recursiveReadOnlyMounts"] == true);
+    let dir = SharedDir::new();
+    let inside = dir.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    mount(Some("t"), &inside, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let container = |name: &str, mode: Option<&str>| {
+        let mut c = container(name, "sleep 10000");
+        c["volumeMounts"] = json!([{"name": "v", "mountPath": "/v", "readOnly": true, "recursiveReadOnly": mode}]);
+        c
+    };
+    let spec = |containers: &[Value]| json!({"volumes": [{"name": "v", "hostPath": {"path": dir.path()}}], "containers": containers});
+    run(&kubectl, &spec(&[container("plain", None), container("possible", Some("IfPossible"))]));
+    let can_write = |name: &str, path: &str| {
+        let script = format!("touch {path} 2>/dev/null && echo yes || echo no");
+        kubectl.args(&["exec", "p", "-c", name, "--", "sh", "-c", &script], "").ok() == "yes\n"
+    };
+    assert!(!can_write("plain", "/v/x") && can_write("plain", "/v/inside/x"));
+    assert_eq!(can_write("possible", "/v/inside/y"), !is_supported);
+    let mode = |index: usize| {
+        kubectl.value("pod/p", &format!("/status/containerStatuses/{index}/volumeMounts/0/recursiveReadOnly"))
+    };
+    assert_eq!([mode(0), mode(1)], [json!("Disabled"), json!(if is_supported { "Enabled" } else { "Disabled" })]);
+    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    let required = spec(&[container("required", Some("Enabled"))]);
+    if is_supported {
+        run(&kubectl, &required);
+        assert!(!can_write("required", "/v/inside/z") && inside.join("x").exists());
+        assert_eq!(mode(0), json!("Enabled"));
+    } else {
+        kubectl.apply(&PodBuilder::new("p").spec(&required).to_string());
+        let message = "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
+        kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/message", &json!(message));
+    }
+    kubectl.run("delete pod p --wait --timeout=30s").ok();
+}

@@ -123,16 +123,26 @@ fn safe_sysctls_are_set_and_others_rejected(cluster: &Cluster) {
 fn unsupported_security_fields_are_rejected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Podium's own engine supports it (`tests/e2e/engine_attacks.rs`).
-    let features = kubectl.value(
-        &format!("node/{}", kubectl.run("get nodes -o name").ok().trim().trim_start_matches("node/")),
-        "/status/features",
-    );
+    let node = kubectl.run("get nodes -o name").ok();
+    let features = kubectl.value(node.trim(), "/status/features");
     let is_supported = features["supplementalGroupsPolicy"].as_bool().expect("the node reports its features");
     if !is_supported {
         let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
         kubectl.apply(&pod("id", &json!({})).spec(&strict).to_string());
         kubectl.wait_value("pod/p", "/status/reason", &json!("SupplementalGroupsPolicyNotSupported"));
         kubectl.run("delete pod p --wait").ok();
+    }
+    // `tests/e2e/user_namespaces.rs`.
+    let handlers = kubectl.value(node.trim(), "/status/runtimeHandlers");
+    let is_default = |handler: &&Value| handler["name"] == "";
+    if handlers
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(is_default)
+        .is_some_and(|h| h["features"]["userNamespaces"] == true)
+    {
+        return;
     }
     kubectl.apply(&pod("id", &json!({})).spec(&json!({"hostUsers": false})).to_string());
     eventually("an event about user namespaces", || {

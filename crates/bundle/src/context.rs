@@ -33,6 +33,8 @@ pub struct ContainerContext<'a> {
     pub volumes: &'a BTreeMap<String, PathBuf>,
     /// What `config.devices` are, in the same order.
     pub devices: &'a [DeviceSource],
+    /// Whether kernel and OCI runtime have recursive read-only mounts (`rro` in `mountOptions` of `runc features`).
+    pub recursive_read_only: bool,
     /// Content of the seccomp profile, or the error of reading it, if the profile is `Localhost`.
     pub seccomp_profile: Result<&'a [u8], &'a str>,
     /// AppArmor, whose profiles change while the engine runs; `None` if the kernel has none, or it is disabled.
@@ -61,8 +63,6 @@ pub struct MountSource {
     pub mount_point: PathBuf,
     /// Propagation of that mount.
     pub propagation: SourcePropagation,
-    /// Whether submounts are read-only, too (`recursiveReadOnly`). Requires a read-only mount.
-    pub recursive_read_only: bool,
 }
 
 impl MountSource {
@@ -71,7 +71,7 @@ impl MountSource {
     pub fn new(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_path_buf();
         let (propagation, mount_point) = (SourcePropagation::Private, PathBuf::from("/"));
-        Self { path, mount_point, propagation, recursive_read_only: false }
+        Self { path, mount_point, propagation }
     }
 }
 

@@ -26,8 +26,6 @@ pub struct HostInfo {
     pub swap_limit: bool,
     /// Whether the cgroup controller `hugetlb` exists. Limits of huge pages have no effect without it.
     pub hugetlb: bool,
-    /// Whether kernel (5.12) and OCI runtime (`rro` of `runc features`) have recursive read-only mounts.
-    pub recursive_read_only: bool,
     /// All device nodes below `/dev`, for privileged containers.
     pub devices: Vec<DeviceNode>,
     /// Paths to mask in addition to the default list: `/sys/devices/system/cpu/cpu<n>/thermal_throttle`, where they

@@ -1,8 +1,8 @@
 //! Section `linux` of a specification.
 
 use crate::{
-    CapabilitySet, ContainerContext, Error, HostInfo, cgroups_path, devices, linux_resources, masked_paths, namespaces,
-    seccomp,
+    CapabilitySet, ContainerContext, Error, HostInfo, Namespace, cgroups_path, devices, linux_resources, masked_paths,
+    namespaces, seccomp,
 };
 use oci_spec::runtime::Linux;
 
@@ -18,7 +18,9 @@ pub(crate) fn container_linux(
     let mut resources = linux_resources(&config.resources, host)?;
     resources.set_devices(Some(devices::cgroup_rules(context)?));
     let devices = devices::container_devices(context, host)?;
-    let mapping = namespaces::id_mapping(context)?.map(|mapping| vec![mapping]);
+    // That of an existing namespace is not repeated: runc warns that it will refuse both.
+    let is_new = !matches!(context.namespaces.user, Namespace::Path(_));
+    let mapping = namespaces::id_mapping(context)?.filter(|_| is_new).map(|mapping| vec![mapping]);
     let mut linux = Linux::default();
     linux
         .set_uid_mappings(mapping.clone())

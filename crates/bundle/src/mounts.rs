@@ -25,7 +25,7 @@ struct BindMount<'a> {
     propagation: Propagation,
     /// `rw`, `ro` or `rro`.
     access: &'static str,
-    /// Whether files keep their owners in a user namespace.
+    /// Whether the OCI runtime maps the owners of files into a user namespace. Otherwise they belong to its IDs already.
     is_id_mapped: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'a> BindMount<'a> {
 pub(crate) fn container_mounts(context: &ContainerContext<'_>, host: &HostInfo) -> Result<ContainerMounts, Error> {
     let mapping = namespaces::id_mapping(context)?;
     let shm = shm(context);
-    let mut binds = configured_mounts(context, host)?;
+    let mut binds = configured_mounts(context)?;
     let configured = targets(context.config);
     let pod =
         pod_mounts(context, shm.as_deref()).into_iter().filter(|mount| !configured.contains(&clean(&mount.target)));
@@ -70,7 +70,8 @@ pub(crate) fn container_mounts(context: &ContainerContext<'_>, host: &HostInfo) 
             return Err(Error::Nul("volume path"));
         }
         let source = context.volumes.get(&volume).ok_or_else(|| Error::NoMountSource(volume.clone()))?;
-        binds.push(BindMount::private(source, &volume, "rw"));
+        // A part of the writable layer, whose files have the owners in the user namespace.
+        binds.push(BindMount { is_id_mapped: false, ..BindMount::private(source, &volume, "rw") });
     }
     binds.sort_by_key(|bind| clean(&bind.target).matches('/').count());
     let covered: BTreeSet<String> = binds.iter().map(|bind| clean(&bind.target)).collect();
@@ -102,7 +103,7 @@ fn targets(config: &ContainerConfig) -> BTreeSet<String> {
     config.mounts.iter().map(|mount| clean(&mount.container_path)).collect()
 }
 
-fn configured_mounts<'a>(context: &ContainerContext<'a>, host: &HostInfo) -> Result<Vec<BindMount<'a>>, Error> {
+fn configured_mounts<'a>(context: &ContainerContext<'a>) -> Result<Vec<BindMount<'a>>, Error> {
     let mut binds = Vec::new();
     for (index, mount) in context.config.mounts.iter().enumerate() {
         if mount.container_path.contains('\0') {
@@ -115,31 +116,27 @@ fn configured_mounts<'a>(context: &ContainerContext<'a>, host: &HostInfo) -> Res
             source: &source.path,
             target: absolute(&mount.container_path),
             propagation: mount.propagation,
-            // An image is read-only, whatever the Pod says (KEP-4639).
-            access: access(mount.readonly || mount.image.is_some(), mount.propagation, source, host)?,
-            is_id_mapped: true,
+            access: access(mount, source, context.recursive_read_only)?,
+            // Overlayfs has no ID-mapped mounts: the caller has mapped the layers of images.
+            is_id_mapped: mount.image.is_none(),
         });
     }
     Ok(binds)
 }
 
-fn access(
-    is_readonly: bool,
-    propagation: Propagation,
-    source: &MountSource,
-    host: &HostInfo,
-) -> Result<&'static str, Error> {
+fn access(mount: &runtime::Mount, source: &MountSource, is_supported: bool) -> Result<&'static str, Error> {
     let path = || source.path.clone();
-    let name = match propagation {
+    let name = match mount.propagation {
         Propagation::Private => None,
         Propagation::HostToContainer => Some("PROPAGATION_HOST_TO_CONTAINER"),
         Propagation::Bidirectional => Some("PROPAGATION_BIDIRECTIONAL"),
     };
-    match (is_readonly, source.recursive_read_only, name) {
+    // An image is read-only, whatever the Pod says (KEP-4639).
+    match (mount.readonly || mount.image.is_some(), mount.recursive_read_only, name) {
         (false, false, _) => Ok("rw"),
         (true, false, _) => Ok("ro"),
         (false, true, _) => Err(Error::RecursiveReadOnlyWritable(path())),
-        (true, true, _) if !host.recursive_read_only => Err(Error::RecursiveReadOnly(path())),
+        (true, true, _) if !is_supported => Err(Error::RecursiveReadOnly(path())),
         (true, true, Some(propagation)) => Err(Error::RecursiveReadOnlyPropagation { propagation, path: path() }),
         (true, true, None) => Ok("rro"),
     }

@@ -24,6 +24,7 @@ pub(crate) struct Input {
     pub(crate) mounts: Vec<MountSource>,
     pub(crate) volumes: BTreeMap<String, PathBuf>,
     pub(crate) devices: Vec<DeviceSource>,
+    pub(crate) recursive_read_only: bool,
     pub(crate) seccomp_profile: Result<Vec<u8>, String>,
     pub(crate) host: HostInfo,
 }
@@ -50,6 +51,7 @@ impl Default for Input {
             mounts: Vec::new(),
             volumes: BTreeMap::new(),
             devices: Vec::new(),
+            recursive_read_only: true,
             seccomp_profile: Err("No such file or directory".to_owned()),
             host,
         }
@@ -70,6 +72,7 @@ impl Input {
             mounts: &self.mounts,
             volumes: &self.volumes,
             devices: &self.devices,
+            recursive_read_only: self.recursive_read_only,
             seccomp_profile: self.seccomp_profile.as_deref().map_err(String::as_str),
             apparmor: None,
         }

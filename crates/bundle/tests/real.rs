@@ -66,6 +66,7 @@ impl Input {
             mounts: &self.mounts,
             volumes: &BTreeMap::new(),
             devices: &[],
+            recursive_read_only: false,
             seccomp_profile: Err("not used"),
             apparmor: None,
         };
@@ -128,6 +129,7 @@ impl Bundle {
                 image: None,
                 container_path: target.to_owned(),
                 readonly,
+                recursive_read_only: false,
                 propagation: Propagation::Private,
             });
             input.mounts.push(MountSource::new(source));

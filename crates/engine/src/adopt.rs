@@ -9,7 +9,7 @@ use crate::{
     keeper_process::kill_keeper,
     oci_runtime,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    runc_version, start,
+    rootfs, runc_version, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -33,7 +33,8 @@ impl Engine {
     /// # Errors
     /// When an OCI runtime is missing, or a record or a keeper is of another version of Podium, or a record is damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
-        let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        let mut handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
+        handlers.query_features().await;
         runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {
@@ -203,6 +204,7 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
             containers::remove_container_files(&engine, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
+        rootfs::remove_sandbox(&sandbox)?;
         oci_runtime::remove_state_dir(&sandbox)?;
         remove_dir(&path)
     });

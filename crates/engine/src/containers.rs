@@ -7,6 +7,7 @@ use crate::{
     pod_files::unmount,
     prepare,
     records::SandboxState,
+    rootfs,
     sandboxes::new_id,
     state::{Container, Inner, Sandbox},
     steps::{blocking, failed},
@@ -215,7 +216,13 @@ pub(crate) async fn remove_files(
 /// # Errors
 /// When the file system fails.
 pub(crate) fn remove_container_files(inner: &Inner, id: &str, dir: &Path) -> io::Result<()> {
-    unmount(&dir.join(prepare::ROOTFS))?;
+    if let Some(sandbox) = dir.ancestors().nth(2).and_then(Path::file_name) {
+        rootfs::remove(dir, &sandbox.to_string_lossy(), id)?;
+    }
+    let lower = dir.join(prepare::LOWER);
+    if lower.exists() {
+        files::mounts::unmount_tree(&lower).map_err(io::Error::other)?;
+    }
     for entry in fs::read_dir(dir.join(prepare::IMAGES)).into_iter().flatten().flatten() {
         unmount(&entry.path())?;
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     keeper_process::{kill_containers, kill_keeper},
-    oci_runtime,
+    oci_runtime, rootfs,
     state::pods_dir,
 };
 use images::ImageStore;
@@ -37,7 +37,9 @@ pub async fn destroy(data_dir: &Path) -> io::Result<()> {
     kill_containers(data_dir).await?;
     files::mounts::unmount_tree(&dir).map_err(io::Error::other)?;
     for entry in fs::read_dir(&dir)? {
-        oci_runtime::remove_state_dir(&entry?.file_name().to_string_lossy())?;
+        let sandbox = entry?.file_name().to_string_lossy().into_owned();
+        rootfs::destroy_sandbox(&sandbox)?;
+        oci_runtime::remove_state_dir(&sandbox)?;
     }
     release_images(data_dir)?;
     files::remove_dir_all(&data_dir.join(DIR))

@@ -3,6 +3,8 @@
 //! `runtimes.yaml` in the data directory configures them; without the file there are the handlers of [`BUILT_IN`], as far as
 //! their programs are installed.
 
+use crate::oci_features::{self, Features};
+use futures::future::join_all;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -32,12 +34,14 @@ pub(crate) struct Handler {
     pub(crate) signals_directly: bool,
     /// Whether the program refuses hybrid cgroups with controllers in v2.
     pub(crate) refuses_hybrid_cgroups: bool,
+    /// Features of the program; none before [`Handlers::query_features`].
+    pub(crate) features: Features,
 }
 
 impl Handler {
     fn new(program: PathBuf, args: Vec<String>, signals_directly: bool) -> Self {
         let refuses_hybrid_cgroups = program.file_name() == Some(OsStr::new("crun"));
-        Self { program, args, signals_directly, refuses_hybrid_cgroups }
+        Self { program, args, signals_directly, refuses_hybrid_cgroups, features: Features::default() }
     }
 }
 
@@ -137,6 +141,14 @@ impl Handlers {
     /// Returns a handler; that of Pods without a RuntimeClass for an empty name.
     pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
         self.by_name.get(if name.is_empty() { self.default.as_str() } else { name })
+    }
+
+    /// Queries the features of each OCI runtime.
+    pub(crate) async fn query_features(&mut self) {
+        join_all(self.by_name.values_mut().map(|handler| async {
+            handler.features = oci_features::query(&handler.program, &handler.args).await;
+        }))
+        .await;
     }
 
     /// Returns the names of all handlers.

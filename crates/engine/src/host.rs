@@ -28,8 +28,6 @@ pub(crate) fn host_info(node_name: &str) -> HostInfo {
         cgroup_mount_options: cgroup_mount_options(),
         swap_limit: has_swap_limit(cgroup_v2),
         hugetlb: has_hugetlb(cgroup_v2),
-        // The kubelet refuses such mounts.
-        recursive_read_only: false,
         devices: devices(),
         masked_paths: thermal_throttle_paths(),
     }

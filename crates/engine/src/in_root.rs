@@ -1,7 +1,7 @@
 //! Paths in the root file system of a container, which its image controls: links never lead out of it.
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, mkdirat, openat2},
     io::Errno,
 };
 use std::{
@@ -89,11 +89,11 @@ pub(crate) fn target(root: &Path, path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// As [`resolve`], and creates missing directories, mode 0755.
+/// As [`resolve`], and creates missing directories, mode 0755, which belong to a user and its group.
 ///
 /// # Errors
 /// When a part of the path is no directory, or the file system fails.
-pub(crate) fn resolve_or_create(root: &Path, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn resolve_or_create(root: &Path, path: &Path, owner: u32) -> io::Result<PathBuf> {
     let names: Vec<_> = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
     if names.len() > MAX_DEPTH {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too deep"));
@@ -103,7 +103,11 @@ pub(crate) fn resolve_or_create(root: &Path, path: &Path) -> io::Result<PathBuf>
     for name in names {
         let parent = open(&root, &below, OFlags::PATH | OFlags::DIRECTORY)?;
         match mkdirat(&parent, Path::new(name.as_os_str()), Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => {
+                let (user, group) = (Uid::from_raw(owner), Gid::from_raw(owner));
+                chownat(&parent, Path::new(name.as_os_str()), Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         below.push(name);
@@ -176,9 +180,9 @@ mod tests {
             }
         }
         symlink("/../../etc", root.join("volume")).unwrap();
-        assert_eq!(resolve_or_create(&root, Path::new("/volume/../d/e")).unwrap(), root.join("etc/d/e"));
+        assert_eq!(resolve_or_create(&root, Path::new("/volume/../d/e"), 7).unwrap(), root.join("etc/d/e"));
         symlink("/../../x", root.join("dangling")).unwrap();
-        assert!(resolve_or_create(&root, Path::new("/dangling/d")).is_err());
+        assert!(resolve_or_create(&root, Path::new("/dangling/d"), 0).is_err());
         assert!(!base.join("x").exists() && !root.join("x").exists());
         assert_eq!(resolve(&root, Path::new("/etc/inside")).unwrap(), root.join("etc/inside"));
     }

@@ -6,7 +6,7 @@
 //! is verified stays. Containers whose mounts cannot reach these paths are created and started at once, which is faster.
 
 use crate::{
-    in_root, prepare,
+    in_root, prepare, rootfs,
     state::{Container, Inner, Sandbox},
     steps::blocking,
 };
@@ -51,7 +51,8 @@ impl PathVerification {
     /// # Errors
     /// When the OCI configuration cannot be read.
     pub(crate) async fn is_needed(&self) -> io::Result<bool> {
-        let (root, spec) = (self.dir.join(prepare::ROOTFS), self.spec().await?);
+        let spec = self.spec().await?;
+        let root = rootfs::of_spec(&self.dir, &spec);
         blocking(move || Ok(may_be_misled(&root, &spec))).await
     }
 

@@ -6,7 +6,7 @@ use crate::{
     state::Inner,
     steps::failed,
 };
-use keeper::{KeeperConfig, NamespaceMode as Mode, NamespaceModes, OciRuntime, PROTOCOL_VERSION};
+use keeper::{KeeperConfig, NamespaceMode as Mode, NamespaceModes, OciRuntime, PROTOCOL_VERSION, UserMapping};
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig};
 use std::{
     fs, io,
@@ -66,13 +66,8 @@ pub(crate) fn keeper_config(
         version: PROTOCOL_VERSION,
         sandbox_id: record.id.clone(),
         hostname: (uts == Mode::Pod && !config.hostname.is_empty()).then(|| config.hostname.clone()),
-        namespaces: NamespaceModes {
-            network: mode(record.network),
-            ipc: mode(record.ipc),
-            uts,
-            pid: mode(record.pid),
-            ..NamespaceModes::default()
-        },
+        namespaces: NamespaceModes { network: mode(record.network), ipc: mode(record.ipc), uts, pid: mode(record.pid) },
+        user_mapping: config.namespaces.users.map(|users| UserMapping { host_id: users.host_id, length: users.length }),
         sysctls,
         runtime: OciRuntime {
             program: handler.program.clone(),

@@ -55,7 +55,8 @@ impl PodFiles {
         }
         files::create_private_dir_all(&self.shm)?;
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        let options = format!("mode=1777,size={SHM_SIZE}");
+        let owner = config.namespaces.users.map_or(0, |users| users.host_id);
+        let options = format!("mode=1777,size={SHM_SIZE},uid={owner},gid={owner}");
         mount(Some("shm"), &self.shm, Some("tmpfs"), flags, Some(options.as_str())).map_err(io::Error::from)
     }
 

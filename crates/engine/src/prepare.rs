@@ -4,18 +4,19 @@ use crate::{
     host, in_root, mount_table,
     pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, VERSION},
+    rootfs,
     state::{Container, Inner},
     steps::failed,
 };
 use bundle::{
     AppArmor, ContainerContext, DeviceSource, ImageConfig, MountSource, Namespace, PodNamespaces, Spec, UserDatabase,
 };
-use images::AcquiredImage;
+use images::{AcquiredImage, MappedLayers};
 use jiff::Timestamp;
 use keeper::{ContainerOptions, Hello};
 use oci_spec::runtime::{LinuxNamespaceType, PosixRlimitBuilder, PosixRlimitType};
 use runtime::{
-    ContainerConfig, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile,
+    ContainerConfig, IdMapping, ImageMount, LinuxResources, NamespaceMode, RuntimeError, SandboxConfig, SeccompProfile,
 };
 use serde_json::value::RawValue;
 use std::{
@@ -24,11 +25,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Root file system of a container, in its directory.
-pub(crate) const ROOTFS: &str = "rootfs";
+/// Use of an image as root file system.
+const ROOTFS: &str = "rootfs";
 /// Writable layer.
 pub(crate) const UPPER: &str = "upper";
 const WORK: &str = "work";
+/// Where ID-mapped layers are mounted until the overlay is.
+pub(crate) const LOWER: &str = "lower";
 /// Mount points of image volumes.
 pub(crate) const IMAGES: &str = "images";
 /// OCI configuration.
@@ -56,11 +59,11 @@ pub(crate) struct Request {
 /// When a step fails. The caller removes what the earlier steps created.
 pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecord, RuntimeError> {
     let make_directories =
-        || [ROOTFS, WORK, IMAGES].iter().try_for_each(|name| files::create_private_dir_all(&request.dir.join(name)));
+        || [WORK, IMAGES].iter().try_for_each(|name| files::create_private_dir_all(&request.dir.join(name)));
     make_directories().map_err(failed("create the container's directory"))?;
-    let (image, image_config) = mount_root(inner, request)?;
+    let (image, image_config, root) = mount_root(inner, request)?;
     let record = record(request, &image, &image_config);
-    let spec = spec(inner, request, &image_config)?;
+    let spec = spec(inner, request, &image_config, root)?;
     let config = bundle::encode(&spec).map_err(failed("encode the OCI configuration"))?;
     let write = || -> io::Result<()> {
         // The start syncs the record. After a power failure before it, the container does not exist.
@@ -74,20 +77,48 @@ pub(crate) fn prepare(inner: &Inner, request: &Request) -> Result<ContainerRecor
 }
 
 /// Mounts the root file system of the image.
-fn mount_root(inner: &Inner, request: &Request) -> Result<(AcquiredImage, ImageConfig), RuntimeError> {
+fn mount_root(inner: &Inner, request: &Request) -> Result<(AcquiredImage, ImageConfig, PathBuf), RuntimeError> {
     let store = &inner.options.images;
     let reference = &request.config.image_ref;
     let image = store
         .acquire(&inner.options.data_dir, &use_name(&request.id, ROOTFS), reference)
         .map_err(failed(format!("unpack image {reference:?}")))?;
-    let layers = &image.lower_dirs;
-    let (upper, work) = (request.dir.join(UPPER), request.dir.join(WORK));
-    images::create_upper(layers, &upper).map_err(failed("create the container's writable layer"))?;
-    mount_volatile(layers, &upper, &work, &request.dir.join(ROOTFS))
-        .map_err(failed("mount the container's root file system"))?;
-    in_root::check_mount_points(&request.dir.join(ROOTFS)).map_err(failed(format!("use image {reference:?}")))?;
+    let mount = || {
+        let (upper, work) = (request.dir.join(UPPER), request.dir.join(WORK));
+        let target = rootfs::create(&request.dir, &request.sandbox.id, &request.id, users(request))?;
+        with_mapped_layers(request, &image.lower_dirs, |layers| {
+            images::create_upper(layers, &upper)?;
+            mount_volatile(layers, &upper, &work, &target)
+        })?;
+        Ok::<_, io::Error>(target)
+    };
+    let root = mount().map_err(failed("mount the container's root file system"))?;
+    in_root::check_mount_points(&root).map_err(failed(format!("use image {reference:?}")))?;
     let config = ImageConfig::parse(&image.config).map_err(failed(format!("read image {reference:?}")))?;
-    Ok((image, config))
+    Ok((image, config, root))
+}
+
+/// Returns the range of IDs of a Pod with a user namespace.
+fn users(request: &Request) -> Option<IdMapping> {
+    request.config.security.namespaces.users
+}
+
+/// Runs a function with the layers of an image, whose files belong to the IDs of the Pod's user namespace, if it has one.
+fn with_mapped_layers<T>(
+    request: &Request,
+    layers: &[PathBuf],
+    run: impl FnOnce(&[PathBuf]) -> io::Result<T>,
+) -> io::Result<T> {
+    if users(request).is_none() {
+        return run(layers);
+    }
+    let hello = &request.namespaces;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the keeper of the sandbox has no user namespace");
+    let user_namespace = fs::File::open(hello.namespace_path(hello.namespaces.user.ok_or_else(missing)?))?;
+    let lower = request.dir.join(LOWER);
+    files::create_private_dir_all(&lower)?;
+    let mapped = MappedLayers::mount(layers, &lower, &user_namespace)?;
+    run(&mapped.paths())
 }
 
 /// Mounts a root file system whose unmount does not sync the disk: the writable layer ends with the container. Linux before
@@ -161,8 +192,8 @@ fn options(inner: &Inner, request: &Request, record: &ContainerRecord) -> Contai
     }
 }
 
-fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, RuntimeError> {
-    let (config, root) = (&request.config, request.dir.join(ROOTFS));
+fn spec(inner: &Inner, request: &Request, image: &ImageConfig, root: PathBuf) -> Result<Spec, RuntimeError> {
+    let config = &request.config;
     let user_file = |path| in_root::read(&root, path, bundle::MAX_USER_FILE_BYTES);
     let passwd = user_file("/etc/passwd").map_err(failed("read /etc/passwd of the image"))?;
     let group = user_file("/etc/group").map_err(failed("read /etc/group of the image"))?;
@@ -188,11 +219,17 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig) -> Result<Spec, R
         mounts: &mounts,
         volumes: &volumes,
         devices: &devices,
+        recursive_read_only: inner.recursive_read_only_mounts(&request.sandbox.runtime_handler),
         seccomp_profile: profile.as_deref().map_err(String::as_str),
         apparmor: request.apparmor.as_ref(),
     };
     let mut spec =
         bundle::container_spec(&context, &inner.host).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    if users(request).is_some() {
+        let mut oci_root = spec.root().clone().unwrap_or_default();
+        oci_root.set_path(root);
+        spec.set_root(Some(oci_root));
+    }
     limit_open_files(&mut spec).map_err(failed("limit the container's open files"))?;
     Ok(spec)
 }
@@ -236,8 +273,14 @@ fn namespaces(request: &Request) -> PodNamespaces {
             Some(_) => of_pod(NamespaceMode::Pod, None),
             None => of_pod(modes.pid, held.pid),
         },
-        user: Namespace::Node,
+        user: users(request).map_or(Namespace::Node, |_| user_namespace(hello)),
     }
+}
+
+/// Returns the user namespace of a Pod. `runc` 1.3.6 takes a path that begins with `/proc/PID/` for one of the process with that ID,
+/// and not for a descriptor, when it reads the mapping.
+fn user_namespace(hello: &Hello) -> Namespace {
+    Namespace::Path(format!("/proc/./{}/fd/{}", hello.pid, hello.namespaces.user.unwrap_or(-1)).into())
 }
 
 /// Resolves what the mounts of the configuration mount.
@@ -272,7 +315,8 @@ fn image_volume(inner: &Inner, request: &Request, index: usize, image: &ImageMou
         .map_err(failed(format!("unpack image {:?}", image.image)))?;
     let target = request.dir.join(IMAGES).join(index.to_string());
     files::create_private_dir_all(&target).map_err(failed("create the directory of an image volume"))?;
-    store.mount_read_only(&acquired.lower_dirs, &target).map_err(failed(format!("mount image {:?}", image.image)))?;
+    with_mapped_layers(request, &acquired.lower_dirs, |layers| store.mount_read_only(layers, &target))
+        .map_err(failed(format!("mount image {:?}", image.image)))?;
     let found = in_root::resolve(&target, Path::new(&image.sub_path));
     found.map_err(|error| {
         RuntimeError::Failed(format!("failed to find subPath {:?} of image {:?}: {error}", image.sub_path, image.image))
@@ -283,7 +327,8 @@ fn image_volume(inner: &Inner, request: &Request, index: usize, image: &ImageMou
 /// and has the files of the image; the mount of its own keeps them writable in a read-only root file system.
 fn volumes(request: &Request, image: &ImageConfig, root: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let volumes = bundle::image_volumes(&request.config, image).into_iter();
-    volumes.map(|path| Ok((path.clone(), in_root::resolve_or_create(root, Path::new(&path))?))).collect()
+    let owner = users(request).map_or(0, |users| users.host_id);
+    volumes.map(|path| Ok((path.clone(), in_root::resolve_or_create(root, Path::new(&path), owner)?))).collect()
 }
 
 fn device_source(path: &Path) -> DeviceSource {

@@ -17,7 +17,11 @@ impl Runtime for Engine {
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
         async {
-            let handler = |name: &str| Handler { name: name.to_owned(), user_namespaces: false };
+            let handler = |name: &str| Handler {
+                name: name.to_owned(),
+                recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
+                user_namespaces: self.0.user_namespaces(name),
+            };
             let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
             Ok(RuntimeStatus {
                 runtime_not_ready: None,

@@ -6,6 +6,7 @@ use crate::{
     keeper_events, keeper_process, oci_runtime,
     pod_files::PodFiles,
     records::{self, SandboxRecord, SandboxState, VERSION},
+    rootfs,
     runtime_service::network_namespace,
     state::{Inner, Sandbox},
     steps::{blocking, failed},
@@ -60,12 +61,11 @@ impl Drop for Reservation<'_> {
 /// # Errors
 /// When a step fails; what the earlier steps created is removed.
 pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
-    if config.namespaces.users.is_some() {
-        return Err(RuntimeError::Unimplemented(
-            "user namespaces (hostUsers: false) are not supported by the engine yet".to_owned(),
-        ));
-    }
     oci_runtime::handler(&inner, &config.runtime_handler)?;
+    if config.namespaces.users.is_some() && !inner.user_namespaces(&config.runtime_handler) {
+        let text = "user namespaces (hostUsers: false) need Linux 5.19 and an OCI runtime with ID-mapped mounts";
+        return Err(RuntimeError::Unimplemented(text.to_owned()));
+    }
     let reservation = Reservation::new(&inner, &config)?;
     let id = new_id();
     let dir = inner.pods_dir().join(&id);
@@ -209,6 +209,7 @@ pub(crate) async fn remove(inner: Arc<Inner>, id: String) -> Result<(), RuntimeE
     let removed = id.clone();
     blocking(move || {
         files.unmount(ipc)?;
+        rootfs::remove_sandbox(&removed)?;
         oci_runtime::remove_state_dir(&removed)?;
         remove_dir(&dir)
     })

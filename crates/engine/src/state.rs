@@ -24,6 +24,12 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// First version of Linux with `mount_setattr(2)`: recursive read-only mounts and ID-mapped mounts.
+const MOUNT_SETATTR: (u32, u32) = (5, 12);
+
+/// First version of Linux with overlays over ID-mapped mounts.
+const ID_MAPPED_OVERLAY: (u32, u32) = (5, 19);
+
 /// Shared state of an engine.
 pub(crate) struct Inner {
     pub(crate) options: EngineOptions,
@@ -41,6 +47,18 @@ impl Inner {
     /// Directory of the sandboxes.
     pub(crate) fn pods_dir(&self) -> PathBuf {
         pods_dir(&self.options.data_dir)
+    }
+
+    /// Whether a handler has recursive read-only mounts, as the kernel since 5.12.
+    pub(crate) fn recursive_read_only_mounts(&self, handler: &str) -> bool {
+        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.recursive_read_only_mounts);
+        has && self.host.kernel >= MOUNT_SETATTR
+    }
+
+    /// Whether a handler has user namespaces: it maps the IDs of volumes, and the kernel those of layers.
+    pub(crate) fn user_namespaces(&self, handler: &str) -> bool {
+        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.id_mapped_mounts);
+        has && self.host.kernel >= ID_MAPPED_OVERLAY
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {

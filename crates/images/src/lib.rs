@@ -15,6 +15,7 @@ mod import;
 mod layers;
 mod lock;
 mod manifest;
+mod mapped_layers;
 mod names;
 mod overlay;
 mod platform;
@@ -30,6 +31,7 @@ pub use distribution::{BlobStore, BlobWriter, Digest, DigestError, ReferenceErro
 pub use error::Error;
 pub use image::Image;
 pub use import::ImportError;
+pub use mapped_layers::MappedLayers;
 pub use names::NamedImage;
 pub use overlay::{create_upper, mount_overlay};
 pub use store::{ImageStore, Lease};

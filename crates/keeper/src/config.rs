@@ -39,6 +39,9 @@ pub struct KeeperConfig {
     /// Namespaces.
     #[serde(default)]
     pub namespaces: NamespaceModes,
+    /// Mapping of the IDs of a user namespace of the Pod, which owns its other namespaces. `None` for that of the node.
+    #[serde(default)]
+    pub user_mapping: Option<UserMapping>,
     /// Sysctls of the Pod's namespaces. Those of the node are refused.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
@@ -69,8 +72,16 @@ pub struct NamespaceModes {
     pub uts: NamespaceMode,
     /// Processes. `Pod` starts a process 1 (`shareProcessNamespace`).
     pub pid: NamespaceMode,
-    /// Users. `Pod` is not supported yet.
-    pub user: NamespaceMode,
+}
+
+/// Mapping of user and group IDs: those of the namespace begin with 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserMapping {
+    /// First ID on the node.
+    pub host_id: u32,
+    /// Number of IDs.
+    pub length: u32,
 }
 
 /// OCI runtime: a program with the command line of `runc`.

@@ -33,9 +33,10 @@ mod requests;
 mod runtime_calls;
 mod socket;
 mod startup;
+mod user_namespace;
 
 pub use client::{AttachStreams, Client, Error, Events, Exec, ExecStreams};
-pub use config::{ContainerOptions, Exit, KeeperConfig, NamespaceMode, NamespaceModes, OciRuntime};
+pub use config::{ContainerOptions, Exit, KeeperConfig, NamespaceMode, NamespaceModes, OciRuntime, UserMapping};
 pub use protocol::{
     CallError, ContainerState, ErrorCode, Event, Hello, MAX_MESSAGE, NamespaceDescriptors, OLDEST_VERSION,
     PROTOCOL_VERSION, Status,
@@ -47,14 +48,17 @@ use std::{path::Path, process::ExitCode};
 pub const KEEPER_NAME: &str = "podium-keeper";
 /// Base name of `argv[0]` of process 1 in the shared process namespace of a Pod.
 pub const POD_INIT_NAME: &str = "podium-pod-init";
+/// Base name of `argv[0]` of the process that creates the user namespace of a Pod.
+pub const USER_NAMESPACE_NAME: &str = "podium-user-namespace";
 
-/// Runs the keeper or the process 1 of a Pod if this process has their name. To be called before any thread exists.
+/// Runs the keeper, or another process of a Pod, if this process has its name. To be called before any thread exists.
 #[must_use]
 pub fn run_if_named() -> Option<ExitCode> {
     let name = std::env::args_os().next()?;
     match Path::new(&name).file_name()?.to_str()? {
         KEEPER_NAME => Some(startup::main()),
         POD_INIT_NAME => Some(pod_init::main()),
+        USER_NAMESPACE_NAME => Some(user_namespace::main()),
         _ => None,
     }
 }

@@ -33,19 +33,26 @@ use std::{
 const PAUSE_ID: u32 = 65535;
 /// Argument after the program was executed through the read-only mount.
 const SECOND_STAGE: &str = "isolated";
+/// Argument in a user namespace of the Pod.
+pub(crate) const IN_USER_NAMESPACE: &str = "user-namespace";
 /// Mount point of the program.
 const PROGRAM: &str = "program";
 
 /// Starts the process as the first child in a new namespace. Returns its ID in the keeper's namespace.
 pub(crate) fn start(sandbox: &Path) -> io::Result<i32> {
-    let (mut reader, writer) = io::pipe()?;
     let mut command = Command::new("/proc/self/exe");
     // Containers see the arguments, which must not name a directory of the node.
-    command.arg0(POD_INIT_NAME).current_dir(sandbox).env_clear();
-    command.stdin(Stdio::null()).stdout(writer);
+    command.arg0(POD_INIT_NAME).env_clear();
+    spawn(&mut command, sandbox)
+}
+
+/// Starts a command, and waits until it or its child is the process 1. Returns the ID of the command's process.
+pub(crate) fn spawn(command: &mut Command, sandbox: &Path) -> io::Result<i32> {
+    let (mut reader, writer) = io::pipe()?;
+    command.current_dir(sandbox).stdin(Stdio::null()).stdout(writer);
     let child = command.spawn()?;
     // The command has the other end of the pipe.
-    drop(command);
+    command.stdout(Stdio::null());
     let mut text = String::new();
     reader.by_ref().take(4096).read_to_string(&mut text)?;
     if text != "ready" {
@@ -57,13 +64,11 @@ pub(crate) fn start(sandbox: &Path) -> io::Result<i32> {
 /// Main function of the process.
 pub(crate) fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let run = || {
-        let sandbox = std::env::current_dir()?;
-        match arguments.as_slice() {
-            [] => execute_read_only(&sandbox),
-            [stage] if stage == SECOND_STAGE => isolate(&sandbox),
-            _ => Err(ErrorKind::InvalidInput.into()),
-        }
+    let run = || match arguments.as_slice() {
+        [] => execute_read_only(&std::env::current_dir()?),
+        [stage] if stage == SECOND_STAGE => isolate(&std::env::current_dir()?),
+        [stage] if stage == IN_USER_NAMESPACE => isolate_in_user_namespace(),
+        _ => Err(ErrorKind::InvalidInput.into()),
     };
     if let Err(error) = run() {
         let _ = write!(io::stdout(), "{error}");
@@ -107,7 +112,24 @@ fn isolate(sandbox: &Path) -> io::Result<()> {
     let none = None::<&str>;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
     mount(none, sandbox, none, flags | MsFlags::MS_REMOUNT, none)?;
-    chdir(sandbox)?;
+    become_powerless(sandbox)
+}
+
+/// As [`execute_read_only`] and [`isolate`], in a user namespace: no process of the namespace can write to the program, and its root
+/// user may not look up the sandbox's directory.
+fn isolate_in_user_namespace() -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    let root = Path::new("/proc");
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
+    mount(Some("tmpfs"), root, Some("tmpfs"), flags, Some("size=4k,nr_inodes=8,mode=555"))?;
+    become_powerless(root)
+}
+
+/// Changes the root directory, and gives up all capabilities.
+fn become_powerless(root: &Path) -> io::Result<()> {
+    chdir(root)?;
     pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     chdir("/")?;

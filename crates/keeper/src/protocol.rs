@@ -130,7 +130,7 @@ pub struct Hello {
     pub pid: i32,
     /// Start time of the keeper, in clock ticks after boot (field 22 of `/proc/PID/stat`).
     pub start_time: u64,
-    /// Process 1 of the Pod, if the Pod shares its process namespace.
+    /// Process 1 of the Pod, if the Pod shares its process namespace; with a user namespace its parent, which ends with it.
     pub pod_init: Option<i32>,
     /// Namespaces.
     pub namespaces: NamespaceDescriptors,
@@ -148,6 +148,8 @@ pub struct NamespaceDescriptors {
     pub uts: Option<i32>,
     /// Processes.
     pub pid: Option<i32>,
+    /// Users.
+    pub user: Option<i32>,
 }
 
 impl Hello {

@@ -1,7 +1,7 @@
 //! Calls that run the OCI runtime.
 
 use crate::{
-    config::{CONTAINER_OPTIONS, CONTAINERS, ContainerOptions, read_json},
+    config::{CONTAINER_OPTIONS, CONTAINERS, ContainerOptions, KeeperConfig, read_json},
     connection::ReplyTo,
     container::{Container, Output, Read, read_some},
     cri_log::{LineSplitter, Stream},
@@ -15,7 +15,10 @@ use crate::{
     requests::{CallResult, assign, check_id, system},
 };
 use nix::fcntl::OFlag;
-use rustix::{fs::MemfdFlags, pty::OpenptFlags};
+use rustix::{
+    fs::{FileType, Gid, MemfdFlags, Uid},
+    pty::OpenptFlags,
+};
 use std::{
     fs::File,
     io::{self, Seek, Write},
@@ -100,12 +103,14 @@ impl Keeper {
         }
         for (stream, kind) in [(Stream::Stdout, Kind::Stdout), (Stream::Stderr, Kind::Stderr)] {
             let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+            give_to_pod(&self.config, &writer)?;
             let source = Source::new(&self.epoll, reader, Token(kind, serial), Interest::Paused)?;
             *container.output(stream) = Some(Output { source, lines: LineSplitter::new(stream) });
             *(if stream == Stream::Stdout { &mut call.stdout } else { &mut call.stderr }) = Some(writer);
         }
         if container.options.stdin {
             let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+            give_to_pod(&self.config, &reader)?;
             container.stdin = Some(Source::new(&self.epoll, writer, Token(Kind::Stdin, serial), Interest::Paused)?);
             call.stdin = Some(reader);
         }
@@ -174,6 +179,10 @@ impl Keeper {
         }
         if self.execs.len() >= MAX_EXECS {
             return Err(CallError::new(ErrorCode::Limit, "too many processes"));
+        }
+        for stream in [&stdin, &stdout, &stderr].into_iter().flatten() {
+            let given = give_to_pod(&self.config, stream);
+            given.map_err(|error| CallError::new(ErrorCode::System, format!("failed to give a stream: {error}")))?;
         }
         let mut call = RuntimeCall::new("exec", &["--detach"], &[&exec.id]);
         call.flags.extend(["--process".into(), exec.process.clone().into()]);
@@ -339,6 +348,16 @@ impl Keeper {
             None => drop(self.execs.insert(pid, exec)),
         }
     }
+}
+
+/// Lets processes of a user namespace open a pipe of theirs by its path, for example `/dev/stdout`.
+fn give_to_pod(config: &KeeperConfig, stream: &OwnedFd) -> io::Result<()> {
+    let Some(mapping) = config.user_mapping else { return Ok(()) };
+    let file_type = FileType::from_raw_mode(rustix::fs::fstat(stream)?.st_mode);
+    if file_type == FileType::Fifo {
+        rustix::fs::fchown(stream, Some(Uid::from_raw(mapping.host_id)), Some(Gid::from_raw(mapping.host_id)))?;
+    }
+    Ok(())
 }
 
 /// Records that a container is run. A run that fails may have executed the program already: it must not be executed again.

@@ -6,7 +6,7 @@ use crate::{
     namespaces::{self, Namespaces},
     pod_init, process,
     protocol::{Hello, PROTOCOL_VERSION},
-    socket,
+    socket, user_namespace,
 };
 use nix::{
     sys::{
@@ -115,9 +115,13 @@ fn start() -> io::Result<Keeper> {
     let mut pod_init = None;
     if config.namespaces.pid == NamespaceMode::Pod {
         // In the Pod's other namespaces, too: a container with `CAP_SYS_PTRACE` can make it do what it wants.
-        let pid = namespaces.inside(|| namespaces::in_new_pid_namespace(|| pod_init::start(&dir)))?;
-        namespaces.pid = Some(File::open(format!("/proc/{pid}/ns/pid"))?);
-        pod_init = Some(pid);
+        let (namespace, pid) = if namespaces.user.is_some() {
+            user_namespace::start_pod_init(&namespaces, &dir)?
+        } else {
+            let pid = namespaces.inside(|| namespaces::in_new_pid_namespace(|| pod_init::start(&dir)))?;
+            (File::open(format!("/proc/{pid}/ns/pid"))?, pid)
+        };
+        (namespaces.pid, pod_init) = (Some(namespace), Some(pid));
     }
     listen(config, dir, directory, namespaces, pod_init)
 }

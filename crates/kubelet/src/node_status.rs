@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use lifecycle::{EventKind, NodePressure};
-use runtime::Image;
+use runtime::{Handler, Image};
 use serde_json::{Value, json};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -31,6 +31,8 @@ pub(crate) struct NodeState {
     runtime_version: String,
     /// Whether the runtime supports `supplementalGroupsPolicy: Strict`.
     supplemental_groups_policy: bool,
+    /// Runtime handlers and their features (`status.runtimeHandlers`).
+    runtime_handlers: Value,
     images: Value,
     /// Extended resources that other clients added to the node's capacity.
     extended: Extended,
@@ -39,14 +41,16 @@ pub(crate) struct NodeState {
 impl NodeState {
     /// Observes the node and its runtime.
     pub(crate) async fn observe(shared: &Shared, extended: Extended) -> Self {
-        let (not_ready, supplemental_groups_policy) = match shared.runtime.status().await {
+        let (not_ready, supplemental_groups_policy, runtime_handlers) = match shared.runtime.status().await {
             Ok(status) => (
                 status
                     .runtime_not_ready
                     .or(status.network_not_ready.map(|m| format!("container runtime network not ready: {m}"))),
                 status.supplemental_groups_policy,
+                runtime_handlers(&status.handlers),
             ),
-            Err(error) => (Some(error.to_string()), false),
+            // The handlers of before are kept.
+            Err(error) => (Some(error.to_string()), false, Value::Null),
         };
         // A runtime that is not ready is not queried further.
         let (version, images) = if not_ready.is_none() {
@@ -60,6 +64,7 @@ impl NodeState {
             pressures: shared.evictions.pressures(),
             runtime_version: version.map(|v| format!("{}://{}", v.name, v.version)).unwrap_or_default(),
             supplemental_groups_policy,
+            runtime_handlers,
             images: image_list(images, shared.options.config.node_status_max_images),
             extended,
         }
@@ -96,7 +101,7 @@ impl NodeState {
         let stamped = conditions.into_iter().map(|c| node_conditions::set_timestamps(c, &previous, &json!(now)));
         let conditions: Vec<Value> = stamped.collect();
         let swap = shared.evictions.system_stats().memory().map_or(0, |memory| memory.swap_total);
-        let status = json!({"status": {
+        let mut status = json!({"status": {
             "capacity": quantities(&shared.node_resources.capacity), "allocatable": allocatable,
             "conditions": conditions, "images": self.images,
             "addresses": [{"type": "InternalIP", "address": shared.options.node_ip}, {"type": "Hostname", "address": name}],
@@ -104,6 +109,9 @@ impl NodeState {
             "nodeInfo": info(&self.runtime_version, swap),
             "features": {"supplementalGroupsPolicy": self.supplemental_groups_policy},
         }});
+        if !self.runtime_handlers.is_null() {
+            status["status"]["runtimeHandlers"] = self.runtime_handlers.clone();
+        }
         tracing::debug!(not_ready = ?self.why_not_ready(), "node status");
         within_deadline(api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))).await?;
         for reason in event_reasons {
@@ -166,6 +174,19 @@ fn image_list(mut images: Vec<Image>, max: i64) -> Value {
     images.iter().map(entry).collect()
 }
 
+/// Returns the runtime handlers with their features, sorted by name (upstream's `RuntimeHandlers`).
+fn runtime_handlers(handlers: &[Handler]) -> Value {
+    let mut sorted: Vec<&Handler> = handlers.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    let entry = |handler: &&Handler| {
+        let features = json!({
+            "recursiveReadOnlyMounts": handler.recursive_read_only_mounts, "userNamespaces": handler.user_namespaces,
+        });
+        json!({"name": handler.name, "features": features})
+    };
+    if sorted.is_empty() { Value::Null } else { sorted.iter().map(entry).collect() }
+}
+
 pub(crate) fn architecture() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
 }
@@ -214,6 +235,7 @@ mod tests {
                 pressures,
                 runtime_version,
                 supplemental_groups_policy: false,
+                runtime_handlers: Value::Null,
                 images,
                 extended,
             }
@@ -223,6 +245,19 @@ mod tests {
         assert_eq!(message(Some("no runtime"), false).as_deref(), Some("no runtime"));
         assert_eq!(message(None, true).as_deref(), Some("node is shutting down"));
         assert_eq!(message(Some("no runtime"), true).as_deref(), Some("[no runtime, node is shutting down]"));
+    }
+
+    #[test]
+    fn runtime_handlers_are_sorted_and_have_features() {
+        let handler = |name: &str, recursive| Handler {
+            name: name.to_owned(),
+            recursive_read_only_mounts: recursive,
+            user_namespaces: false,
+        };
+        let features = |recursive| json!({"recursiveReadOnlyMounts": recursive, "userNamespaces": false});
+        let expected = json!([{"name": "", "features": features(true)}, {"name": "runc", "features": features(false)}]);
+        assert_eq!(runtime_handlers(&[handler("runc", false), handler("", true)]), expected);
+        assert_eq!(runtime_handlers(&[]), Value::Null);
     }
 
     #[test]

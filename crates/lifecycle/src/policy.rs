@@ -1,6 +1,7 @@
 //! Node-wide settings that Pods depend on: addresses, backoffs, feature gates.
 
 use api::feature_gates::{FeatureGates, Gate};
+use k8s_openapi::api::core::v1::PodSpec;
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
@@ -40,6 +41,27 @@ pub struct NodePolicy {
     pub minimum_grace: Duration,
     /// Feature gates.
     pub gates: FeatureGates,
+    /// Support of recursive read-only mounts.
+    #[serde(default)]
+    pub recursive_read_only_mounts: HandlerSupport,
+}
+
+/// Support of a feature by the runtime handlers of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HandlerSupport {
+    /// Whether the default handler has it.
+    pub default_handler: bool,
+    /// Whether all handlers have it. The handler of a RuntimeClass is not known without the API.
+    pub all_handlers: bool,
+}
+
+impl HandlerSupport {
+    /// Returns whether the handler of a Pod certainly has the feature.
+    #[must_use]
+    pub fn for_pod(self, pod: &PodSpec) -> bool {
+        let has_class = pod.runtime_class_name.as_ref().is_some_and(|name| !name.is_empty());
+        if has_class { self.all_handlers } else { self.default_handler }
+    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,6 +79,7 @@ impl Default for NodePolicy {
             retry_backoff: backoff(1, 60),
             minimum_grace: SECOND * 2,
             gates: FeatureGates::default(),
+            recursive_read_only_mounts: HandlerSupport::default(),
         }
     }
 }

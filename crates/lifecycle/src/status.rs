@@ -160,7 +160,7 @@ fn container_status(
         resources: was_created.then(|| pod.actual_resources(&spec.name)),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()).filter(|_| was_created),
         stop_signal: stop_signal(container, policy),
-        volume_mounts: volume_mounts(spec),
+        volume_mounts: volume_mounts(spec, policy.recursive_read_only_mounts.for_pod(pod.spec())),
         ..ContainerStatus::default()
     }
 }
@@ -169,18 +169,41 @@ fn image(instance: &Instance) -> Option<String> {
     instance.image_name.clone().or_else(|| instance.image.clone())
 }
 
-/// Returns the status of the volume mounts. The runtime does not support recursive read-only mounts (KEP-3857).
-fn volume_mounts(spec: &Spec) -> Option<Vec<VolumeMountStatus>> {
+/// Returns the status of the volume mounts. `recursive_is_supported` is that of the runtime handler (KEP-3857).
+fn volume_mounts(spec: &Spec, recursive_is_supported: bool) -> Option<Vec<VolumeMountStatus>> {
     let status = |mount: &VolumeMount| {
         let read_only = mount.read_only.filter(|read_only| *read_only);
+        let is_recursive = resolve_recursive_read_only(mount, recursive_is_supported) == Ok(true);
         VolumeMountStatus {
             name: mount.name.clone(),
             mount_path: mount.mount_path.clone(),
             read_only,
-            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+            recursive_read_only: read_only.map(|_| if is_recursive { "Enabled" } else { "Disabled" }.to_owned()),
         }
     };
     spec.volume_mounts.as_ref().map(|mounts| mounts.iter().map(status).collect())
+}
+
+/// Returns whether submounts of a mount are read-only, too (upstream's `resolveRecursiveReadOnly`).
+///
+/// # Errors
+/// When the mount requires it and cannot have it, with upstream's message.
+pub fn resolve_recursive_read_only(mount: &VolumeMount, is_supported: bool) -> Result<bool, String> {
+    let mode = mount.recursive_read_only.as_deref().unwrap_or("Disabled");
+    let refused = |problem: String| {
+        Err(format!("volume {:?} requested recursive read-only mode, but it is {problem}", mount.name))
+    };
+    match (mode, mount.mount_propagation.as_deref()) {
+        ("Disabled", _) => Ok(false),
+        _ if mount.read_only != Some(true) => refused("not read-only".to_owned()),
+        (_, Some(propagation)) if propagation != "None" => {
+            refused(format!("not compatible with propagation {propagation:?}"))
+        }
+        ("IfPossible", _) => Ok(is_supported),
+        ("Enabled", _) if is_supported => Ok(true),
+        ("Enabled", _) => refused("not supported by the runtime".to_owned()),
+        (mode, _) => Err(format!("unknown recursive read-only mode {mode:?}")),
+    }
 }
 
 /// Returns the terminated state that the API server protects (`ValidateContainerStateTransition`): it is shown until

@@ -108,6 +108,7 @@ impl Cluster {
         let endpoint = KubeletEndpoint::bind(&config).await?;
         let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
             container_runtime::start(dir, args, &node).await?;
+        let recursive_read_only_mounts = container_runtime::recursive_read_only_mounts(&*runtime).await;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.proxies_services) {
@@ -159,7 +160,7 @@ impl Cluster {
             root_dir: dir.kubelet(),
             node_ip,
             pod_cidr: cidr,
-            policy: NodePolicy { host_ips: vec![node_ip], runtime_name: name, ..policy },
+            policy: NodePolicy { host_ips: vec![node_ip], runtime_name: name, recursive_read_only_mounts, ..policy },
             config,
             pod_rules: |pod, gates| Ok(server::prepare_static_pod(pod, gates)?),
             clock: kubelet::Clock::system(),

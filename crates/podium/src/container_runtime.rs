@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use cni::{Cni, CniOptions};
 use engine::{Engine, EngineOptions, PodNetwork};
 use images::ImageStore;
+use lifecycle::HandlerSupport;
 use network::{Ipv4Net, Network, PodConnector};
 use runtime::{CriRuntime, Runtime};
 use std::{
@@ -32,6 +33,15 @@ pub(crate) struct NodeRuntime {
     pub(crate) load_balancer_pool: Option<Ipv4Net>,
     /// Images to import beside the kubelet.
     pub(crate) archives: Option<ImageArchives>,
+}
+
+/// Returns which runtime handlers support recursive read-only mounts; none if the runtime does not report it.
+pub(crate) async fn recursive_read_only_mounts(runtime: &dyn Runtime) -> HandlerSupport {
+    let handlers = runtime.status().await.map(|status| status.handlers).unwrap_or_default();
+    HandlerSupport {
+        default_handler: handlers.iter().any(|handler| handler.name.is_empty() && handler.recursive_read_only_mounts),
+        all_handlers: !handlers.is_empty() && handlers.iter().all(|handler| handler.recursive_read_only_mounts),
+    }
 }
 
 /// Starts or connects to the runtime of the arguments, and sets up the Pod network.

@@ -90,10 +90,12 @@ pub struct RuntimeStatus {
 }
 
 /// Runtime handler (`handler` of a RuntimeClass).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Handler {
     /// Name; empty for the default handler.
     pub name: String,
+    /// Whether recursive read-only mounts are supported (KEP-3857).
+    pub recursive_read_only_mounts: bool,
     /// Whether user namespaces are supported (KEP-127).
     pub user_namespaces: bool,
 }

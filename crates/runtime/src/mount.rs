@@ -14,6 +14,8 @@ pub struct Mount {
     pub container_path: String,
     /// Whether the mount is read-only.
     pub readonly: bool,
+    /// Whether submounts are read-only, too (`recursiveReadOnly`). Requires a read-only mount without propagation.
+    pub recursive_read_only: bool,
     /// Mount propagation.
     pub propagation: Propagation,
 }

@@ -8,6 +8,7 @@ fn mount(target: &str) -> runtime::Mount {
         image: None,
         container_path: target.to_owned(),
         readonly: false,
+        recursive_read_only: false,
         propagation: Propagation::Private,
     }
 }
@@ -134,48 +135,55 @@ fn volumes_of_the_image_are_directories_of_the_container() {
 }
 
 #[track_caller]
-fn check_mount(
-    propagation: Propagation,
-    readonly: bool,
-    source: MountSource,
-    expected: Result<(&str, Option<&str>), &str>,
-) {
+fn check_mount(mount: runtime::Mount, source: MountSource, expected: Result<(&str, Option<&str>), &str>) {
     let mut input = Input::default();
-    input.host.recursive_read_only = true;
-    input.config.mounts = vec![runtime::Mount { propagation, readonly, ..mount("/m") }];
+    input.config.mounts = vec![mount];
     input.mounts = vec![source];
     let found = container_mounts(&input.context(), &input.host).map_err(|e| e.to_string());
     let found = found.map(|all| (all.mounts.last().unwrap().options().clone().unwrap().join(","), all.propagation));
     assert_eq!(found, expected.map(|(options, root)| (options.to_owned(), root)).map_err(str::to_owned));
 }
 
-fn source(propagation: SourcePropagation, recursive_read_only: bool) -> MountSource {
-    MountSource { propagation, mount_point: "/mnt".into(), recursive_read_only, ..MountSource::new("/mnt/a") }
+fn source(propagation: SourcePropagation) -> MountSource {
+    MountSource { propagation, mount_point: "/mnt".into(), ..MountSource::new("/mnt/a") }
 }
 
 #[test]
 fn propagation_requires_that_of_the_source() {
     use Propagation::{Bidirectional, HostToContainer};
     use SourcePropagation::{Private, Shared, Slave};
-    check_mount(Propagation::Private, true, source(Private, false), Ok(("rbind,rprivate,ro", None)));
-    check_mount(HostToContainer, false, source(Slave, false), Ok(("rbind,rslave,rw", Some("rslave"))));
-    check_mount(HostToContainer, true, source(Shared, false), Ok(("rbind,rslave,ro", Some("rslave"))));
-    check_mount(Bidirectional, false, source(Shared, false), Ok(("rbind,rshared,rw", Some("rshared"))));
+    let check = |propagation, readonly, of_source, expected| {
+        let mount = runtime::Mount { propagation, readonly, ..mount("/m") };
+        check_mount(mount, source(of_source), expected);
+    };
+    check(Propagation::Private, true, Private, Ok(("rbind,rprivate,ro", None)));
+    check(HostToContainer, false, Slave, Ok(("rbind,rslave,rw", Some("rslave"))));
+    check(HostToContainer, true, Shared, Ok(("rbind,rslave,ro", Some("rslave"))));
+    check(Bidirectional, false, Shared, Ok(("rbind,rshared,rw", Some("rshared"))));
     let not_shared = "path \"/mnt/a\" is mounted on \"/mnt\" but it is not a shared mount";
-    check_mount(Bidirectional, false, source(Slave, false), Err(not_shared));
+    check(Bidirectional, false, Slave, Err(not_shared));
     let neither = "path \"/mnt/a\" is mounted on \"/mnt\" but it is not a shared or slave mount";
-    check_mount(HostToContainer, false, source(Private, false), Err(neither));
+    check(HostToContainer, false, Private, Err(neither));
 }
 
 #[test]
 fn recursive_read_only_requires_a_private_read_only_mount() {
     use SourcePropagation::{Private, Shared};
-    check_mount(Propagation::Private, true, source(Private, true), Ok(("rbind,rprivate,rro", None)));
+    let check = |propagation, readonly, of_source, expected| {
+        let mount = runtime::Mount { propagation, readonly, recursive_read_only: true, ..mount("/m") };
+        check_mount(mount, source(of_source), expected);
+    };
+    check(Propagation::Private, true, Private, Ok(("rbind,rprivate,rro", None)));
     let writable = "recursive read-only mount conflicts with RW mount (hostPath=\"/mnt/a\")";
-    check_mount(Propagation::Private, false, source(Private, true), Err(writable));
+    check(Propagation::Private, false, Private, Err(writable));
     let shared =
         "recursive read-only mount needs private propagation, got \"PROPAGATION_BIDIRECTIONAL\" (hostPath=\"/mnt/a\")";
-    check_mount(Propagation::Bidirectional, true, source(Shared, true), Err(shared));
+    check(Propagation::Bidirectional, true, Shared, Err(shared));
+    let mut input = mounting(&["/m"]);
+    input.recursive_read_only = false;
+    (input.config.mounts[0].readonly, input.config.mounts[0].recursive_read_only) = (true, true);
+    let error = container_mounts(&input.context(), &input.host).err();
+    assert_eq!(error, Some(Error::RecursiveReadOnly("/src0".into())));
 }
 
 #[test]
@@ -188,7 +196,11 @@ fn image_mounts_are_read_only() {
 
 #[test]
 fn mounts_of_user_namespaces_are_id_mapped() {
-    let mut input = mounting(&["/data"]);
+    let mut input = mounting(&["/data", "/image"]);
+    input.config.mounts[1].image =
+        Some(ImageMount { image_ref: String::new(), image: String::new(), sub_path: String::new() });
+    input.image.volumes = ["/cache".to_owned()].into();
+    input.volumes = [("/cache".to_owned(), "/v".into())].into();
     let users = Some(IdMapping { host_id: 65_536, length: 65_536 });
     input.config.security.namespaces.users = users;
     input.sandbox.namespaces.users = users;
@@ -196,7 +208,11 @@ fn mounts_of_user_namespaces_are_id_mapped() {
     input.files.shm = Some("/pod/shm".into());
     let found = lines(&input);
     assert!(found.contains(&"/data /src0 rbind,rprivate,rw,idmap".to_owned()), "{found:?}");
-    assert!(found.contains(&"/dev/shm /pod/shm rbind,rprivate,rw".to_owned()), "{found:?}");
+    for unmapped in
+        ["/dev/shm /pod/shm rbind,rprivate,rw", "/image /src1 rbind,rprivate,ro", "/cache /v rbind,rprivate,rw"]
+    {
+        assert!(found.contains(&unmapped.to_owned()), "{unmapped}: {found:?}");
+    }
     assert!(found.contains(&"/sys /sys rbind,rro,nosuid,nodev,noexec".to_owned()), "{found:?}");
     let mounts = container_mounts(&input.context(), &input.host).unwrap().mounts;
     let data = mounts.iter().find(|mount| mount.destination() == Path::new("/data")).unwrap();

@@ -136,7 +136,14 @@ prop_compose! {
 
 fn mount(target: &str) -> Mount {
     let (host_path, container_path) = ("/m".into(), target.to_owned());
-    Mount { host_path, image: None, container_path, readonly: true, propagation: Propagation::Private }
+    Mount {
+        host_path,
+        image: None,
+        container_path,
+        readonly: true,
+        recursive_read_only: false,
+        propagation: Propagation::Private,
+    }
 }
 
 fn target_of(path: &str) -> std::path::PathBuf {

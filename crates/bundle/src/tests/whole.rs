@@ -98,6 +98,7 @@ fn container_with_terminal_user_and_mounts_is_translated() {
         image: None,
         container_path: "/work".to_owned(),
         readonly: true,
+        recursive_read_only: false,
         propagation: Propagation::HostToContainer,
     }];
     input.mounts = vec![MountSource { propagation: SourcePropagation::Shared, ..MountSource::new("/v") }];

@@ -1,8 +1,8 @@
 //! Namespaces of a Pod.
 
 use crate::support::{ContainerSpec, Pod, can_run, eventually};
-use keeper::{NamespaceMode, NamespaceModes};
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use keeper::{NamespaceMode, NamespaceModes, UserMapping};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf, process::Command};
 
 #[tokio::test]
 async fn namespaces_have_host_name_and_sysctls() {
@@ -50,7 +50,7 @@ async fn shared_process_namespace_has_a_harmless_process_1() {
         return;
     }
     let mode = NamespaceMode::Pod;
-    let modes = NamespaceModes { network: mode, ipc: mode, uts: mode, pid: mode, ..NamespaceModes::default() };
+    let modes = NamespaceModes { network: mode, ipc: mode, uts: mode, pid: mode };
     let mut pod = Pod::with(modes, |_| {}).await;
     let hello = pod.client.hello().clone();
     let init = hello.pod_init.unwrap();
@@ -111,10 +111,6 @@ async fn sysctl_of_the_node_is_refused_at_the_start() {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_test-keeper"));
     let error = keeper::Client::spawn(&program, dir.path()).await.unwrap_err().to_string();
     assert!(error.contains("vm.swappiness does not belong to a namespace of the Pod"), "{error}");
-    let user = config.replace(r#""sysctls":{"vm.swappiness":"1"}"#, r#""namespaces":{"user":"pod"}"#);
-    fs::write(dir.path().join("keeper.json"), user).unwrap();
-    let error = keeper::Client::spawn(&program, dir.path()).await.unwrap_err().to_string();
-    assert!(error.contains("not supported yet"), "{error}");
 }
 
 #[tokio::test]
@@ -131,4 +127,51 @@ async fn hybrid_cgroups_are_hidden_from_the_runtime_alone() {
     assert_eq!((namespace(), has_v2()), before);
     assert_eq!(fs::read_link(keeper.join("cwd")).unwrap(), PathBuf::from("/"));
     assert_eq!(pod.exit(&id).await.exit_code, 0);
+}
+
+#[tokio::test]
+async fn user_namespace_owns_the_namespaces_of_the_pod() {
+    if !can_run() {
+        return;
+    }
+    let mode = NamespaceMode::Pod;
+    let modes = NamespaceModes { network: mode, ipc: mode, uts: mode, pid: mode };
+    let pod = Pod::with(modes, |config| {
+        config.user_mapping = Some(UserMapping { host_id: 655_360, length: 65_536 });
+        config.hostname = Some("web-0".to_owned());
+        let sysctls = [("net.ipv4.ip_unprivileged_port_start", "81"), ("kernel.shm_rmid_forced", "1")];
+        config.sysctls = BTreeMap::from(sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    })
+    .await;
+    let hello = pod.client.hello().clone();
+    let held = hello.namespaces;
+    let path = |number: Option<i32>| hello.namespace_path(number.unwrap()).display().to_string();
+    // As the root user of the user namespace, with all capabilities there.
+    let inside = |script: &str| {
+        let mut command = Command::new("nsenter");
+        let namespaces =
+            [("user", held.user), ("net", held.network), ("ipc", held.ipc), ("uts", held.uts), ("pid", held.pid)];
+        command.args(namespaces.map(|(kind, number)| format!("--{kind}={}", path(number))));
+        let output = command.args(["--setuid=0", "--setgid=0", "sh", "-c", script]).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let sysctls = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced";
+    let script = format!("hostname; {sysctls}; hostname web-1 && hostname; cat /proc/self/uid_map | xargs");
+    assert_eq!(inside(&script), "web-0\n81\n1\nweb-1\n0 655360 65536\n");
+    // The parent of the process 1, and the process 1 itself, are unprivileged users of the node.
+    let parent = hello.pod_init.unwrap();
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    let init: i32 = children.trim().parse().unwrap();
+    assert_eq!((status_field(parent, "Uid"), status_field(init, "Uid")), ("655360".to_owned(), "720895".to_owned()));
+    assert_eq!(status_field(init, "CapEff"), "0000000000000000");
+    assert_eq!(fs::read_dir(format!("/proc/{init}/root")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(format!("/proc/{init}/fd")).unwrap().count(), 0);
+    for (name, number) in [("user", held.user), ("net", held.network), ("pid", held.pid)] {
+        let of_init = fs::metadata(format!("/proc/{init}/ns/{name}")).unwrap().ino();
+        assert_eq!(of_init, fs::metadata(path(number)).unwrap().ino(), "{name}");
+    }
+    pod.client.shutdown().await.unwrap();
+    for pid in [parent, init] {
+        eventually("the end of process 1", || !PathBuf::from(format!("/proc/{pid}")).exists()).await;
+    }
 }

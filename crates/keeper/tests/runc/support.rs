@@ -78,6 +78,7 @@ impl Pod {
             sandbox_id: "sandbox".to_owned(),
             hostname: None,
             namespaces,
+            user_mapping: None,
             sysctls: std::collections::BTreeMap::new(),
             runtime: OciRuntime {
                 program: runtime().into(),

@@ -276,6 +276,7 @@ async fn config(
     let spec = super::container_spec(pod, name)?;
     let env = make_environment_variables(shared, pod, spec, &mut ObjectCache::new(shared, pod.namespace())).await?;
     let images = ensure_image::image_volume_mounts(shared, pod, spec).await?;
+    let supports_recursive = mounts::supports_recursive_read_only(shared, pod, spec).await;
     let expand = |list: &Option<Vec<String>>| list.iter().flatten().map(|s| env.expand(s)).collect();
     make_log_dir(&shared.paths.pod_logs(pod.object()).join(name))?;
     Ok(ContainerConfig {
@@ -286,7 +287,7 @@ async fn config(
         command: expand(&spec.command),
         args: expand(&spec.args),
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        mounts: mounts::container_mounts(shared, pod, spec, attempt, &env, &images)?,
+        mounts: mounts::container_mounts(shared, pod, spec, attempt, &env, &images, supports_recursive)?,
         log_path: format!("{name}/{attempt}.log").into(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),

@@ -1,6 +1,9 @@
 //! Mounts of containers.
 
-use super::sub_path::{self, MountOwner, SubPathError};
+use super::{
+    sandbox,
+    sub_path::{self, MountOwner, SubPathError},
+};
 use crate::{
     Shared,
     env_vars::{EnvVars, MissingValueError},
@@ -9,7 +12,7 @@ use crate::{
     volumes::{self, NestedMountPointError, VolumePathError},
 };
 use k8s_openapi::api::core::v1::{Container, VolumeMount};
-use lifecycle::Pod;
+use lifecycle::{Pod, resolve_recursive_read_only};
 use runtime::{ImageMount, Mount, Propagation};
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -18,8 +21,8 @@ const ETC_HOSTS: &str = "/etc/hosts";
 /// A mount of a container cannot be prepared, with upstream's message where it has one.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ContainerMountError {
-    #[error("volume {volume:?} requested recursive read-only mode, but it is not supported by the runtime")]
-    RecursiveReadOnly { volume: String },
+    #[error("{0}")]
+    RecursiveReadOnly(String),
     #[error(transparent)]
     Volume(#[from] VolumePathError),
     #[error(transparent)]
@@ -46,12 +49,14 @@ pub(super) fn container_mounts(
     attempt: u32,
     env: &EnvVars,
     images: &BTreeMap<String, ImageMount>,
+    supports_recursive_read_only: bool,
 ) -> Result<Vec<Mount>, ContainerMountError> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        check_recursive_read_only(mount)?;
+        let recursive_read_only = resolve_recursive_read_only(mount, supports_recursive_read_only)
+            .map_err(ContainerMountError::RecursiveReadOnly)?;
         if let Some(image) = images.get(&mount.name) {
-            mounts.push(image_volume_mount(image, mount, env)?);
+            mounts.push(Mount { recursive_read_only, ..image_volume_mount(image, mount, env)? });
             continue;
         }
         let volume = volumes::volume_path(shared, pod, &mount.name)?;
@@ -69,6 +74,7 @@ pub(super) fn container_mounts(
             image: None,
             container_path: mount.mount_path.clone(),
             readonly: mount.read_only == Some(true) || volumes::is_readonly(pod, &mount.name),
+            recursive_read_only,
             propagation: match mount.mount_propagation.as_deref() {
                 Some("HostToContainer") => Propagation::HostToContainer,
                 Some("Bidirectional") => Propagation::Bidirectional,
@@ -82,6 +88,7 @@ pub(super) fn container_mounts(
         image: None,
         container_path: container_path.to_owned(),
         readonly: false,
+        recursive_read_only: false,
         propagation: Propagation::Private,
     };
     let message =
@@ -103,17 +110,33 @@ fn image_volume_mount(image: &ImageMount, mount: &VolumeMount, env: &EnvVars) ->
         image: Some(ImageMount { sub_path, ..image.clone() }),
         container_path: mount.mount_path.clone(),
         readonly: true,
+        recursive_read_only: false,
         propagation: Propagation::Private,
     })
 }
 
-/// Rejects mounts that need recursive read-only mode, with upstream's message (`resolveRecursiveReadOnly`).
-fn check_recursive_read_only(mount: &VolumeMount) -> Result<(), ContainerMountError> {
-    // The CRI API of the supported runtimes has no recursive read-only mounts; `IfPossible` falls back to read-only.
-    if mount.recursive_read_only.as_deref() == Some("Enabled") {
-        return Err(ContainerMountError::RecursiveReadOnly { volume: mount.name.clone() });
+/// Returns whether the runtime handler of a Pod supports recursive read-only mounts, if the container has any (upstream's
+/// `runtimeClassSupportsRecursiveReadOnlyMounts`).
+pub(super) async fn supports_recursive_read_only(shared: &Shared, pod: &Pod, container: &Container) -> bool {
+    let is_requested =
+        |mount: &VolumeMount| mount.recursive_read_only.as_deref().is_some_and(|mode| mode != "Disabled");
+    if !container.volume_mounts.iter().flatten().any(is_requested) {
+        return false;
     }
-    Ok(())
+    let handler = match sandbox::runtime_handler(shared, pod).await {
+        Ok(handler) => handler,
+        Err(error) => {
+            tracing::warn!(pod = pod.name(), %error, "failed to look up the runtime handler");
+            return false;
+        }
+    };
+    match shared.runtime.status().await {
+        Ok(status) => status.handlers.iter().any(|known| known.name == handler && known.recursive_read_only_mounts),
+        Err(error) => {
+            tracing::warn!(pod = pod.name(), %error, "failed to query the features of the runtime");
+            false
+        }
+    }
 }
 
 /// Returns `subPath`, or the expanded `subPathExpr`.

@@ -91,7 +91,7 @@ impl FakeRuntime {
 
     /// Sets whether the default runtime handler supports user namespaces.
     pub(crate) fn default_handler(&self, user_namespaces: bool) {
-        self.state.lock().handlers = vec![Handler { name: String::new(), user_namespaces }];
+        self.state.lock().handlers = vec![Handler { user_namespaces, ..Handler::default() }];
     }
 
     /// Loses the response of the next call of this kind.

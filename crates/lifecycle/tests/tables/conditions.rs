@@ -3,7 +3,7 @@
 use crate::common::{Run, Sim};
 use api::feature_gates::FeatureGates;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
-use lifecycle::PodLifecycleEvent;
+use lifecycle::{HandlerSupport, PodLifecycleEvent, resolve_recursive_read_only};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -133,9 +133,11 @@ fn status_and_conditions_have_the_observed_generation() {
 #[test]
 fn container_status_shows_volume_mounts_before_and_after_start() {
     let mounts = json!([{"name": "a", "mountPath": "/a", "subPath": "x"},
-        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "IfPossible"}]);
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "IfPossible"},
+        {"name": "c", "mountPath": "/c", "readOnly": true}]);
     let mounts_in_status = json!([{"name": "a", "mountPath": "/a"},
-        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}]);
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"},
+        {"name": "c", "mountPath": "/c", "readOnly": true, "recursiveReadOnly": "Disabled"}]);
     let mut sim = Sim::new(
         json!({"containers": [{"name": "c", "image": "i", "volumeMounts": mounts}, {"name": "d", "image": "i"}]}),
     );
@@ -144,6 +146,14 @@ fn container_status_shows_volume_mounts_before_and_after_start() {
         assert_eq!((&statuses[0]["volumeMounts"], &statuses[1]["volumeMounts"]), (&mounts_in_status, &json!(null)));
         sim.pass(1);
     }
+    let recursive = |sim: &Sim, index: usize| {
+        json!(sim.status().container_statuses)[0]["volumeMounts"][index]["recursiveReadOnly"].clone()
+    };
+    sim.policy.recursive_read_only_mounts = HandlerSupport { default_handler: true, all_handlers: false };
+    assert_eq!([1, 2].map(|index| recursive(&sim, index)), [json!("Enabled"), json!("Disabled")]);
+    // The handler of a RuntimeClass may have less.
+    sim.policy.recursive_read_only_mounts = HandlerSupport { default_handler: false, all_handlers: true };
+    assert_eq!(recursive(&sim, 1), json!("Disabled"));
 }
 
 #[test]
@@ -156,4 +166,23 @@ fn ready_to_start_condition_requires_its_feature_gate() {
         (sim.condition("PodReadyToStartContainers").as_str(), sim.condition("Ready").as_str()),
         ("none", "True")
     );
+}
+
+#[test]
+fn recursive_read_only_is_resolved_as_upstream() {
+    let resolve = |fields: serde_json::Value, is_supported| {
+        let mut mount = json!({"name": "v", "mountPath": "/v", "readOnly": true});
+        mount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        resolve_recursive_read_only(&serde_json::from_value(mount).unwrap(), is_supported)
+    };
+    let mode = |mode: &str| json!({"recursiveReadOnly": mode});
+    assert_eq!((resolve(json!({}), true), resolve(mode("Disabled"), true)), (Ok(false), Ok(false)));
+    assert_eq!((resolve(mode("IfPossible"), true), resolve(mode("IfPossible"), false)), (Ok(true), Ok(false)));
+    assert_eq!(resolve(mode("Enabled"), true), Ok(true));
+    let refused = |problem| Err(format!("volume \"v\" requested recursive read-only mode, but it is {problem}"));
+    assert_eq!(resolve(mode("Enabled"), false), refused("not supported by the runtime"));
+    let writable = json!({"recursiveReadOnly": "Enabled", "readOnly": false});
+    assert_eq!(resolve(writable, true), refused("not read-only"));
+    let shared = json!({"recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"});
+    assert_eq!(resolve(shared, true), refused("not compatible with propagation \"HostToContainer\""));
 }

@@ -72,6 +72,7 @@ fn mount(m: &Mount, users: Option<IdMapping>) -> proto::Mount {
         container_path: m.container_path.clone(),
         host_path: m.host_path.display().to_string(),
         readonly: m.readonly,
+        recursive_read_only: m.recursive_read_only,
         propagation: match m.propagation {
             Propagation::Private => 0,
             Propagation::HostToContainer => 1,
@@ -89,7 +90,12 @@ fn mount(m: &Mount, users: Option<IdMapping>) -> proto::Mount {
 }
 
 pub(super) fn handler(h: proto::RuntimeHandler) -> Handler {
-    Handler { name: h.name, user_namespaces: h.features.is_some_and(|features| features.user_namespaces) }
+    let features = h.features.unwrap_or_default();
+    Handler {
+        name: h.name,
+        recursive_read_only_mounts: features.recursive_read_only_mounts,
+        user_namespaces: features.user_namespaces,
+    }
 }
 
 pub(super) fn sandbox_config(c: &SandboxConfig, owner: &str) -> proto::PodSandboxConfig {

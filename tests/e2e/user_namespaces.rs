@@ -1,0 +1,144 @@
+//! User namespaces of Pods (`hostUsers: false`) on Podium's engine.
+//!
+//! They need a `runc` with ID-mapped mounts, 1.2 or newer. Without one, the test reports that it did not run.
+//! `PODIUM_TEST_RUNC` is the path of another `runc` than the installed one.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2e_test, eventually};
+
+/// Where root file systems of Pods with user namespaces are mounted.
+const ROOT_FILE_SYSTEMS: &str = "/run/podium/rootfs";
+
+/// Returns a `runc` with ID-mapped mounts.
+fn runc() -> Option<PathBuf> {
+    let named = std::env::var_os("PODIUM_TEST_RUNC").map(PathBuf::from);
+    let installed = ["/usr/local/sbin/runc", "/usr/sbin/runc", "/usr/bin/runc"].map(PathBuf::from);
+    named.into_iter().chain(installed).find(|program| {
+        let features = Command::new(program).arg("features").output().map(|output| output.stdout).unwrap_or_default();
+        let features: Value = serde_json::from_slice(&features).unwrap_or_default();
+        features["linux"]["mountExtensions"]["idmap"]["enabled"] == true
+    })
+}
+
+fn exec(kubectl: &Kubectl, pod: &str, script: &str) -> String {
+    kubectl.args(&["exec", pod, "-c", "c", "--", "sh", "-c", script], "").ok()
+}
+
+/// Returns the first ID of the Pod's range.
+fn host_id(kubectl: &Kubectl, pod: &str) -> u32 {
+    let map = exec(kubectl, pod, "cat /proc/self/uid_map /proc/self/gid_map");
+    let fields: Vec<u32> = map.split_whitespace().map(|field| field.parse().unwrap()).collect();
+    assert_eq!((fields[0], fields[2], &fields[..3]), (0, 65_536, &fields[3..]), "{map}");
+    fields[1]
+}
+
+fn apply(kubectl: &Kubectl, host_path: &Path) {
+    let script = "trap 'exit 0' TERM; echo out > /dev/stdout; echo err > /dev/stderr; httpd -p 8080 -h / ; \
+                  touch /new; while :; do sleep 0.1; done";
+    let pod = |name: &str| PodBuilder::new(name).grace_period(20).script(script).spec(&json!({"hostUsers": false}));
+    let probe = json!({"httpGet": {"port": 8080, "path": "/new"}, "periodSeconds": 1});
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"key": "value"}});
+    kubectl.apply(&config.to_string());
+    let first = pod("first")
+        .container(&json!({"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}, "readinessProbe": probe}))
+        .volume("e", &json!({"emptyDir": {}}))
+        .mount("e", "/e")
+        .volume("m", &json!({"configMap": {"name": "m"}}))
+        .mount("m", "/m")
+        .volume("h", &json!({"hostPath": {"path": host_path}}))
+        .mount("h", "/h");
+    kubectl.apply(&first.to_string());
+    let sysctls = json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": "77"},
+        {"name": "kernel.shm_rmid_forced", "value": "1"}]);
+    let second = pod("second")
+        .add_container(container("d", "sleep 10000"))
+        .container(&json!({"livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}))
+        .spec(&json!({"shareProcessNamespace": true, "securityContext": {"sysctls": sysctls}}));
+    kubectl.apply(&second.to_string());
+    kubectl.wait_ready("first");
+    kubectl.wait_ready("second");
+}
+
+/// Checks owners of files inside and on the node.
+fn check_files(cluster: &Cluster, kubectl: &Kubectl, host_path: &Path) {
+    let owners =
+        exec(kubectl, "first", "touch /e/f /dev/shm/f; stat -c '%n %u:%g' / /bin /new /e /e/f /m/key /h/f /dev/shm/f");
+    let expected = "/ 0:0\n/bin 0:0\n/new 0:0\n/e 0:0\n/e/f 0:0\n/m/key 0:0\n/h/f 1000:1000\n/dev/shm/f 0:0\n";
+    assert_eq!(owners, expected);
+    assert_eq!(exec(kubectl, "first", "cat /m/key; chown 5:6 /e/f; touch /h/g"), "value");
+    let uid = kubectl.value("pod/first", "/metadata/uid");
+    let volume = format!("kubelet/pods/{}/volumes/e/f", uid.as_str().unwrap());
+    let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
+    assert_eq!(owner(&cluster.data_dir().join(volume)), (5, 6));
+    assert_eq!(owner(&host_path.join("g")), (0, 0));
+}
+
+/// Checks that the processes of a Pod are unprivileged on the node.
+fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
+    let uid = kubectl.value(&format!("pod/{pod}"), "/metadata/uid");
+    let processes: Vec<Process> = Process::of_pod(uid.as_str().unwrap()).collect();
+    let owners: Vec<u32> = processes.iter().map(|process| fs::metadata(process.dir()).unwrap().uid()).collect();
+    assert!(
+        !owners.is_empty() && owners.iter().all(|owner| *owner >= host_id && *owner - host_id < 65_536),
+        "{owners:?}"
+    );
+}
+
+#[e2e_test("Pods with hostUsers false have user namespaces with ranges of their own")]
+fn pods_without_host_users_have_user_namespaces() {
+    let Some(runc) = runc() else {
+        eprintln!("skipped: no runc with ID-mapped mounts is installed (1.2 or newer, or PODIUM_TEST_RUNC)");
+        return;
+    };
+    let (programs, images, volume) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    symlink(runc, programs.path().join("runc")).unwrap();
+    fs::set_permissions(volume.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(volume.path().join("f"), "").unwrap();
+    chown(volume.path().join("f"), Some(1000), Some(1000)).unwrap();
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
+    let builder = ClusterBuilder::default().env("PATH", &path);
+    let mut cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
+    let kubectl = cluster.kubectl_in("default");
+    apply(&kubectl, volume.path());
+    let ids = ["first", "second"].map(|pod| host_id(&kubectl, pod));
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| *id >= 65_536), "{ids:?}");
+    check_processes(&kubectl, "first", ids[0]);
+    check_processes(&kubectl, "second", ids[1]);
+    check_files(&cluster, &kubectl, volume.path());
+    assert_eq!(kubectl.run("logs first").ok(), "out\nerr\n");
+
+    // Capabilities are those over the Pod's own namespaces.
+    let mtu = || fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+    let before = mtu();
+    assert_eq!(exec(&kubectl, "first", "ip link set lo mtu 1400 && cat /sys/class/net/lo/mtu").trim(), "1400");
+    assert_eq!(mtu(), before);
+    let refused = exec(&kubectl, "first", "echo 1 > /proc/sys/kernel/panic 2>/dev/null || echo refused");
+    assert_eq!(refused, "refused\n");
+    let sysctls = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced";
+    assert_eq!(exec(&kubectl, "second", sysctls), "77\n1\n");
+    assert_eq!(exec(&kubectl, "second", "cat /proc/1/comm"), "podium-pod-init\n");
+    assert!(exec(&kubectl, "second", "ps").contains("sleep 10000"));
+
+    cluster.stop_podium(Signal::SIGKILL);
+    cluster.start_podium();
+    kubectl.wait_ready("first");
+    assert_eq!(host_id(&kubectl, "first"), ids[0]);
+    assert_eq!(kubectl.value("pod/first", "/status/containerStatuses/0/restartCount"), json!(0));
+    let sandboxes: Vec<_> = fs::read_dir(cluster.data_dir().join("engine/pods")).unwrap().flatten().collect();
+    let roots = || sandboxes.iter().filter(|dir| Path::new(ROOT_FILE_SYSTEMS).join(dir.file_name()).exists()).count();
+    assert_eq!(roots(), 2);
+    kubectl.run("delete pod first --timeout=15s").ok();
+    eventually("the root file system of the Pod to be removed", || roots() == 1);
+    cluster.stop_podium(Signal::SIGTERM);
+    let down = cluster.podium(&["down"]).output().unwrap();
+    assert!(down.status.success(), "{}", String::from_utf8_lossy(&down.stderr));
+    assert_eq!(roots(), 0);
+}
