@@ -162,9 +162,11 @@ fn image_archives_are_imported_beside_the_kubelet() {
     let pod = PodBuilder::new("p").image("example.com/archived:1").restart_policy("Never").script("echo archived");
     kubectl.apply(&pod.container(&json!({"imagePullPolicy": "Never"})).to_string());
     let lease = || kubectl.run("get leases -n kube-node-lease -o jsonpath={.items[*].spec.renewTime}").ok();
+    let waiting = "/status/containerStatuses/0/state/waiting/reason";
+    kubectl.wait_value("pod/p", waiting, &json!("ContainerCreating"));
     let begin = lease();
-    eventually("two heartbeats", || lease() != begin);
-    let reason = kubectl.value("pod/p", "/status/containerStatuses/0/state/waiting/reason");
+    eventually("a heartbeat", || lease() != begin);
+    let reason = kubectl.value("pod/p", waiting);
     assert_eq!(reason, json!("ContainerCreating"));
     assert_eq!(kubectl.args(&["exec", "runs", "--", "echo", "here"], "").ok(), "here\n");
     cluster.stop_podium(Signal::SIGTERM);

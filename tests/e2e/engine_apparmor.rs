@@ -17,10 +17,13 @@ const CHANGES: &str = "mkdir /m; if mount -t tmpfs none /m; then echo mounted; f
 /// Returns whether the node has AppArmor; reports that the test is skipped.
 fn has_apparmor() -> bool {
     let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with('Y'));
-    if !enabled {
-        eprintln!("skipped: the kernel has no AppArmor, or it is disabled");
+    // A container may not have the file system, and a minimal system not the program.
+    let usable = Path::new("/sys/kernel/security/apparmor/profiles").exists()
+        && ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"].iter().any(|program| Path::new(program).exists());
+    if !(enabled && usable) {
+        eprintln!("skipped: AppArmor is disabled, or securityfs or apparmor_parser is missing");
     }
-    enabled
+    enabled && usable
 }
 
 /// Returns a Pod that runs a script once, with this security context.

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks and tests.
 
-use crate::{conformance, disk, fuzz, setup, step};
+use crate::{conformance, disk, fuzz, server::image_store, setup, step};
 use anyhow::Result;
 use std::{
     ffi::OsStr,
@@ -42,7 +42,7 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     let report = step::target_dir().join("flaky-tests.txt");
     std::fs::write(&report, "")?;
     // A store of its own: it is empty at the beginning, and nothing of the machine's is used.
-    let images = step::target_dir().join("test-images");
+    let images = image_store();
     if images.exists() {
         std::fs::remove_dir_all(&images)?;
     }
@@ -77,7 +77,8 @@ fn check_fuzz_targets() -> Result<()> {
 fn run_matching(filter: &str, path: &OsStr, timings: &mut Timings) -> Result<()> {
     timings.take("build", build)?;
     let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast", filter]);
-    timings.take("tests", || step::run("tests that match", tests.env("PATH", path)))
+    tests.env("PATH", path).env("PODIUM_IMAGE_STORE", image_store());
+    timings.take("tests", || step::run("tests that match", &mut tests))
 }
 
 /// Builds the whole workspace, also for a few tests: another selection of packages changes the features of dependencies,

@@ -26,6 +26,11 @@ pub(crate) struct Server {
     process: Child,
 }
 
+/// Returns an image store for the servers of all tasks.
+pub(crate) fn image_store() -> PathBuf {
+    step::target_dir().join("test-images")
+}
+
 impl Server {
     /// Starts the built Podium and waits until its node is Ready; `kubelet` is the `KubeletConfiguration`.
     ///
@@ -38,6 +43,8 @@ impl Server {
         let errors = File::create(&log).with_context(|| log.display().to_string())?;
         let mut up = Command::new(&podium);
         up.arg("up").arg("--data-dir").arg(&data).args(["--bind", "127.0.0.1:0"]);
+        // Nothing of the machine's images is used or removed.
+        up.arg("--image-store").arg(image_store());
         let config = data.with_extension("kubelet.yaml");
         if let Some(kubelet) = kubelet {
             std::fs::write(&config, kubelet)?;

@@ -25,16 +25,12 @@ pub(crate) fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, events: Events)
 }
 
 async fn run(inner: Weak<Inner>, tasks: Tasks, sandbox: Arc<Sandbox>, mut events: Events) {
-    loop {
-        let event = tokio::select! {
-            event = events.next() => event,
-            () = tasks.closed() => return,
-        };
+    // Also when the engine is closed: changes that run wait for exits.
+    while let Some(event) = events.next().await {
         let Some(inner) = inner.upgrade() else { return };
         match event {
-            Some(Event::ContainerExited { id, exit }) => container_exited(&inner, &sandbox, &id, &exit),
-            Some(Event::ExecExited { id, exec_id, exit_code }) => sandbox.execs.exited(&id, &exec_id, exit_code),
-            None => break,
+            Event::ContainerExited { id, exit } => container_exited(&inner, &sandbox, &id, &exit),
+            Event::ExecExited { id, exec_id, exit_code } => sandbox.execs.exited(&id, &exec_id, exit_code),
         }
     }
     // The owner of a closed engine may be ending the keepers.

@@ -52,11 +52,6 @@ impl Tasks {
         change.await.map_err(|error| RuntimeError::Failed(error.to_string()))?
     }
 
-    /// Waits until the engine is closed.
-    pub(crate) async fn closed(&self) {
-        self.closed.cancelled().await;
-    }
-
     /// Refuses new changes, and waits for those that run, for a limited time.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
@@ -95,7 +90,6 @@ mod tests {
         assert!(done.load(Ordering::SeqCst));
         tasks.to_the_end(async { Ok(()) }).await.unwrap_err();
         assert!(tasks.begin().is_none());
-        tasks.closed().await;
     }
 
     #[tokio::test(start_paused = true)]

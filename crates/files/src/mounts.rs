@@ -1,6 +1,9 @@
 //! The mount table of this mount namespace, and unmounting without an effect on the mounts of the node.
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, MsFlags, mount, umount2},
+};
 use std::{
     ffi::OsString,
     fs, io,
@@ -71,9 +74,17 @@ fn unmount_matching(dir: &Path, matches: impl Fn(&Path, &Path) -> bool) -> Resul
         }
         let is_outermost = |path: &&PathBuf| !found.iter().any(|other| other != *path && path.starts_with(other));
         for path in found.iter().filter(is_outermost) {
-            unmount(path).map_err(|errno| failed(path, errno.into()))?;
+            match unmount(path) {
+                // Unmounted meanwhile: the table is read again.
+                Err(Errno::EINVAL | Errno::ENOENT) if !is_mounted(path).map_err(UnmountError::Table)? => {}
+                unmounted => unmounted.map_err(|errno| failed(path, errno.into()))?,
+            }
         }
     }
+}
+
+fn is_mounted(path: &Path) -> io::Result<bool> {
+    Ok(mounts()?.iter().any(|mount| mount.path == path))
 }
 
 /// Returns the real path of a directory, as in the mount table; `None` if its parent is missing. The directory itself must not be

@@ -6,7 +6,10 @@ use std::{
     net::Ipv4Addr,
     os::{
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
+        unix::{
+            fs::MetadataExt,
+            net::{SocketAddr, UnixListener},
+        },
     },
     path::{Path, PathBuf},
 };
@@ -27,7 +30,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Removes what killed processes left in their slots, and takes a free one.
     pub(crate) fn take() -> io::Result<Self> {
-        for number in (0..SLOTS).filter(|number| directory(*number).exists()) {
+        for number in (0..SLOTS).filter(|number| is_own(&directory(*number))) {
             drop(Self::lock(number));
         }
         let free = (0..SLOTS).filter(|number| !directory(*number).exists()).find_map(Self::lock);
@@ -73,6 +76,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         cleanup::remove(&self.dir, &self.bridge());
     }
+}
+
+/// Whether it is a directory, not a link, of this user: others can create files in the directory for temporary files.
+fn is_own(dir: &Path) -> bool {
+    let user = nix::unistd::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user)
 }
 
 fn directory(number: u8) -> PathBuf {

@@ -101,7 +101,10 @@ mod tests {
     fn pause_program_runs_until_it_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pause");
-        std::fs::write(&path, program()).unwrap();
+        // By another process: one that is being started by another test would inherit the descriptor ("text file busy").
+        let written = dir.path().join("written");
+        std::fs::write(&written, program()).unwrap();
+        assert!(std::process::Command::new("cp").arg(&written).arg(&path).status().unwrap().success());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut child = std::process::Command::new(&path).spawn().unwrap();
         // /proc shows that SIGCHLD is ignored once the program runs its own code.

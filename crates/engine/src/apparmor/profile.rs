@@ -19,7 +19,9 @@ const PERMITTED: &str = "
   # Within the profile, and whether a process exists.
   signal (send, receive) peer=podium-default,
   signal (send, receive) set=(exists),
-  ptrace (trace, read, tracedby, readby) peer=podium-default,
+  ptrace (trace, read) peer=podium-default,
+  # The other side must permit it, too: exec opens the namespaces of a container.
+  ptrace (tracedby, readby),
 
   # From the node, and from OCI runtimes with a profile of their own.
   signal (receive) peer=unconfined,
