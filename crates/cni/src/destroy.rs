@@ -39,7 +39,9 @@ async fn remove(data_dir: &Path, sandbox: &str) {
     let path = record.netns.clone();
     if let Err(error) = operations::undo(data_dir, record, PLUGIN_TIMEOUT).await {
         tracing::warn!(sandbox, %error, "failed to disconnect a sandbox");
-        leftovers::end(sandbox).await;
+        if let Err(error) = leftovers::end(sandbox).await {
+            tracing::warn!(sandbox, %error, "failed to end the plugins of a sandbox");
+        }
         if let Err(error) = netns::unpin(&path) {
             tracing::warn!(sandbox, %error, "failed to unmount a network namespace");
         }

@@ -161,10 +161,10 @@ pub(crate) async fn detach(inner: &Arc<Inner>, sandbox: &str) -> Result<(), Erro
 /// Undoes what a record announces, and removes it.
 ///
 /// # Errors
-/// When a plugin fails; then the record stays.
+/// When a plugin fails, or one of an interrupted ADD does not end; then the record stays.
 pub(crate) async fn undo(data_dir: &Path, record: Record, timeout: Duration) -> Result<(), Error> {
     if record.result.is_none() {
-        leftovers::end(&record.sandbox).await;
+        leftovers::end(&record.sandbox).await?;
     }
     delete(&record, timeout).await?;
     let data_dir = data_dir.to_owned();

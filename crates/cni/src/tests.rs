@@ -1,6 +1,6 @@
 //! Tests of [`crate::Cni`] with plugins that are shell scripts, in network and mount namespaces of their own. Needs root.
 
-use crate::{Cni, CniOptions, Error, destroy, has_attachments, netns, record};
+use crate::{Cni, CniOptions, Error, destroy, has_attachments, netns, operations, record};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
@@ -296,6 +296,33 @@ fn endless_plugin_of_earlier_process_is_killed() {
         let killed = tokio::task::spawn_blocking(move || orphan.wait().unwrap()).await.unwrap();
         assert!(!killed.success());
         eventually("DEL of s1", || record::sandboxes(&data).unwrap().is_empty()).await;
+    });
+}
+
+#[test]
+fn record_stays_while_a_plugin_does_not_end() {
+    in_own_namespaces(async || {
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["fake"]);
+        dirs.plugin("fake", ADDRESS);
+        attach(&dirs.open(), "stays").await.unwrap();
+        let data = dirs.path("data");
+        let mut record = record::load(&data, "stays").unwrap().unwrap();
+        record.result = None;
+        record.save(&data).unwrap();
+        dirs.calls();
+        // Its parent starts it again.
+        let parent_script = "while :; do CNI_CONTAINERID=stays sh -c 'touch started; exec sleep 1000'; done";
+        let mut parent = std::process::Command::new("sh");
+        let mut parent = parent.args(["-c", parent_script]).current_dir(dirs.all.path()).spawn().unwrap();
+        eventually("the plugin", || dirs.path("started").exists()).await;
+        let undone = operations::undo(&data, record.clone(), Duration::from_secs(30)).await;
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert!(matches!(undone, Err(Error::PluginsRunning { .. })), "{undone:?}");
+        assert_eq!((record::sandboxes(&data).unwrap(), dirs.calls().len()), (vec!["stays".to_owned()], 0));
+        operations::undo(&data, record, Duration::from_secs(30)).await.unwrap();
+        assert!(record::sandboxes(&data).unwrap().is_empty());
     });
 }
 
