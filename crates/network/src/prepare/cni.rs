@@ -25,6 +25,9 @@ pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, 
         let device = "the node, for Services".to_owned();
         return Err(PodCidrError::Overlap { requested: pod_cidr, taken: POOL, device }.into());
     }
+    // Before the bridge: `podium up` removes the network of a failed first start only if the directory exists.
+    let dir = names.dir();
+    files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
     let lock = Lock::take(Path::new(LOCK)).await?;
     let address = take_address(&names, pod_cidr).await?;
     drop(lock);
