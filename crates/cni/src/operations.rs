@@ -177,8 +177,10 @@ pub(crate) async fn undo(data_dir: &Path, record: Record, timeout: Duration) -> 
 
 async fn delete(record: &Record, timeout: Duration) -> Result<(), Error> {
     let has_namespace = netns::is_namespace(&record.netns);
-    // The result is an input of DEL from version 0.4.0 on.
-    let previous = record.result.as_ref().filter(|_| record.network.is_at_least("0.4.0"));
+    // The result is an input of DEL from version 0.4.0 on. libcni converts one of another version, or sends none.
+    let version = &record.network.cni_version;
+    let is_input = |result: &&Value| record.network.is_at_least("0.4.0") && result["cniVersion"] == version.as_str();
+    let previous = record.result.as_ref().filter(is_input);
     for plugin in record.network.plugins.iter().rev() {
         let run = async {
             let program = find(plugin.type_name(), &record.bin_dirs)?;

@@ -166,6 +166,23 @@ fn plugins_run_in_order_and_are_deleted_in_reverse() {
 }
 
 #[test]
+fn result_of_another_version_is_no_input_of_delete() {
+    in_own_namespaces(async || {
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["fake"]);
+        let cni = dirs.open();
+        for (version, deleted) in [("1.0.0", "10.9.0.2/24"), ("0.4.0", "-"), ("1.1.0", "-")] {
+            let result = json!({"cniVersion": version, "ips": [{"address": "10.9.0.2/24"}]});
+            dirs.plugin("fake", &format!("[ $CNI_COMMAND != ADD ] || echo '{result}'"));
+            attach(&cni, "s1").await.unwrap();
+            dirs.calls();
+            cni.detach("s1").await.unwrap();
+            assert_eq!(dirs.calls(), [format!("DEL fake {deleted}")], "{version}");
+        }
+    });
+}
+
+#[test]
 fn configuration_is_read_for_each_pod() {
     in_own_namespaces(async || {
         let dirs = Dirs::new();
