@@ -7,12 +7,12 @@ use std::{io, path::Path};
 /// Maximum number of sandboxes that are disconnected at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Returns whether a data directory has Pods that are connected through CNI.
+/// Returns the sandboxes of a data directory that are connected through CNI, or wait for DEL.
 ///
 /// # Errors
 /// When the records cannot be listed.
-pub fn has_attachments(data_dir: &Path) -> Result<bool, Error> {
-    Ok(!record::sandboxes(data_dir)?.is_empty())
+pub fn attached(data_dir: &Path) -> Result<Vec<String>, Error> {
+    record::sandboxes(data_dir)
 }
 
 /// Disconnects all sandboxes of a data directory, whose containers have ended, and removes the records. What a plugin cannot

@@ -1,6 +1,6 @@
 //! Tests of [`crate::Cni`] with plugins that are shell scripts, in network and mount namespaces of their own. Needs root.
 
-use crate::{Cni, CniOptions, Error, destroy, has_attachments, netns, operations, record};
+use crate::{Cni, CniOptions, Error, attached, destroy, netns, operations, record};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
@@ -153,14 +153,14 @@ fn plugins_run_in_order_and_are_deleted_in_reverse() {
             // Again: no plugin runs.
             assert_eq!(attach(&cni, "s1").await.unwrap(), ["10.9.0.3"]);
             assert_eq!((dirs.calls().len(), dirs.mounts()), (0, 1));
-            assert!(has_attachments(&dirs.path("data")).unwrap());
+            assert_eq!(attached(&dirs.path("data")).unwrap(), ["s1"]);
             // The configuration of ADD counts, also after a restart.
             dirs.configure(version, &["other"]);
             dirs.open().detach("s1").await.unwrap();
             assert_eq!(dirs.calls(), [format!("DEL second {deleted}"), format!("DEL first {deleted}")], "{version}");
             cni.detach("s1").await.unwrap();
             assert_eq!((dirs.calls().len(), dirs.mounts()), (0, 0));
-            assert!(!has_attachments(&dirs.path("data")).unwrap());
+            assert!(attached(&dirs.path("data")).unwrap().is_empty());
         }
     });
 }
@@ -195,7 +195,7 @@ fn configuration_is_read_for_each_pod() {
             error.starts_with(r#"plugin type="late" failed (add): failed to find plugin "late" in path ["#),
             "{error}"
         );
-        assert!(!has_attachments(&dirs.path("data")).unwrap());
+        assert!(attached(&dirs.path("data")).unwrap().is_empty());
         dirs.plugin("late", ADDRESS);
         cni.status().await.unwrap();
         assert_eq!(attach(&cni, "s1").await.unwrap(), ["10.9.0.2"]);
@@ -221,7 +221,7 @@ fn failed_add_is_undone_and_names_the_plugin() {
         dirs.plugin("second", "echo '{}'");
         let error = attach(&cni, "s2").await.unwrap_err();
         assert_eq!(error.to_string(), r#"failed to find network info for sandbox "s2""#);
-        assert!(!has_attachments(&dirs.path("data")).unwrap());
+        assert!(attached(&dirs.path("data")).unwrap().is_empty());
         for sandbox in ["", ".", "../a", "a/b", "a b"] {
             assert!(attach(&cni, sandbox).await.is_err() && cni.detach(sandbox).await.is_err(), "{sandbox}");
         }
@@ -237,7 +237,7 @@ fn failed_delete_is_repeated_until_it_succeeds() {
         dirs.plugin("only", fails);
         let cni = dirs.open();
         attach(&cni, "s1").await.unwrap_err();
-        assert!(has_attachments(&dirs.path("data")).unwrap());
+        assert_eq!(attached(&dirs.path("data")).unwrap(), ["s1"]);
         dirs.plugin("only", ADDRESS);
         // The next connection shows that the plugin works.
         attach(&cni, "s2").await.unwrap();
@@ -251,6 +251,27 @@ fn failed_delete_is_repeated_until_it_succeeds() {
         dirs.plugin("only", "echo '{\"msg\": \"Link not found\"}'; exit 1");
         cni.detach("s2").await.unwrap();
         assert_eq!((record::sandboxes(&data).unwrap().len(), dirs.mounts()), (0, 0));
+    });
+}
+
+#[test]
+fn successful_adds_retry_delete_once_per_pause() {
+    in_own_namespaces(async || {
+        const ADDS: usize = 40;
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["only"]);
+        dirs.plugin("only", &format!("[ $CNI_CONTAINERID != s0 ] || {{ echo '{{}}'; exit 1; }}; {ADDRESS}"));
+        let cni = dirs.open();
+        attach(&cni, "s0").await.unwrap_err();
+        let start = Instant::now();
+        for number in 1..=ADDS {
+            attach(&cni, &format!("s{number}")).await.unwrap();
+        }
+        // Two in each pause of 1, 2, 4... seconds, and those of the failed ADD.
+        let pauses = (start.elapsed().as_secs() + 2).ilog2() as usize + 1;
+        let deletes = dirs.calls().iter().filter(|call| call.starts_with("DEL ")).count();
+        assert!(deletes <= 2 + 2 * pauses && 2 + 2 * pauses < ADDS, "{deletes} in {pauses} pauses");
+        destroy(&dirs.path("data")).await.unwrap();
     });
 }
 
