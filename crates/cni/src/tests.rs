@@ -280,11 +280,19 @@ fn interrupted_add_is_deleted_after_its_plugin_has_ended() {
     in_own_namespaces(async || {
         let dirs = Dirs::new();
         dirs.configure("1.0.0", &["slow"]);
-        let slow = "if [ $CNI_COMMAND = ADD ]; then echo $$ > started; until [ -e go ]; do sleep 0.05; done; touch allocated; \
-                    else rm -f allocated; fi";
-        dirs.plugin("slow", slow);
+        // DEL of s2 gives a DEL of s1 that does not wait the time to come first.
+        let slow = format!(
+            "case $CNI_COMMAND-$CNI_CONTAINERID in
+             ADD-s1) echo $$ > started; until [ -e go ]; do sleep 0.05; done; touch allocated;;
+             DEL-s1) rm -f allocated;;
+             DEL-s2) sleep 0.5;;
+             *) {ADDRESS};;
+             esac"
+        );
+        dirs.plugin("slow", &slow);
         let (data, started) = (dirs.path("data"), dirs.path("started"));
         let cni = dirs.open();
+        attach(&cni, "s2").await.unwrap();
         let pid = {
             let netns = namespace();
             let (path, config) = (path_of(&netns), sandbox_config());
@@ -306,12 +314,12 @@ fn interrupted_add_is_deleted_after_its_plugin_has_ended() {
         let mut orphan = std::process::Command::new(dirs.path("bin/slow"));
         orphan.env("CNI_COMMAND", "ADD").env("CNI_CONTAINERID", "s1").stdin(std::process::Stdio::null());
         let mut orphan = orphan.spawn().unwrap();
-        assert_eq!(record::sandboxes(&data).unwrap(), ["s1"]);
         let next = dirs.open();
         next.retain(&[]).unwrap();
+        eventually("DEL of s2", || record::sandboxes(&data).unwrap() == ["s1"]).await;
         // It may end by itself; what it allocates then is released.
         fs::write(dirs.path("go"), "").unwrap();
-        orphan.wait().unwrap();
+        tokio::task::spawn_blocking(move || orphan.wait().unwrap()).await.unwrap();
         eventually("DEL of s1", || record::sandboxes(&data).unwrap().is_empty()).await;
         assert!(!dirs.path("allocated").exists() && dirs.mounts() == 0);
     });
