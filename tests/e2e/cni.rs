@@ -106,10 +106,20 @@ fn http_get(address: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-fn namespaces(cluster: &Cluster) -> usize {
+/// Returns the sandboxes with records.
+fn sandboxes(cluster: &Cluster) -> Vec<String> {
     let dir = cluster.data_dir().join("cni/attachments");
     let records = fs::read_dir(dir).into_iter().flatten().flatten();
-    records.filter(|record| record.path().extension().is_some_and(|extension| extension == "json")).count()
+    let names = records.filter_map(|record| record.file_name().into_string().ok());
+    names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
+}
+
+/// Returns the number of mounted network namespaces of sandboxes.
+fn namespaces(sandboxes: &[String]) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let is_mounted = |sandbox: &&String| points.contains(&format!("/run/netns/podium-{sandbox}").as_str());
+    sandboxes.iter().filter(is_mounted).count()
 }
 
 fn ready_message(kubectl: &Kubectl) -> (String, String) {
@@ -166,20 +176,24 @@ fn cni_plugins_connect_pods() {
         let url = format!("{host_ip}:17871");
         http_get(&url).is_ok_and(|answer| answer.ends_with("served\n"))
     });
-    assert!(network.nat_rules() > rules_before && namespaces(&cluster) > 0);
+    let connected = sandboxes(&cluster);
+    assert!(network.nat_rules() > rules_before && namespaces(&connected) > 0);
     kubectl.run("delete pods --all --timeout=60s").ok();
     eventually("all addresses to be released", || network.addresses().is_empty());
     eventually("the rules of host ports to be removed", || network.nat_rules() <= rules_before);
-    eventually("all namespaces to be unmounted", || namespaces(&cluster) == 0);
+    eventually("all namespaces to be unmounted", || sandboxes(&cluster).is_empty() && namespaces(&connected) == 0);
 
     // `podium down` disconnects what is left.
     kubectl.apply(&PodBuilder::new("left").grace_period(1).script("sleep 1000").to_string());
     kubectl.wait_ready("left");
     assert_eq!(network.addresses().len(), 1);
+    let left = sandboxes(&cluster);
+    assert_eq!(namespaces(&left), 1);
     let data_dir = cluster.data_dir().display().to_string();
     let down = cluster.podium(&["down", "--data-dir", &data_dir]).output().unwrap();
     assert!(down.status.success(), "{}", String::from_utf8_lossy(&down.stderr));
     assert!(network.addresses().is_empty());
+    assert_eq!(namespaces(&left), 0);
 }
 
 #[e2e_test("a node without a CNI configuration is NotReady until one appears")]
@@ -269,7 +283,8 @@ fn kill_during_cni_add_leaks_nothing() {
     let kubectl = cluster.kubectl_in("default");
     kubectl.apply(&PodBuilder::new("p").grace_period(1).script("sleep 1000").to_string());
     eventually("ADD to run", || network.path("adding").exists());
-    assert_eq!((network.addresses().len(), namespaces(&cluster)), (1, 1));
+    let interrupted = sandboxes(&cluster);
+    assert_eq!((network.addresses().len(), namespaces(&interrupted)), (1, 1));
     cluster.stop_podium(Signal::SIGKILL);
     // The next Podium needs no plugin for its start; the interrupted ADD does not end by itself.
     let plugin = |process: &Process| process.command().contains(&network.path("bin/slow").display().to_string());
@@ -279,9 +294,11 @@ fn kill_during_cni_add_leaks_nothing() {
     eventually("the interrupted plugin to end", || !Process::all().any(|process| plugin(&process)));
     kubectl.wait_ready("p");
     eventually("the interrupted connection to be undone", || {
-        network.addresses().len() == 1 && namespaces(&cluster) == 1
+        network.addresses().len() == 1 && sandboxes(&cluster).len() == 1 && namespaces(&interrupted) == 0
     });
     assert!(fs::read_to_string(network.path("calls")).unwrap().ends_with("DEL\n"));
+    let connected = sandboxes(&cluster);
+    assert_eq!(namespaces(&connected), 1);
     kubectl.run("delete pod p --timeout=60s").ok();
-    eventually("the address to be released", || network.addresses().is_empty() && namespaces(&cluster) == 0);
+    eventually("the address to be released", || network.addresses().is_empty() && namespaces(&connected) == 0);
 }

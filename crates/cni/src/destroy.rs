@@ -7,12 +7,12 @@ use std::{io, path::Path};
 /// Maximum number of sandboxes that are disconnected at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Returns whether a data directory has Pods that are connected through CNI.
+/// Returns the sandboxes of a data directory that are connected through CNI, or wait for DEL.
 ///
 /// # Errors
 /// When the records cannot be listed.
-pub fn has_attachments(data_dir: &Path) -> Result<bool, Error> {
-    Ok(!record::sandboxes(data_dir)?.is_empty())
+pub fn attached(data_dir: &Path) -> Result<Vec<String>, Error> {
+    record::sandboxes(data_dir)
 }
 
 /// Disconnects all sandboxes of a data directory, whose containers have ended, and removes the records. What a plugin cannot
@@ -39,7 +39,9 @@ async fn remove(data_dir: &Path, sandbox: &str) {
     let path = record.netns.clone();
     if let Err(error) = operations::undo(data_dir, record, PLUGIN_TIMEOUT).await {
         tracing::warn!(sandbox, %error, "failed to disconnect a sandbox");
-        leftovers::end(sandbox).await;
+        if let Err(error) = leftovers::end(sandbox).await {
+            tracing::warn!(sandbox, %error, "failed to end the plugins of a sandbox");
+        }
         if let Err(error) = netns::unpin(&path) {
             tracing::warn!(sandbox, %error, "failed to unmount a network namespace");
         }

@@ -50,6 +50,14 @@ pub enum Error {
     /// Too many earlier sandboxes could not be disconnected.
     #[error("failed to connect sandbox: {0} earlier sandboxes could not be disconnected")]
     TooManyStale(usize),
+    /// Plugins of an earlier process do not end.
+    #[error("{running} CNI plugins of an earlier process still run for sandbox {sandbox:?}")]
+    PluginsRunning {
+        /// The sandbox.
+        sandbox: String,
+        /// Number of processes.
+        running: usize,
+    },
     /// The network namespace cannot be prepared.
     #[error("failed to {doing}: {source}")]
     Namespace {

@@ -22,7 +22,7 @@ mod stale;
 #[cfg(test)]
 mod tests;
 
-pub use destroy::{destroy, has_attachments};
+pub use destroy::{attached, destroy};
 pub use error::{Error, PluginError};
 
 use runtime::SandboxConfig;

@@ -161,10 +161,10 @@ pub(crate) async fn detach(inner: &Arc<Inner>, sandbox: &str) -> Result<(), Erro
 /// Undoes what a record announces, and removes it.
 ///
 /// # Errors
-/// When a plugin fails; then the record stays.
+/// When a plugin fails, or one of an interrupted ADD does not end; then the record stays.
 pub(crate) async fn undo(data_dir: &Path, record: Record, timeout: Duration) -> Result<(), Error> {
     if record.result.is_none() {
-        leftovers::end(&record.sandbox).await;
+        leftovers::end(&record.sandbox).await?;
     }
     delete(&record, timeout).await?;
     let data_dir = data_dir.to_owned();
@@ -177,8 +177,10 @@ pub(crate) async fn undo(data_dir: &Path, record: Record, timeout: Duration) -> 
 
 async fn delete(record: &Record, timeout: Duration) -> Result<(), Error> {
     let has_namespace = netns::is_namespace(&record.netns);
-    // The result is an input of DEL from version 0.4.0 on.
-    let previous = record.result.as_ref().filter(|_| record.network.is_at_least("0.4.0"));
+    // The result is an input of DEL from version 0.4.0 on. libcni converts one of another version, or sends none.
+    let version = &record.network.cni_version;
+    let is_input = |result: &&Value| record.network.is_at_least("0.4.0") && result["cniVersion"] == version.as_str();
+    let previous = record.result.as_ref().filter(is_input);
     for plugin in record.network.plugins.iter().rev() {
         let run = async {
             let program = find(plugin.type_name(), &record.bin_dirs)?;

@@ -5,7 +5,7 @@ use crate::{Error, Inner, operations, record};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// First and last pause between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -20,28 +20,42 @@ const MAX_STALE: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Stale {
     state: Mutex<State>,
+    /// Sandboxes were added.
+    added: Notify,
+    /// The plugins work again, perhaps.
     retry: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     sandboxes: BTreeSet<String>,
+    /// Those that were not attempted yet.
+    added: BTreeSet<String>,
     is_running: bool,
+}
+
+impl State {
+    /// Returns the sandboxes of an attempt.
+    fn attempt(&mut self, all: bool) -> Vec<String> {
+        let added = std::mem::take(&mut self.added);
+        if all { self.sandboxes.iter().cloned().collect() } else { added.into_iter().collect() }
+    }
 }
 
 /// Disconnects sandboxes in the background, again and again until it succeeds.
 pub(crate) fn collect(inner: &Arc<Inner>, sandboxes: impl IntoIterator<Item = String>) {
     let mut state = inner.stale.state.lock();
-    state.sandboxes.extend(sandboxes);
-    if state.sandboxes.is_empty() {
-        return;
+    for sandbox in sandboxes {
+        if state.sandboxes.insert(sandbox.clone()) {
+            state.added.insert(sandbox);
+        }
     }
     if state.is_running {
-        inner.stale.retry.notify_one();
-        return;
+        inner.stale.added.notify_one();
+    } else if !state.sandboxes.is_empty() {
+        state.is_running = true;
+        tokio::spawn(run(inner.clone()));
     }
-    state.is_running = true;
-    tokio::spawn(run(inner.clone()));
 }
 
 /// Checks that another sandbox may be connected.
@@ -53,27 +67,43 @@ pub(crate) fn check(inner: &Inner) -> Result<(), Error> {
     if waiting < MAX_STALE { Ok(()) } else { Err(Error::TooManyStale(waiting)) }
 }
 
-/// Makes the next attempt now.
+/// Makes the next attempt now, but only one in each pause: Pods may start all the time.
 pub(crate) fn retry(inner: &Inner) {
-    inner.stale.retry.notify_one();
+    inner.stale.retry.notify_waiters();
 }
 
 async fn run(inner: Arc<Inner>) {
+    let stale = &inner.stale;
     let mut pause = BACKOFF.0;
+    disconnect_all(&inner, true).await;
     loop {
-        let sandboxes: Vec<String> = inner.stale.state.lock().sandboxes.iter().cloned().collect();
-        stream::iter(sandboxes).for_each_concurrent(CONCURRENCY, |sandbox| disconnect(&inner, sandbox)).await;
-        {
-            let mut state = inner.stale.state.lock();
-            if state.sandboxes.is_empty() {
-                state.is_running = false;
-                return;
+        let pause_end = Instant::now() + pause;
+        let mut may_retry = true;
+        loop {
+            {
+                let mut state = stale.state.lock();
+                if state.sandboxes.is_empty() {
+                    state.is_running = false;
+                    return;
+                }
             }
+            let is_retry = tokio::select! {
+                () = tokio::time::sleep_until(pause_end) => break,
+                () = stale.added.notified() => false,
+                () = stale.retry.notified(), if may_retry => true,
+            };
+            may_retry &= !is_retry;
+            disconnect_all(&inner, is_retry).await;
         }
-        // Elapsed or notified: another attempt in both cases.
-        let _ = tokio::time::timeout(pause, inner.stale.retry.notified()).await;
+        disconnect_all(&inner, true).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
+}
+
+/// Disconnects all sandboxes, or those that were added since the last attempt.
+async fn disconnect_all(inner: &Inner, all: bool) {
+    let sandboxes = inner.stale.state.lock().attempt(all);
+    stream::iter(sandboxes).for_each_concurrent(CONCURRENCY, |sandbox| disconnect(inner, sandbox)).await;
 }
 
 async fn disconnect(inner: &Inner, sandbox: String) {

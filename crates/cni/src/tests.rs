@@ -1,6 +1,6 @@
 //! Tests of [`crate::Cni`] with plugins that are shell scripts, in network and mount namespaces of their own. Needs root.
 
-use crate::{Cni, CniOptions, Error, destroy, has_attachments, netns, record};
+use crate::{Cni, CniOptions, Error, attached, destroy, netns, operations, record};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
@@ -153,14 +153,31 @@ fn plugins_run_in_order_and_are_deleted_in_reverse() {
             // Again: no plugin runs.
             assert_eq!(attach(&cni, "s1").await.unwrap(), ["10.9.0.3"]);
             assert_eq!((dirs.calls().len(), dirs.mounts()), (0, 1));
-            assert!(has_attachments(&dirs.path("data")).unwrap());
+            assert_eq!(attached(&dirs.path("data")).unwrap(), ["s1"]);
             // The configuration of ADD counts, also after a restart.
             dirs.configure(version, &["other"]);
             dirs.open().detach("s1").await.unwrap();
             assert_eq!(dirs.calls(), [format!("DEL second {deleted}"), format!("DEL first {deleted}")], "{version}");
             cni.detach("s1").await.unwrap();
             assert_eq!((dirs.calls().len(), dirs.mounts()), (0, 0));
-            assert!(!has_attachments(&dirs.path("data")).unwrap());
+            assert!(attached(&dirs.path("data")).unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn result_of_another_version_is_no_input_of_delete() {
+    in_own_namespaces(async || {
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["fake"]);
+        let cni = dirs.open();
+        for (version, deleted) in [("1.0.0", "10.9.0.2/24"), ("0.4.0", "-"), ("1.1.0", "-")] {
+            let result = json!({"cniVersion": version, "ips": [{"address": "10.9.0.2/24"}]});
+            dirs.plugin("fake", &format!("[ $CNI_COMMAND != ADD ] || echo '{result}'"));
+            attach(&cni, "s1").await.unwrap();
+            dirs.calls();
+            cni.detach("s1").await.unwrap();
+            assert_eq!(dirs.calls(), [format!("DEL fake {deleted}")], "{version}");
         }
     });
 }
@@ -178,7 +195,7 @@ fn configuration_is_read_for_each_pod() {
             error.starts_with(r#"plugin type="late" failed (add): failed to find plugin "late" in path ["#),
             "{error}"
         );
-        assert!(!has_attachments(&dirs.path("data")).unwrap());
+        assert!(attached(&dirs.path("data")).unwrap().is_empty());
         dirs.plugin("late", ADDRESS);
         cni.status().await.unwrap();
         assert_eq!(attach(&cni, "s1").await.unwrap(), ["10.9.0.2"]);
@@ -204,7 +221,7 @@ fn failed_add_is_undone_and_names_the_plugin() {
         dirs.plugin("second", "echo '{}'");
         let error = attach(&cni, "s2").await.unwrap_err();
         assert_eq!(error.to_string(), r#"failed to find network info for sandbox "s2""#);
-        assert!(!has_attachments(&dirs.path("data")).unwrap());
+        assert!(attached(&dirs.path("data")).unwrap().is_empty());
         for sandbox in ["", ".", "../a", "a/b", "a b"] {
             assert!(attach(&cni, sandbox).await.is_err() && cni.detach(sandbox).await.is_err(), "{sandbox}");
         }
@@ -220,7 +237,7 @@ fn failed_delete_is_repeated_until_it_succeeds() {
         dirs.plugin("only", fails);
         let cni = dirs.open();
         attach(&cni, "s1").await.unwrap_err();
-        assert!(has_attachments(&dirs.path("data")).unwrap());
+        assert_eq!(attached(&dirs.path("data")).unwrap(), ["s1"]);
         dirs.plugin("only", ADDRESS);
         // The next connection shows that the plugin works.
         attach(&cni, "s2").await.unwrap();
@@ -238,19 +255,49 @@ fn failed_delete_is_repeated_until_it_succeeds() {
 }
 
 #[test]
+fn successful_adds_retry_delete_once_per_pause() {
+    in_own_namespaces(async || {
+        const ADDS: usize = 40;
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["only"]);
+        dirs.plugin("only", &format!("[ $CNI_CONTAINERID != s0 ] || {{ echo '{{}}'; exit 1; }}; {ADDRESS}"));
+        let cni = dirs.open();
+        attach(&cni, "s0").await.unwrap_err();
+        let start = Instant::now();
+        for number in 1..=ADDS {
+            attach(&cni, &format!("s{number}")).await.unwrap();
+        }
+        // Two in each pause of 1, 2, 4... seconds, and those of the failed ADD.
+        let pauses = (start.elapsed().as_secs() + 2).ilog2() as usize + 1;
+        let deletes = dirs.calls().iter().filter(|call| call.starts_with("DEL ")).count();
+        assert!(deletes <= 2 + 2 * pauses && 2 + 2 * pauses < ADDS, "{deletes} in {pauses} pauses");
+        destroy(&dirs.path("data")).await.unwrap();
+    });
+}
+
+#[test]
 fn interrupted_add_is_deleted_after_its_plugin_has_ended() {
     in_own_namespaces(async || {
         let dirs = Dirs::new();
         dirs.configure("1.0.0", &["slow"]);
-        let slow = "if [ $CNI_COMMAND = ADD ]; then echo $$ > started; until [ -e go ]; do sleep 0.05; done; touch allocated; \
-                    else rm -f allocated; fi";
-        dirs.plugin("slow", slow);
+        // The sandboxes of tests that end plugins have names of their own: they end those of the whole machine.
+        // DEL of other gives a DEL of interrupted that does not wait the time to come first.
+        let slow = format!(
+            "case $CNI_COMMAND-$CNI_CONTAINERID in
+             ADD-interrupted) echo $$ > started; until [ -e go ]; do sleep 0.05; done; touch allocated;;
+             DEL-interrupted) rm -f allocated;;
+             DEL-other) sleep 0.5;;
+             *) {ADDRESS};;
+             esac"
+        );
+        dirs.plugin("slow", &slow);
         let (data, started) = (dirs.path("data"), dirs.path("started"));
         let cni = dirs.open();
+        attach(&cni, "other").await.unwrap();
         let pid = {
             let netns = namespace();
             let (path, config) = (path_of(&netns), sandbox_config());
-            let mut adding = Box::pin(cni.attach("s1", &path, &config));
+            let mut adding = Box::pin(cni.attach("interrupted", &path, &config));
             while !fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n')) {
                 let _ = tokio::time::timeout(Duration::from_millis(10), &mut adding).await;
             }
@@ -266,15 +313,15 @@ fn interrupted_add_is_deleted_after_its_plugin_has_ended() {
         .await;
         // A plugin of a killed Podium.
         let mut orphan = std::process::Command::new(dirs.path("bin/slow"));
-        orphan.env("CNI_COMMAND", "ADD").env("CNI_CONTAINERID", "s1").stdin(std::process::Stdio::null());
+        orphan.env("CNI_COMMAND", "ADD").env("CNI_CONTAINERID", "interrupted").stdin(std::process::Stdio::null());
         let mut orphan = orphan.spawn().unwrap();
-        assert_eq!(record::sandboxes(&data).unwrap(), ["s1"]);
         let next = dirs.open();
         next.retain(&[]).unwrap();
+        eventually("DEL of other", || record::sandboxes(&data).unwrap() == ["interrupted"]).await;
         // It may end by itself; what it allocates then is released.
         fs::write(dirs.path("go"), "").unwrap();
-        orphan.wait().unwrap();
-        eventually("DEL of s1", || record::sandboxes(&data).unwrap().is_empty()).await;
+        tokio::task::spawn_blocking(move || orphan.wait().unwrap()).await.unwrap();
+        eventually("DEL of interrupted", || record::sandboxes(&data).unwrap().is_empty()).await;
         assert!(!dirs.path("allocated").exists() && dirs.mounts() == 0);
     });
 }
@@ -286,16 +333,44 @@ fn endless_plugin_of_earlier_process_is_killed() {
         dirs.configure("1.0.0", &["fake"]);
         dirs.plugin("fake", ADDRESS);
         let cni = dirs.open();
-        attach(&cni, "s1").await.unwrap();
+        attach(&cni, "endless").await.unwrap();
         let data = dirs.path("data");
-        let mut record = record::load(&data, "s1").unwrap().unwrap();
+        let mut record = record::load(&data, "endless").unwrap().unwrap();
         record.result = None;
         record.save(&data).unwrap();
-        let mut orphan = std::process::Command::new("sleep").arg("1000").env("CNI_CONTAINERID", "s1").spawn().unwrap();
-        cni.detach("s1").await.unwrap();
+        let mut orphan =
+            std::process::Command::new("sleep").arg("1000").env("CNI_CONTAINERID", "endless").spawn().unwrap();
+        cni.detach("endless").await.unwrap();
         let killed = tokio::task::spawn_blocking(move || orphan.wait().unwrap()).await.unwrap();
         assert!(!killed.success());
-        eventually("DEL of s1", || record::sandboxes(&data).unwrap().is_empty()).await;
+        eventually("DEL of endless", || record::sandboxes(&data).unwrap().is_empty()).await;
+    });
+}
+
+#[test]
+fn record_stays_while_a_plugin_does_not_end() {
+    in_own_namespaces(async || {
+        let dirs = Dirs::new();
+        dirs.configure("1.0.0", &["fake"]);
+        dirs.plugin("fake", ADDRESS);
+        attach(&dirs.open(), "stays").await.unwrap();
+        let data = dirs.path("data");
+        let mut record = record::load(&data, "stays").unwrap().unwrap();
+        record.result = None;
+        record.save(&data).unwrap();
+        dirs.calls();
+        // Its parent starts it again.
+        let parent_script = "while :; do CNI_CONTAINERID=stays sh -c 'touch started; exec sleep 1000'; done";
+        let mut parent = std::process::Command::new("sh");
+        let mut parent = parent.args(["-c", parent_script]).current_dir(dirs.all.path()).spawn().unwrap();
+        eventually("the plugin", || dirs.path("started").exists()).await;
+        let undone = operations::undo(&data, record.clone(), Duration::from_secs(30)).await;
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert!(matches!(undone, Err(Error::PluginsRunning { .. })), "{undone:?}");
+        assert_eq!((record::sandboxes(&data).unwrap(), dirs.calls().len()), (vec!["stays".to_owned()], 0));
+        operations::undo(&data, record, Duration::from_secs(30)).await.unwrap();
+        assert!(record::sandboxes(&data).unwrap().is_empty());
     });
 }
 

@@ -105,7 +105,9 @@ async fn connect((id, dir): (String, PathBuf)) -> Result<Found, EngineError> {
 async fn adopt(inner: &Arc<Inner>, Found { id, dir, record, keeper }: Found) -> Result<(), EngineError> {
     let Some(record) = record.filter(|record| record.state != SandboxState::Creating) else {
         tracing::info!(sandbox = id, "removing an incomplete sandbox");
-        remove_incomplete(inner, &id, &dir).await;
+        // `retain` releases its network: CNI plugins may need the API server, which is not started yet.
+        kill_keeper(&dir).await;
+        remove_files(inner, &id, &dir).await;
         return Ok(());
     };
     let (is_ready, name) = (record.state == SandboxState::Ready, (record.uid.clone(), record.attempt));
@@ -198,6 +200,10 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
     if let Err(error) = inner.options.network.detach(id).await {
         tracing::warn!(sandbox = id, %error, "failed to release the network of an incomplete sandbox");
     }
+    remove_files(inner, id, dir).await;
+}
+
+async fn remove_files(inner: &Arc<Inner>, id: &str, dir: &Path) {
     let (engine, path, sandbox) = (inner.clone(), dir.to_owned(), id.to_owned());
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {

@@ -51,6 +51,12 @@ pub fn has_sandboxes(data_dir: &Path) -> bool {
     fs::read_dir(pods_dir(data_dir)).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Returns whether a data directory has this sandbox.
+#[must_use]
+pub fn has_sandbox(data_dir: &Path, id: &str) -> bool {
+    pods_dir(data_dir).join(id).is_dir()
+}
+
 /// Records the image store of a data directory.
 pub(crate) fn record_image_store(data_dir: &Path, root: &Path) -> io::Result<()> {
     files::replace_private(&data_dir.join(DIR).join(IMAGE_STORE), root.as_os_str().as_bytes())

@@ -74,7 +74,7 @@ pub(crate) fn allocate(request: CidrRequest, in_use: &[UsedCidr]) -> Result<Ipv4
 
 /// Returns the CIDR in use that overlaps with `net`. Routes to wide blocks (the default route, a VPN's 10.0.0.0/8) do
 /// not count: the more specific route of the Pod network takes precedence.
-fn find_overlap(net: Ipv4Net, in_use: &[UsedCidr]) -> Option<&UsedCidr> {
+pub(crate) fn find_overlap(net: Ipv4Net, in_use: &[UsedCidr]) -> Option<&UsedCidr> {
     in_use.iter().find(|other| {
         let wide = other.net.prefix_len() < 16 && other.net.prefix_len() < net.prefix_len();
         !wide && (other.net.contains(&net) || net.contains(&other.net))

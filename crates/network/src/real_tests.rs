@@ -190,6 +190,8 @@ fn network_of_cni_has_an_address_of_its_own_and_no_pods() {
             (Network::prepare(a.clone()).await.expect("a network"), Network::prepare(b).await.expect("another"));
         assert_eq!((a.gateway.to_string(), b.gateway.to_string()), ("10.99.255.1".into(), "10.99.255.2".into()));
         assert_eq!(a.cidr.to_string(), "10.9.0.0/16");
+        // A failed first start is undone only if there is a directory.
+        assert!(dir.path().join("a/network").is_dir());
         let again = Network::prepare(options("a", Some("10.9.0.0/24"))).await.expect("taken over");
         assert_eq!((again.gateway, again.cidr.prefix_len()), (a.gateway, 24));
         let machine = Netlink::open().expect("netlink").machine().await.expect("links");

@@ -118,7 +118,8 @@ fn check_connector(dir: &DataDir, args: &NodeArgs) -> Result<()> {
             "the Pods of {root} use Podium's own network; delete them first, with Podium running without --cni-conf-dir"
         );
     }
-    if !uses_cni && cni::has_attachments(dir.root())? {
+    // Not those of deleted Pods, which only wait for DEL.
+    if !uses_cni && cni::attached(dir.root())?.iter().any(|id| engine::has_sandbox(dir.root(), id)) {
         bail!(
             "the Pods of {root} are connected by CNI plugins; delete them first, with Podium running with --cni-conf-dir"
         );

@@ -100,6 +100,10 @@ impl Node {
     }
 
     pub(crate) async fn open(&self) -> Result<Engine, EngineError> {
+        self.open_with(Arc::new(NoNetwork)).await
+    }
+
+    pub(crate) async fn open_with(&self, network: Arc<dyn PodNetwork>) -> Result<Engine, EngineError> {
         Engine::open(EngineOptions {
             data_dir: self.path("data"),
             images: self.images(),
@@ -108,7 +112,7 @@ impl Node {
             keeper_program: env!("CARGO_BIN_EXE_test-engine-keeper").into(),
             default_handler: "runc".to_owned(),
             node_name: "node".to_owned(),
-            network: Arc::new(NoNetwork),
+            network,
         })
         .await
     }

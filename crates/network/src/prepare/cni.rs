@@ -9,7 +9,7 @@ use crate::{
     Error, Names, Network, PodConnector, anti_spoof, bridge, command, host_ports,
     links::{Machine, Netlink},
     nf_tables::ElementSocket,
-    pod_cidr::PodCidrError,
+    pod_cidr::{PodCidrError, find_overlap},
     policies,
     state::Lock,
 };
@@ -25,6 +25,9 @@ pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, 
         let device = "the node, for Services".to_owned();
         return Err(PodCidrError::Overlap { requested: pod_cidr, taken: POOL, device }.into());
     }
+    // Before the bridge: `podium up` removes the network of a failed first start only if the directory exists.
+    let dir = names.dir();
+    files::create_private_dir_all(&dir).map_err(Error::file("create", &dir))?;
     let lock = Lock::take(Path::new(LOCK)).await?;
     let address = take_address(&names, pod_cidr).await?;
     drop(lock);
@@ -54,6 +57,7 @@ async fn take_address(names: &Names, pods: Ipv4Net) -> Result<Ipv4Addr, Error> {
     let netlink = Netlink::open()?;
     let machine = netlink.machine().await?;
     let mut existing = own_bridge(&machine, names)?;
+    let own = existing.map(|link| link.index);
     let current = existing.and_then(|link| machine.network_of(link.index));
     let kept = current.map(|net| net.addr()).filter(|address| POOL.contains(address));
     if let (Some(link), Some(current), None) = (existing, current, kept) {
@@ -66,7 +70,10 @@ async fn take_address(names: &Names, pods: Ipv4Net) -> Result<Ipv4Addr, Error> {
         forget_addresses(&names.attachments_dir())?;
         existing = None;
     }
-    let address = kept.or_else(|| free_address(&machine)).ok_or(Error::ServiceAddressesExhausted)?;
+    let address = match kept {
+        Some(address) => address,
+        None => free_address(&machine, own, &netlink.gateways().await?).ok_or(Error::ServiceAddressesExhausted)?,
+    };
     let net = Ipv4Net::new_assert(address, 32);
     netlink.ensure_bridge(names, existing.map(|link| link.index), net, kept.is_some()).await?;
     Ok(address)
@@ -77,9 +84,13 @@ pub(super) fn is_of_pool(net: Ipv4Net) -> bool {
     POOL.contains(&net)
 }
 
-/// Returns the first address of the pool that no interface has.
-fn free_address(machine: &Machine) -> Option<Ipv4Addr> {
-    POOL.hosts().find(|address| machine.addresses.iter().all(|(_, used)| used.addr() != *address))
+/// Returns the first address of the pool that neither the machine nor one of its networks uses, without the bridge `own`. A
+/// gateway may be outside of them.
+fn free_address(machine: &Machine, own: Option<u32>, gateways: &[Ipv4Addr]) -> Option<Ipv4Addr> {
+    let in_use = machine.occupied(own);
+    POOL.hosts().find(|address| {
+        !gateways.contains(address) && find_overlap(Ipv4Net::new_assert(*address, 32), &in_use).is_none()
+    })
 }
 
 /// Removes the tables that belong to Podium's own Pod network, and returns whether nftables works. Those of Services stay:
@@ -104,20 +115,43 @@ fn removal(family: &str, name: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn first_free_address_of_the_pool_is_taken() {
-        let used = |address: &str| (1, address.parse().unwrap());
-        let machine = |addresses: &[&str]| Machine {
-            addresses: addresses.iter().map(|address| used(address)).collect(),
+    /// Interface of the existing bridge.
+    const OWN: u32 = 7;
+
+    /// Addresses are those of interface 1, routes have an interface after `@`.
+    #[track_caller]
+    fn check(addresses: &[&str], routes: &[&str], gateways: &[&str], expected: Option<&str>) {
+        let route = |route: &&str| {
+            let (net, interface) = route.split_once('@').unwrap();
+            (Some(interface.parse().unwrap()), net.parse().unwrap())
+        };
+        let machine = Machine {
+            addresses: addresses.iter().map(|address| (1, address.parse().unwrap())).collect(),
+            routes: routes.iter().map(route).collect(),
             ..Machine::default()
         };
-        let check = |addresses: &[&str], expected: &str| {
-            assert_eq!(free_address(&machine(addresses)), Some(expected.parse().unwrap()), "{addresses:?}");
-        };
-        check(&[], "10.99.255.1");
-        check(&["10.0.0.1/8"], "10.99.255.1");
-        check(&["10.99.255.1/32", "10.99.255.2/24"], "10.99.255.3");
+        let gateways: Vec<Ipv4Addr> = gateways.iter().map(|gateway| gateway.parse().unwrap()).collect();
+        let free = free_address(&machine, Some(OWN), &gateways).map(|address| address.to_string());
+        assert_eq!(free.as_deref(), expected, "{addresses:?} {routes:?} {gateways:?}");
+    }
+
+    #[test]
+    fn first_free_address_of_the_pool_is_taken() {
+        check(&[], &["0.0.0.0/0@1"], &["192.0.2.1"], Some("10.99.255.1"));
+        // As for the Pod CIDR: the more specific route takes precedence.
+        check(&["10.0.0.5/8"], &["10.0.0.0/8@1"], &[], Some("10.99.255.1"));
+        check(&["10.99.255.1/32", "10.99.255.2/32"], &["10.99.255.3/32@7"], &[], Some("10.99.255.3"));
+    }
+
+    #[test]
+    fn gateways_and_networks_of_the_machine_are_not_taken() {
+        check(&[], &[], &["10.99.255.1"], Some("10.99.255.2"));
+        check(&[], &["10.99.255.0/30@1"], &[], Some("10.99.255.4"));
+        check(&["10.99.255.129/25"], &[], &["10.99.255.1"], Some("10.99.255.2"));
+        // The node's own network is that of the pool.
+        check(&["10.99.255.7/24"], &["0.0.0.0/0@1"], &["10.99.255.1"], None);
+        check(&[], &["10.99.0.0/16@1"], &[], None);
         let all: Vec<String> = (1..=254).map(|last| format!("10.99.255.{last}/32")).collect();
-        assert_eq!(free_address(&machine(&all.iter().map(String::as_str).collect::<Vec<_>>())), None);
+        check(&all.iter().map(String::as_str).collect::<Vec<_>>(), &[], &[], None);
     }
 }
