@@ -135,7 +135,9 @@ fn engine_imports_archives_at_start() {
     cluster.start_podium();
     let kubectl = cluster.kubectl_in("default");
     eventually("an Event about the bad archive", || {
-        let events = kubectl.run("get events -n default --field-selector reason=FailedImageImport -o yaml").ok();
+        let events = kubectl
+            .run("get events -n default --field-selector reason=FailedImageImport -o jsonpath={.items[*].message}")
+            .ok();
         events.contains("bad.tar: the archive is corrupt")
     });
     let pod = PodBuilder::new("p").image("example.com/archived:1").restart_policy("Never").script("echo archived");

@@ -16,8 +16,9 @@ use std::{
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Namespaces that tests on this thread created and that are not deleted yet.
-    static NAMESPACES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// Namespaces that tests on this thread created and that are not deleted yet, with the kubeconfig of their cluster: all
+    /// clusters have the same names.
+    static NAMESPACES: RefCell<Vec<(PathBuf, String)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A running `podium up`.
@@ -215,13 +216,16 @@ impl Cluster {
         let n = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("test-{n}");
         self.kubectl_in("default").apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}"));
-        NAMESPACES.with_borrow_mut(|names| names.push(namespace.clone()));
+        NAMESPACES.with_borrow_mut(|names| names.push((self.kubeconfig(), namespace.clone())));
         self.kubectl_in(&namespace)
     }
 
-    /// Starts the deletion of this thread's namespaces, so that leftovers do not slow down later tests.
+    /// Starts the deletion of this thread's namespaces in this cluster, so that leftovers do not slow down later tests.
     pub fn delete_namespaces(&self) {
-        for namespace in NAMESPACES.take() {
+        let own = self.kubeconfig();
+        let (found, others): (Vec<_>, _) = NAMESPACES.take().into_iter().partition(|(cluster, _)| *cluster == own);
+        NAMESPACES.set(others);
+        for (_, namespace) in found {
             let kubectl = self.kubectl_in(&namespace);
             // The test may have deleted it already.
             let _ = kubectl.run("delete pods --all --grace-period=1 --wait=false");

@@ -71,9 +71,14 @@ pub enum HandlersError {
         /// Cause.
         reason: String,
     },
-    /// A program of the configuration is not installed, or no OCI runtime is.
-    #[error("failed to find the OCI runtime {0}: install it (on Debian: apt-get install runc)")]
+    /// A program is not installed.
+    #[error(
+        "failed to find the OCI runtime {0}: install it (Debian has the packages runc and crun: apt-get install runc)"
+    )]
     NotInstalled(String),
+    /// The default handler is none of the built-in ones.
+    #[error("there is no runtime handler {0:?}: without {CONFIG_FILE} in the data directory, Podium has runc and crun")]
+    Unknown(String),
 }
 
 /// `runtimes.yaml`.
@@ -135,7 +140,8 @@ impl Handlers {
         if by_name.contains_key(default) {
             return Ok(Self { default: default.to_owned(), by_name });
         }
-        Err(HandlersError::NotInstalled(default.to_owned()))
+        let is_known = BUILT_IN.iter().any(|(name, _)| *name == default);
+        Err(if is_known { HandlersError::NotInstalled } else { HandlersError::Unknown }(default.to_owned()))
     }
 
     /// Returns a handler; that of Pods without a RuntimeClass for an empty name.
