@@ -319,3 +319,13 @@ fn folders_of_the_server_import_only_lower_ones() {
     }
     assert!(violations.is_empty(), "{violations:#?}");
 }
+
+/// The fuzz targets are a workspace of their own, whose lock file lists the dependencies of Podium's crates, too.
+#[test]
+fn lock_file_of_the_fuzz_targets_is_current() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut metadata = std::process::Command::new(cargo);
+    metadata.args(["metadata", "--locked", "--format-version", "1", "--manifest-path", "fuzz/Cargo.toml"]);
+    let output = metadata.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
