@@ -33,8 +33,7 @@ impl Engine {
     /// # Errors
     /// When an OCI runtime is missing, or a record or a keeper is of another version of Podium, or a record is damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
-        let mut handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
-        handlers.query_features().await;
+        let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
         runc_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {
@@ -52,9 +51,11 @@ impl Engine {
             names: parking_lot::Mutex::default(),
             tasks: Tasks::default(),
         });
+        // Beside the rest of the start: the first container waits for the profile and the features.
         let engine = inner.clone();
-        // The first container waits for the profile, and nothing else does.
         tokio::spawn(async move { engine.apparmor.current().await });
+        let engine = inner.clone();
+        tokio::spawn(async move { engine.handlers.features("").await });
         let dir = inner.pods_dir();
         let failed = |source| EngineError::File { path: dir.clone(), source };
         files::create_private_dir_all(&dir).map_err(failed)?;

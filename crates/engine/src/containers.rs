@@ -50,11 +50,13 @@ pub(crate) async fn create(
     }
     let id = new_id();
     let dir = Sandbox::containers_dir(&sandbox.dir).join(&id);
+    let record = sandbox.record();
     let request = prepare::Request {
         id: id.clone(),
         dir: dir.clone(),
         config,
-        sandbox: sandbox.record(),
+        recursive_read_only: inner.recursive_read_only_mounts(&record.runtime_handler).await,
+        sandbox: record,
         sandbox_config,
         files: sandbox.files.clone(),
         namespaces: sandbox.keeper()?.hello().clone(),

@@ -12,6 +12,7 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
+use tokio::sync::OnceCell;
 
 /// Name of the configuration file in the data directory.
 const CONFIG_FILE: &str = "runtimes.yaml";
@@ -34,14 +35,12 @@ pub(crate) struct Handler {
     pub(crate) signals_directly: bool,
     /// Whether the program refuses hybrid cgroups with controllers in v2.
     pub(crate) refuses_hybrid_cgroups: bool,
-    /// Features of the program; none before [`Handlers::query_features`].
-    pub(crate) features: Features,
 }
 
 impl Handler {
     fn new(program: PathBuf, args: Vec<String>, signals_directly: bool) -> Self {
         let refuses_hybrid_cgroups = program.file_name() == Some(OsStr::new("crun"));
-        Self { program, args, signals_directly, refuses_hybrid_cgroups, features: Features::default() }
+        Self { program, args, signals_directly, refuses_hybrid_cgroups }
     }
 }
 
@@ -50,6 +49,8 @@ impl Handler {
 pub(crate) struct Handlers {
     default: String,
     by_name: BTreeMap<String, Handler>,
+    /// Features by handler, once they were queried.
+    features: OnceCell<BTreeMap<String, Features>>,
 }
 
 /// The runtime handlers cannot be loaded.
@@ -128,7 +129,7 @@ impl Handlers {
         if !by_name.contains_key(&default) {
             return Err(invalid(format!("defaultHandler: {default:?} is not a handler of the file")));
         }
-        Ok(Self { default, by_name })
+        Ok(Self { default, by_name, features: OnceCell::new() })
     }
 
     fn built_in(default: &str) -> Result<Self, HandlersError> {
@@ -138,7 +139,7 @@ impl Handlers {
         });
         let by_name: BTreeMap<_, _> = found.collect();
         if by_name.contains_key(default) {
-            return Ok(Self { default: default.to_owned(), by_name });
+            return Ok(Self { default: default.to_owned(), by_name, features: OnceCell::new() });
         }
         let is_known = BUILT_IN.iter().any(|(name, _)| *name == default);
         Err(if is_known { HandlersError::NotInstalled } else { HandlersError::Unknown }(default.to_owned()))
@@ -146,15 +147,23 @@ impl Handlers {
 
     /// Returns a handler; that of Pods without a RuntimeClass for an empty name.
     pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
-        self.by_name.get(if name.is_empty() { self.default.as_str() } else { name })
+        self.by_name.get(self.resolve(name))
     }
 
-    /// Queries the features of each OCI runtime.
-    pub(crate) async fn query_features(&mut self) {
-        join_all(self.by_name.values_mut().map(|handler| async {
-            handler.features = oci_features::query(&handler.program, &handler.args).await;
-        }))
-        .await;
+    fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
+        if name.is_empty() { &self.default } else { name }
+    }
+
+    /// Returns the features of a handler; none of an unknown one. The first call runs all programs.
+    pub(crate) async fn features(&self, name: &str) -> Features {
+        let query = || async {
+            let of_handler = |(name, handler): (&String, &Handler)| {
+                let (name, program, args) = (name.clone(), handler.program.clone(), handler.args.clone());
+                async move { (name, oci_features::query(&program, &args).await) }
+            };
+            join_all(self.by_name.iter().map(of_handler)).await.into_iter().collect()
+        };
+        self.features.get_or_init(query).await.get(self.resolve(name)).copied().unwrap_or_default()
     }
 
     /// Returns the names of all handlers.

@@ -51,6 +51,8 @@ pub(crate) struct Request {
     pub(crate) files: PodFiles,
     pub(crate) namespaces: Hello,
     pub(crate) apparmor: Option<AppArmor>,
+    /// Whether the OCI runtime has recursive read-only mounts.
+    pub(crate) recursive_read_only: bool,
 }
 
 /// Prepares a container.
@@ -219,7 +221,7 @@ fn spec(inner: &Inner, request: &Request, image: &ImageConfig, root: PathBuf) ->
         mounts: &mounts,
         volumes: &volumes,
         devices: &devices,
-        recursive_read_only: inner.recursive_read_only_mounts(&request.sandbox.runtime_handler),
+        recursive_read_only: request.recursive_read_only,
         seccomp_profile: profile.as_deref().map_err(String::as_str),
         apparmor: request.apparmor.as_ref(),
     };

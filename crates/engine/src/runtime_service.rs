@@ -17,12 +17,14 @@ impl Runtime for Engine {
 
     fn status(&self) -> Call<'_, RuntimeStatus> {
         async {
-            let handler = |name: &str| Handler {
-                name: name.to_owned(),
-                recursive_read_only_mounts: self.0.recursive_read_only_mounts(name),
-                user_namespaces: self.0.user_namespaces(name),
-            };
-            let handlers = std::iter::once("").chain(self.0.handlers.names()).map(handler).collect();
+            let mut handlers = Vec::new();
+            for name in std::iter::once("").chain(self.0.handlers.names()) {
+                handlers.push(Handler {
+                    name: name.to_owned(),
+                    recursive_read_only_mounts: self.0.recursive_read_only_mounts(name).await,
+                    user_namespaces: self.0.user_namespaces(name).await,
+                });
+            }
             Ok(RuntimeStatus {
                 runtime_not_ready: None,
                 network_not_ready: self.0.options.network.not_ready().await,

@@ -62,7 +62,7 @@ impl Drop for Reservation<'_> {
 /// When a step fails; what the earlier steps created is removed.
 pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
     oci_runtime::handler(&inner, &config.runtime_handler)?;
-    if config.namespaces.users.is_some() && !inner.user_namespaces(&config.runtime_handler) {
+    if config.namespaces.users.is_some() && !inner.user_namespaces(&config.runtime_handler).await {
         let text = "user namespaces (hostUsers: false) need Linux 5.19 and an OCI runtime with ID-mapped mounts";
         return Err(RuntimeError::Unimplemented(text.to_owned()));
     }

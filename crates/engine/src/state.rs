@@ -50,15 +50,13 @@ impl Inner {
     }
 
     /// Whether a handler has recursive read-only mounts, as the kernel since 5.12.
-    pub(crate) fn recursive_read_only_mounts(&self, handler: &str) -> bool {
-        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.recursive_read_only_mounts);
-        has && self.host.kernel >= MOUNT_SETATTR
+    pub(crate) async fn recursive_read_only_mounts(&self, handler: &str) -> bool {
+        self.host.kernel >= MOUNT_SETATTR && self.handlers.features(handler).await.recursive_read_only_mounts
     }
 
     /// Whether a handler has user namespaces: it maps the IDs of volumes, and the kernel those of layers.
-    pub(crate) fn user_namespaces(&self, handler: &str) -> bool {
-        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.id_mapped_mounts);
-        has && self.host.kernel >= ID_MAPPED_OVERLAY
+    pub(crate) async fn user_namespaces(&self, handler: &str) -> bool {
+        self.host.kernel >= ID_MAPPED_OVERLAY && self.handlers.features(handler).await.id_mapped_mounts
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {
