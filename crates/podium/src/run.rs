@@ -76,9 +76,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<i32> {
 
 async fn in_cluster(dir: &DataDir, args: &RunArgs, manifests: &[Manifest], printer: Printer) -> Result<i32> {
     let mut stop = stop_signals()?;
-    let cluster =
-        Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, ApiServerOptions::default())
-            .await?;
+    let options = ApiServerOptions { temporary: true, ..ApiServerOptions::default() };
+    let cluster = Cluster::start(dir, &ApiAddress::loopback(), &dir.kubeconfig(), &args.node, options).await?;
     printer.print("api", &format!("serves at {}", cluster.url), Severity::Success);
     let prepared = tokio::select! {
         done = prepare(&cluster, dir, args, printer) => done.map(|()| None),

@@ -60,6 +60,7 @@ async fn serve(dir: &DataDir, args: UpArgs, start: Instant) -> Result<()> {
         audit: open_audit_log(&args.audit)?,
         token_lifetime: args.token.lifetime()?,
         max_inflight: Some(inflight),
+        temporary: false,
     };
     let api = ApiAddress::new(args.bind, &args.api);
     let mut stop = stop_signals()?;
