@@ -33,8 +33,11 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::save_cidr(&names, cidr)?;
     drop(lock);
 
-    let has_nftables = masquerade::masquerade_pod_traffic(&names, cidr).await?;
-    masquerade::allow_forwarding(&names, cidr).await?;
+    // Each runs a program.
+    let (has_nftables, forwarding) =
+        tokio::join!(masquerade::masquerade_pod_traffic(&names, cidr), masquerade::allow_forwarding(&names, cidr));
+    let has_nftables = has_nftables?;
+    forwarding?;
     let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");

@@ -57,14 +57,18 @@ pub(crate) async fn install(connector: &Connector) -> Result<Installed, Error> {
     let _exclusive = Lock::take(&connector.tables_lock).await?;
     let connections = connections(&connector.records)?;
     let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).collect();
-    let has_anti_spoofing = connector.has_anti_spoofing && anti_spoof::install(&connector.bridge, &ports).await;
+    let anti_spoofing = async { connector.has_anti_spoofing && anti_spoof::install(&connector.bridge, &ports).await };
     // Incomplete connections add their host ports when they are completed.
     let attached = connections.into_iter().filter(|c| c.is_attached);
     let mappings: Vec<_> = attached.flat_map(|c| c.port_mappings.into_iter().map(move |m| (c.ip, m))).collect();
-    let host_ports = if connector.has_host_ports {
-        host_ports::install(&connector.bridge, connector.addresses.cidr, &mappings).await
-    } else {
-        Ok(())
+    let host_ports = async {
+        if connector.has_host_ports {
+            host_ports::install(&connector.bridge, connector.addresses.cidr, &mappings).await
+        } else {
+            Ok(())
+        }
     };
+    // Each runs a program.
+    let (has_anti_spoofing, host_ports) = tokio::join!(anti_spoofing, host_ports);
     Ok(Installed { has_anti_spoofing, host_ports })
 }
