@@ -1,7 +1,7 @@
 //! User namespaces of Pods (`hostUsers: false`) on Podium's engine.
 //!
-//! They need a `runc` with ID-mapped mounts, 1.2 or newer. Without one, the test reports that it did not run.
-//! `PODIUM_TEST_RUNC` is the path of another `runc` than the installed one.
+//! They need an OCI runtime with ID-mapped mounts, `runc` 1.2 or newer, which `cargo xtask setup` fetches. Without one, the test
+//! reports that it did not run. `PODIUM_TEST_RUNC` is the path of another `runc`.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const ROOT_FILE_SYSTEMS: &str = "/run/podium/rootfs";
 fn runc() -> Option<PathBuf> {
     let named = std::env::var_os("PODIUM_TEST_RUNC").map(PathBuf::from);
     let installed = ["/usr/local/sbin/runc", "/usr/sbin/runc", "/usr/bin/runc"].map(PathBuf::from);
-    named.into_iter().chain(installed).find(|program| {
+    named.into_iter().chain(tests::fetched_tool("oci-runtimes/runc")).chain(installed).find(|program| {
         let features = Command::new(program).arg("features").output().map(|output| output.stdout).unwrap_or_default();
         let features: Value = serde_json::from_slice(&features).unwrap_or_default();
         features["linux"]["mountExtensions"]["idmap"]["enabled"] == true
@@ -94,7 +94,9 @@ fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
 #[e2e_test("Pods with hostUsers false have user namespaces with ranges of their own")]
 fn pods_without_host_users_have_user_namespaces() {
     let Some(runc) = runc() else {
-        eprintln!("skipped: no runc with ID-mapped mounts is installed (1.2 or newer, or PODIUM_TEST_RUNC)");
+        eprintln!(
+            "WARNING: DID NOT RUN: no runc has ID-mapped mounts (cargo xtask setup fetches one; or PODIUM_TEST_RUNC)"
+        );
         return;
     };
     let (programs, images, volume) =
