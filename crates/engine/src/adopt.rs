@@ -7,9 +7,9 @@ use crate::{
     handlers::Handlers,
     host, keeper_events,
     keeper_process::kill_keeper,
-    oci_runtime,
+    oci_runtime, oci_runtime_version,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    rootfs, runc_version, start,
+    rootfs, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -35,7 +35,7 @@ impl Engine {
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
         let mut handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
         handlers.query_features().await;
-        runc_version::check(&handlers);
+        oci_runtime_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {
             path: options.images.root().to_owned(),

@@ -146,7 +146,12 @@ impl Handlers {
 
     /// Returns a handler; that of Pods without a RuntimeClass for an empty name.
     pub(crate) fn get(&self, name: &str) -> Option<&Handler> {
-        self.by_name.get(if name.is_empty() { self.default.as_str() } else { name })
+        self.by_name.get(self.resolve(name))
+    }
+
+    /// Returns the name of a handler: that of the default one for an empty name.
+    pub(crate) fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
+        if name.is_empty() { &self.default } else { name }
     }
 
     /// Queries the features of each OCI runtime.
@@ -196,6 +201,7 @@ mod tests {
         );
         assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
         assert!(!handlers.get("vm").unwrap().signals_directly);
+        assert_eq!((handlers.resolve(""), handlers.resolve("vm")), ("a", "vm"));
         assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "vm"]));
     }
 
