@@ -170,8 +170,8 @@ fn many_exits_leave_no_leftovers() {
     // Warnings of other components about a busy machine are allowed.
     let log = cluster.log();
     let own = log.lines().filter(|line| ["kubelet::", "engine::"].iter().any(|module| line.contains(module)));
-    // The warning of an old runc is not of these Pods.
-    let own = own.filter(|line| !line.contains("engine::runc_version"));
+    // The warning of an old OCI runtime is not of these Pods.
+    let own = own.filter(|line| !line.contains("engine::oci_runtime_version"));
     let faults: Vec<&str> = own.filter(|line| ["ERROR", "WARN"].iter().any(|level| line.contains(level))).collect();
     assert_eq!(faults, [""; 0]);
 }

@@ -19,7 +19,7 @@ fn has_apparmor() -> bool {
     let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with('Y'));
     // A container may not have the file system, and a minimal system not the program.
     let usable = Path::new("/sys/kernel/security/apparmor/profiles").exists()
-        && ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"].iter().any(|program| Path::new(program).exists());
+        && ["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join("apparmor_parser").exists());
     if !(enabled && usable) {
         eprintln!("skipped: AppArmor is disabled, or securityfs or apparmor_parser is missing");
     }

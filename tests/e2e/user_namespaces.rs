@@ -1,7 +1,7 @@
 //! User namespaces of Pods (`hostUsers: false`) on Podium's engine.
 //!
-//! They need a `runc` with ID-mapped mounts, 1.2 or newer. Without one, the test reports that it did not run.
-//! `PODIUM_TEST_RUNC` is the path of another `runc` than the installed one.
+//! They need an OCI runtime with ID-mapped mounts, which `cargo xtask setup` fetches. Without it, a test reports that it did not
+//! run. `PODIUM_TEST_RUNC` and `PODIUM_TEST_CRUN` are paths of other ones.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -16,15 +16,20 @@ use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2
 /// Where root file systems of Pods with user namespaces are mounted.
 const ROOT_FILE_SYSTEMS: &str = "/run/podium/rootfs";
 
-/// Returns a `runc` with ID-mapped mounts.
-fn runc() -> Option<PathBuf> {
-    let named = std::env::var_os("PODIUM_TEST_RUNC").map(PathBuf::from);
-    let installed = ["/usr/local/sbin/runc", "/usr/sbin/runc", "/usr/bin/runc"].map(PathBuf::from);
-    named.into_iter().chain(installed).find(|program| {
+/// Returns the OCI runtime with this name that has ID-mapped mounts.
+fn oci_runtime(name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(format!("PODIUM_TEST_{}", name.to_uppercase())).map(PathBuf::from);
+    let fetched = tests::fetched_tool(&format!("oci-runtimes/{name}"));
+    let installed = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"].map(|dir| Path::new(dir).join(name));
+    let found = named.into_iter().chain(fetched).chain(installed).find(|program| {
         let features = Command::new(program).arg("features").output().map(|output| output.stdout).unwrap_or_default();
         let features: Value = serde_json::from_slice(&features).unwrap_or_default();
         features["linux"]["mountExtensions"]["idmap"]["enabled"] == true
-    })
+    });
+    if found.is_none() {
+        eprintln!("WARNING: DID NOT RUN: no {name} has ID-mapped mounts; `cargo xtask setup` fetches one");
+    }
+    found
 }
 
 fn exec(kubectl: &Kubectl, pod: &str, script: &str) -> String {
@@ -93,18 +98,24 @@ fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
 
 #[e2e_test("Pods with hostUsers false have user namespaces with ranges of their own")]
 fn pods_without_host_users_have_user_namespaces() {
-    let Some(runc) = runc() else {
-        eprintln!("skipped: no runc with ID-mapped mounts is installed (1.2 or newer, or PODIUM_TEST_RUNC)");
-        return;
-    };
+    check_user_namespaces("runc");
+}
+
+#[e2e_test("crun runs Pods with hostUsers false in user namespaces, too")]
+fn crun_runs_pods_in_user_namespaces() {
+    check_user_namespaces("crun");
+}
+
+fn check_user_namespaces(name: &str) {
+    let Some(program) = oci_runtime(name) else { return };
     let (programs, images, volume) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    symlink(runc, programs.path().join("runc")).unwrap();
+    symlink(program, programs.path().join(name)).unwrap();
     fs::set_permissions(volume.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(volume.path().join("f"), "").unwrap();
     chown(volume.path().join("f"), Some(1000), Some(1000)).unwrap();
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
-    let builder = ClusterBuilder::default().env("PATH", &path);
+    let builder = ClusterBuilder::default().env("PATH", &path).env("PODIUM_DEFAULT_RUNTIME", name);
     let mut cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, volume.path());

@@ -29,5 +29,5 @@ pub use registry::{PASSWORD, Registry, USER};
 pub use shell::{Line, Shell};
 pub use test_containerd::Containerd;
 pub use test_macros::e2e_test;
-pub use tools::tool;
+pub use tools::{fetched_tool, tool};
 pub use wait::{eventually, scaled, wait_for};

@@ -30,7 +30,7 @@ pub struct Registry {
 
 /// Returns the registry's binary: the one that `cargo xtask setup` fetched, else that of Debian's package.
 fn binary() -> PathBuf {
-    crate::tools::fetched("docker-registry").unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
+    crate::tools::fetched_tool("docker-registry").unwrap_or_else(|| PathBuf::from("/usr/bin/docker-registry"))
 }
 
 impl Registry {

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 /// When the program was not fetched.
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
-    fetched(name).unwrap_or_else(|| panic!("there is no {name}: cargo xtask setup"))
+    fetched_tool(name).unwrap_or_else(|| panic!("there is no {name}: cargo xtask setup"))
 }
 
 /// Returns the path of a program, if it was fetched.
-pub(crate) fn fetched(name: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn fetched_tool(name: &str) -> Option<PathBuf> {
     let binary = crate::podium_binary();
     binary.ancestors().map(|dir| dir.join("tools").join(name)).find(|found| found.exists())
 }

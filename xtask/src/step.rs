@@ -47,3 +47,13 @@ pub(crate) fn run(heading: &str, command: &mut Command) -> Result<()> {
 pub(crate) fn answers(program: &str, arg: &str) -> bool {
     Command::new(program).arg(arg).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
+
+/// Runs a program that prints nothing of interest, and returns its output.
+pub(crate) fn output_of(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("failed to start {}", command.get_program().display()))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}", command.get_program().display(), error.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

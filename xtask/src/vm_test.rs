@@ -8,7 +8,10 @@ mod kernel;
 mod machine;
 mod root_image;
 
-use crate::{setup, step};
+use crate::{
+    setup,
+    step::{self, output_of},
+};
 use anyhow::{Context, Result, bail};
 use machine::{Accelerator, Machine};
 use std::{
@@ -154,16 +157,6 @@ fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let is_tests = message.pointer("/target/name").is_some_and(|name| name == "e2e");
     message.get("executable")?.as_str().filter(|_| is_tests).map(PathBuf::from)
-}
-
-/// Runs a program that prints nothing of interest, and returns its output.
-fn output_of(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("failed to start {}", command.get_program().display()))?;
-    if !output.status.success() {
-        let error = String::from_utf8_lossy(&output.stderr);
-        bail!("{} failed: {}", command.get_program().display(), error.trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use crate::{
     handlers::Handlers,
     host, keeper_events,
     keeper_process::kill_keeper,
-    oci_runtime,
+    oci_runtime, oci_runtime_version,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    rootfs, runc_version, start,
+    rootfs, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -34,7 +34,7 @@ impl Engine {
     /// When an OCI runtime is missing, or a record or a keeper is of another version of Podium, or a record is damaged.
     pub async fn open(options: EngineOptions) -> Result<Self, EngineError> {
         let handlers = Handlers::load(&options.data_dir, &options.default_handler)?;
-        runc_version::check(&handlers);
+        oci_runtime_version::check(&handlers);
         let host = host::host_info(&options.node_name);
         let images = options.images.of_cluster(&options.data_dir).map_err(|error| EngineError::File {
             path: options.images.root().to_owned(),

@@ -150,7 +150,8 @@ impl Handlers {
         self.by_name.get(self.resolve(name))
     }
 
-    fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
+    /// Returns the name of a handler: that of the default one for an empty name.
+    pub(crate) fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
         if name.is_empty() { &self.default } else { name }
     }
 
@@ -205,6 +206,7 @@ mod tests {
         );
         assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
         assert!(!handlers.get("vm").unwrap().signals_directly);
+        assert_eq!((handlers.resolve(""), handlers.resolve("vm")), ("a", "vm"));
         assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "vm"]));
     }
 

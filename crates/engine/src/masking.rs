@@ -11,7 +11,8 @@ use crate::{
     steps::blocking,
 };
 use bundle::Spec;
-use oci_spec::runtime::Mount;
+use files::mounts::Mount;
+use oci_spec::runtime::Mount as SpecMount;
 use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
 use std::{
     fs, io,
@@ -24,6 +25,20 @@ use tokio::sync::OnceCell;
 /// Types of file systems (`linux/magic.h`).
 const SYSFS_MAGIC: FsWord = 0x6265_6572;
 const DEVPTS_MAGIC: FsWord = 0x1cd1;
+/// Files of /proc that a volume may replace, as with `runc`: those that lxcfs has, and others of no harm.
+const REPLACEABLE: [&str; 11] = [
+    "/proc/cpuinfo",
+    "/proc/diskstats",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/net/dev",
+    "/proc/slabinfo",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/sys/crypto/fips_enabled",
+    "/proc/sys/kernel/ns_last_pid",
+    "/proc/uptime",
+];
 /// Major and minor number of `/dev/null`.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
@@ -71,7 +86,7 @@ impl PathVerification {
 }
 
 fn may_be_misled(root: &Path, spec: &Spec) -> bool {
-    let is_bind = |mount: &&Mount| {
+    let is_bind = |mount: &&SpecMount| {
         let options = mount.options().as_deref().unwrap_or_default();
         options.iter().any(|option| option == "bind" || option == "rbind")
     };
@@ -132,10 +147,25 @@ fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
     check("/sys", "not a sysfs file system", |found| is_of_type(found, SYSFS_MAGIC))?;
     masked.iter().try_for_each(|path| check(path, "not masked", is_masked))?;
     readonly.iter().try_for_each(|path| check(path, "not read-only", |found| is_read_only(found)))?;
+    let in_proc = readonly.iter().filter(|path| Path::new(path).starts_with("/proc"));
+    in_proc.clone().try_for_each(|path| check(path, "a volume", |found| is_of_type(found, PROC_SUPER_MAGIC)))?;
+    let hidden: Vec<&Path> = masked.iter().chain(in_proc).map(Path::new).collect();
+    if let Some(path) = volume_in_proc(&files::mounts::mounts_of_process(pid)?, &hidden) {
+        return Err(io::Error::other(format!("a volume cannot be mounted at {}: it is in /proc", path.display())));
+    }
     if spec.process().as_ref().and_then(bundle::Process::terminal) == Some(true) {
         check("/dev/console", "not a terminal of the container", |found| is_of_type(found, DEVPTS_MAGIC))?;
     }
     Ok(())
+}
+
+/// Returns the path of a volume in /proc. `runc` refuses such volumes, `crun` does not: a process that enters the container
+/// later writes its labels there. `hidden` are the paths that the OCI runtime has hidden with mounts.
+fn volume_in_proc<'a>(mounts: &'a [Mount], hidden: &[&Path]) -> Option<&'a Path> {
+    let is_known = |path: &Path| {
+        path == Path::new("/proc") || hidden.contains(&path) || REPLACEABLE.iter().any(|known| path == Path::new(known))
+    };
+    mounts.iter().map(|mount| mount.path.as_path()).find(|path| path.starts_with("/proc") && !is_known(path))
 }
 
 fn is_of_type(found: impl AsFd, kind: FsWord) -> io::Result<bool> {
@@ -198,7 +228,7 @@ mod tests {
         std::os::unix::fs::symlink("/run", dir.path().join("var/run")).unwrap();
         let misled = |targets: &[&str]| {
             let bind = |target: &&str| {
-                let mut mount = Mount::default();
+                let mut mount = SpecMount::default();
                 mount.set_destination(target.into()).set_options(Some(vec!["rbind".to_owned()]));
                 mount
             };
@@ -232,6 +262,19 @@ mod tests {
             &["/var", "/var/run/secrets"],
         ] {
             assert!(misled(harmful), "{harmful:?}");
+        }
+    }
+
+    #[test]
+    fn volume_in_proc_is_found() {
+        let found = |paths: &[&str]| {
+            let mounts: Vec<Mount> =
+                paths.iter().map(|path| Mount { path: path.into(), optional_fields: Vec::new() }).collect();
+            volume_in_proc(&mounts, &[Path::new("/proc/sys"), Path::new("/proc/keys")]).map(Path::to_owned)
+        };
+        assert_eq!(found(&["/", "/proc", "/proc/sys", "/proc/keys", "/proc/meminfo", "/process"]), None);
+        for path in ["/proc/1/attr", "/proc/sys/kernel", "/proc/sysrq-trigger", "/proc/net"] {
+            assert_eq!(found(&["/proc", path]), Some(path.into()));
         }
     }
 

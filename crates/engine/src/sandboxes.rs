@@ -69,7 +69,7 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     let reservation = Reservation::new(&inner, &config)?;
     let id = new_id();
     let dir = inner.pods_dir().join(&id);
-    let record = record(&id, &config);
+    let record = record(&id, &config, inner.handlers.resolve(&config.runtime_handler));
     let created = create(&inner, &config, record, &dir).await;
     let sandbox = match created {
         Ok(sandbox) => Arc::new(sandbox),
@@ -92,7 +92,7 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     Ok(SandboxId(id))
 }
 
-fn record(id: &str, config: &SandboxConfig) -> SandboxRecord {
+fn record(id: &str, config: &SandboxConfig, handler: &str) -> SandboxRecord {
     SandboxRecord {
         version: VERSION,
         id: id.to_owned(),
@@ -106,7 +106,8 @@ fn record(id: &str, config: &SandboxConfig) -> SandboxRecord {
         pid: config.namespaces.pid,
         ipc: config.namespaces.ipc,
         log_directory: config.log_directory.clone(),
-        runtime_handler: config.runtime_handler.clone(),
+        // Not empty: another default handler of a later Podium must not delete what this one created.
+        runtime_handler: handler.to_owned(),
         ips: Vec::new(),
     }
 }

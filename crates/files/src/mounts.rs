@@ -46,6 +46,14 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     Ok(parse(&fs::read(TABLE)?))
 }
 
+/// Returns all mounts of the mount namespace of a process. Their paths are those below its root.
+///
+/// # Errors
+/// When the process has ended.
+pub fn mounts_of_process(pid: i32) -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read(format!("/proc/{pid}/mountinfo"))?))
+}
+
 /// Unmounts everything at and below a directory, which may be missing.
 ///
 /// # Errors

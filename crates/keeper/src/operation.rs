@@ -298,12 +298,11 @@ struct LogEntry {
     msg: String,
 }
 
-/// Returns the last error in a log of the runtime.
+/// Returns the last error in a log of the runtime. An entry is a line, or several ones (`crun` 1.28).
 fn last_error(log: &[u8]) -> Option<String> {
-    let entries =
-        log.split(|byte| *byte == b'\n').rev().filter_map(|line| serde_json::from_slice::<LogEntry>(line).ok());
+    let entries = serde_json::Deserializer::from_slice(log).into_iter::<LogEntry>().map_while(Result::ok);
     let is_error = |entry: &LogEntry| matches!(entry.level.as_str(), "error" | "fatal" | "panic");
-    entries.filter(is_error).map(|entry| entry.msg).find(|text| !text.is_empty())
+    entries.filter(|entry| is_error(entry) && !entry.msg.is_empty()).last().map(|entry| entry.msg)
 }
 
 #[cfg(test)]
@@ -318,5 +317,7 @@ mod tests {
 torn"#;
         assert_eq!(last_error(log).as_deref(), Some("unable to start"));
         assert_eq!(last_error(b"text"), None);
+        let lines = b"{\n  \"msg\": \"not found\",\n  \"level\": \"error\"\n}\n{\n  \"msg\": \"\",\n  \"level\": \"error\"\n}\n";
+        assert_eq!(last_error(lines).as_deref(), Some("not found"));
     }
 }

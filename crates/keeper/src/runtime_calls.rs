@@ -194,7 +194,8 @@ impl Keeper {
 
     pub(crate) fn update_resources(&mut self, to: ReplyTo, id: &str, resources: &str) -> CallResult {
         let serial = self.living_container(id)?;
-        let mut call = RuntimeCall::new("update", &["--resources", "-"], &[id]);
+        // For "-", `crun` opens /dev/stdin, which a node may lack.
+        let mut call = RuntimeCall::new("update", &["--resources", "/proc/self/fd/0"], &[id]);
         let file = in_memory(resources.as_bytes());
         call.stdin = Some(file.map_err(|error| CallError::new(ErrorCode::System, error.to_string()))?.into());
         self.run_runtime(serial, Purpose::Update, Some(to), call)?;

@@ -30,7 +30,7 @@ pub(super) fn fetch_registry(tools: &Path) -> Result<()> {
 }
 
 /// Returns an empty directory to unpack in. An interrupted setup may have left incomplete files there.
-fn empty_dir(tools: &Path, name: &str) -> Result<PathBuf> {
+pub(super) fn empty_dir(tools: &Path, name: &str) -> Result<PathBuf> {
     let work = tools.join(format!("{name}-package"));
     if work.exists() {
         std::fs::remove_dir_all(&work)?;
