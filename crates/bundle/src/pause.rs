@@ -117,11 +117,13 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let mut child = spawn(&path);
         let status = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let has = |line: &str| status().lines().any(|found| found.split_whitespace().collect::<String>().starts_with(line));
+        let has =
+            |line: &str| status().lines().any(|found| found.split_whitespace().collect::<String>().starts_with(line));
         // Until its first system call, it ignores what the test does; then it sleeps in the second one.
         let deadline = Instant::now() + Duration::from_secs(20);
         let ignores_sigchld = || {
-            let ignored = status().lines().find_map(|line| line.strip_prefix("SigIgn:").map(str::trim).map(str::to_owned));
+            let ignored =
+                status().lines().find_map(|line| line.strip_prefix("SigIgn:").map(str::trim).map(str::to_owned));
             u64::from_str_radix(&ignored.unwrap(), 16).unwrap() & (1 << 16) != 0
         };
         while !(has("State:S") && ignores_sigchld()) {

@@ -94,8 +94,7 @@ mod tests {
             ..SandboxConfig::default()
         };
         let keeper = |descriptor: u32| Namespace::Path(format!("/proc/42/fd/{descriptor}").into());
-        let pod =
-            PodNamespaces { network: keeper(3), ipc: keeper(4), uts: keeper(5), ..PodNamespaces::default() };
+        let pod = PodNamespaces { network: keeper(3), ipc: keeper(4), uts: keeper(5), ..PodNamespaces::default() };
         sandbox_container_spec("s1", &sandbox, &pod, &HostInfo { architecture, ..HostInfo::default() })
     }
 
