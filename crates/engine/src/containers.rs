@@ -7,7 +7,7 @@ use crate::{
     pod_files::unmount,
     prepare,
     records::SandboxState,
-    rootfs,
+    rootfs, sandbox_container,
     sandboxes::new_id,
     state::{Container, Inner, Sandbox},
     steps::{blocking, failed},
@@ -43,6 +43,10 @@ pub(crate) async fn create(
     // After the reservation: a removal sees either the one or the other.
     check_ready(&sandbox)?;
     if let Some(target) = &config.security.target_container {
+        if sandbox.record().has_container() {
+            let text = "runtime handlers with a sandbox container cannot share the process namespace of one container";
+            return Err(RuntimeError::Unimplemented(text.to_owned()));
+        }
         let found = sandbox.containers.lock().get(&target.0).cloned();
         if found.is_none_or(|target| target.state() != ContainerState::Running) {
             return Err(RuntimeError::Failed(format!("target container {} is not running", target.0)));
@@ -50,9 +54,11 @@ pub(crate) async fn create(
     }
     let id = new_id();
     let dir = Sandbox::containers_dir(&sandbox.dir).join(&id);
+    let pid_namespace = sandbox_container::pid_namespace(&sandbox, config.security.namespaces.pid).await?;
     let request = prepare::Request {
         id: id.clone(),
         dir: dir.clone(),
+        pid_namespace,
         config,
         sandbox: sandbox.record(),
         sandbox_config,
@@ -165,7 +171,10 @@ pub(crate) async fn delete_process(
 }
 
 /// Deletes a container, and repeats while another call of the keeper uses it.
-async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeError> {
+///
+/// # Errors
+/// When the OCI runtime fails.
+pub(crate) async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeError> {
     let deadline = Instant::now() + DELETE_TIMEOUT;
     loop {
         match keeper.delete_container(id, true).await {

@@ -35,6 +35,7 @@ mod records;
 mod rootfs;
 mod runc_version;
 mod runtime_service;
+mod sandbox_container;
 mod sandboxes;
 mod session;
 mod start;

@@ -6,8 +6,7 @@
 use crate::{
     cgroup::Cgroup,
     keeper_process::kill_keeper,
-    oci_runtime,
-    prepare,
+    oci_runtime, prepare,
     records::{self, SandboxRecord},
     state::{Inner, Sandbox},
     steps::{blocking, failed},
@@ -84,10 +83,7 @@ pub(crate) fn is_running(record: &SandboxRecord, states: &[keeper::ContainerStat
 ///
 /// # Errors
 /// When the sandbox has ended.
-pub(crate) async fn pid_namespace(
-    sandbox: &Sandbox,
-    mode: NamespaceMode,
-) -> Result<Option<PathBuf>, RuntimeError> {
+pub(crate) async fn pid_namespace(sandbox: &Sandbox, mode: NamespaceMode) -> Result<Option<PathBuf>, RuntimeError> {
     let record = sandbox.record();
     if !record.has_container() || mode != NamespaceMode::Pod {
         return Ok(None);

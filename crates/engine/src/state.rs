@@ -4,7 +4,7 @@ use crate::{
     EngineOptions, apparmor,
     events::Events,
     execs::Execs,
-    handlers::Handlers,
+    handlers::{Handler, Handlers},
     pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
     tasks::Tasks,
@@ -57,8 +57,9 @@ impl Inner {
 
     /// Whether a handler has user namespaces: it maps the IDs of volumes, and the kernel those of layers.
     pub(crate) fn user_namespaces(&self, handler: &str) -> bool {
-        let has = self.handlers.get(handler).is_some_and(|handler| handler.features.id_mapped_mounts);
-        has && self.host.kernel >= ID_MAPPED_OVERLAY
+        // gVisor reports ID-mapped mounts, but creates user namespaces itself.
+        let has_mapping = |handler: &Handler| handler.features.id_mapped_mounts && !handler.sandbox_container;
+        self.handlers.get(handler).is_some_and(has_mapping) && self.host.kernel >= ID_MAPPED_OVERLAY
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {

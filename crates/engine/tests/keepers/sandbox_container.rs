@@ -156,7 +156,7 @@ fn shared_process_namespace_is_that_of_the_sandbox() {
     let Some((node, engine)) = start() else { return };
     let mut config = node.sandbox_config();
     config.namespaces.pid = NamespaceMode::Pod;
-    let sandbox = engine.run(engine.run_sandbox(&config)).unwrap();
+    let sandbox = engine.run((*engine).run_sandbox(&config)).unwrap();
     let mut shares = container("a", "cat /proc/1/cmdline; echo; (sleep 1000 &); exit 0");
     shares.security.namespaces.pid = NamespaceMode::Pod;
     let id = engine.run(engine.create_container(&sandbox, &shares, &config)).unwrap();
@@ -179,5 +179,5 @@ fn what_a_sandbox_does_not_have_is_an_error() {
     check(engine.run(engine.port_forward(&sandbox, 80)).err().unwrap(), "port forwarding");
     let mut config = node.sandbox_config();
     (config.attempt, config.namespaces.users) = (1, Some(IdMapping { host_id: 1 << 20, length: 1 << 16 }));
-    check(engine.run(engine.run_sandbox(&config)).unwrap_err(), "user namespaces");
+    check(engine.run((*engine).run_sandbox(&config)).unwrap_err(), "user namespaces");
 }

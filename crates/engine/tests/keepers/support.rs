@@ -81,6 +81,18 @@ impl Node {
         node
     }
 
+    /// Creates a node whose OCI runtime runs each Pod in a sandbox.
+    pub(crate) fn with_sandboxes() -> Self {
+        let node = Self::new();
+        let program = node.path("sandbox-runtime");
+        fs::write(&program, include_str!("sandbox_runtime.sh")).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let handler = format!("{{program: {}, sandboxContainer: true}}", program.display());
+        let handlers = format!("defaultHandler: sandboxed\nhandlers:\n  sandboxed: {handler}\n");
+        fs::write(node.path("data/runtimes.yaml"), handlers).unwrap();
+        node
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
