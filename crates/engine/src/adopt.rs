@@ -191,7 +191,7 @@ fn load_containers(inner: &Inner, sandbox: &Sandbox) -> io::Result<()> {
         let record: Option<ContainerRecord> = records::load(&Container::record_path(&dir))?;
         let Some(record) = record else {
             tracing::info!(container = id, "removing an incomplete container");
-            if let Err(error) = containers::remove_container_files(inner, &id, &dir) {
+            if let Err(error) = containers::remove_container_files(inner, &sandbox_id, &id, &dir) {
                 tracing::warn!(container = id, %error, "failed to remove an incomplete container");
             }
             continue;
@@ -216,7 +216,7 @@ async fn remove_files(inner: &Arc<Inner>, id: &str, dir: &Path) {
     let (engine, path, sandbox) = (inner.clone(), dir.to_owned(), id.to_owned());
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {
-            containers::remove_container_files(&engine, &id, &container)?;
+            containers::remove_container_files(&engine, &sandbox, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
         rootfs::remove_sandbox(&sandbox)?;

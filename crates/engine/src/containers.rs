@@ -79,7 +79,7 @@ pub(crate) async fn create(
         }
         Err(error) => {
             let engine = inner.clone();
-            let cleaned = blocking(move || remove_container_files(&engine, &id, &dir)).await;
+            let cleaned = blocking(move || remove_container_files(&engine, &sandbox_id, &id, &dir)).await;
             if let Err(error) = cleaned {
                 tracing::warn!(%error, "failed to remove an incomplete container");
             }
@@ -212,8 +212,8 @@ pub(crate) async fn remove_files(
     container: &Container,
 ) -> Result<(), RuntimeError> {
     let (engine, dir, id) = (inner.clone(), container.dir.clone(), container.id());
-    let removed = id.clone();
-    blocking(move || remove_container_files(&engine, &removed, &dir))
+    let (removed, sandbox_id) = (id.clone(), sandbox.record().id);
+    blocking(move || remove_container_files(&engine, &sandbox_id, &removed, &dir))
         .await
         .map_err(failed("remove the container's files"))?;
     sandbox.containers.lock().remove(&id);
@@ -224,10 +224,8 @@ pub(crate) async fn remove_files(
 ///
 /// # Errors
 /// When the file system fails.
-pub(crate) fn remove_container_files(inner: &Inner, id: &str, dir: &Path) -> io::Result<()> {
-    if let Some(sandbox) = dir.ancestors().nth(2).and_then(Path::file_name) {
-        rootfs::remove(dir, &sandbox.to_string_lossy(), id)?;
-    }
+pub(crate) fn remove_container_files(inner: &Inner, sandbox: &str, id: &str, dir: &Path) -> io::Result<()> {
+    rootfs::remove(dir, sandbox, id)?;
     let lower = dir.join(prepare::LOWER);
     if lower.exists() {
         files::mounts::unmount_tree(&lower).map_err(io::Error::other)?;
