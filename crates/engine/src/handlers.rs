@@ -52,6 +52,12 @@ impl Handler {
             features: Features::default(),
         }
     }
+
+    /// Whether Pods can have the network of the node. Without this argument, gVisor gives them an empty network.
+    pub(crate) fn has_host_network(&self) -> bool {
+        let is_host = |argument: &String| argument.trim_start_matches('-') == "network=host";
+        !self.sandbox_container || self.args.iter().any(is_host)
+    }
 }
 
 /// Runtime handlers by name.
@@ -208,6 +214,8 @@ mod tests {
         let a = Handler::new("/bin/true".into(), vec!["--debug".into()]);
         assert!(!a.refuses_hybrid_cgroups && Handler::new("/usr/bin/crun".into(), Vec::new()).refuses_hybrid_cgroups);
         assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
+        let of_host = Handler { args: vec!["--network=host".into()], ..handlers.get("pod").unwrap().clone() };
+        assert!(a.has_host_network() && !handlers.get("pod").unwrap().has_host_network() && of_host.has_host_network());
         let properties = |name| handlers.get(name).map(|found| (found.signals_directly, found.sandbox_container));
         let found = ["a", "vm", "pod"].map(properties);
         assert_eq!(found, [Some((true, false)), Some((false, false)), Some((false, true))]);

@@ -62,7 +62,13 @@ impl Drop for Reservation<'_> {
 /// # Errors
 /// When a step fails; what the earlier steps created is removed.
 pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
-    let has_container = oci_runtime::handler(&inner, &config.runtime_handler)?.sandbox_container;
+    let handler = oci_runtime::handler(&inner, &config.runtime_handler)?;
+    let has_container = handler.sandbox_container;
+    if config.namespaces.network == NamespaceMode::Node && !handler.has_host_network() {
+        let text =
+            "hostNetwork: the runtime handler has a network stack of its own, unless its args have --network=host";
+        return Err(RuntimeError::Unimplemented(text.to_owned()));
+    }
     if config.namespaces.users.is_some() && !inner.user_namespaces(&config.runtime_handler) {
         let text = "user namespaces (hostUsers: false) need Linux 5.19 and an OCI runtime with ID-mapped mounts";
         return Err(RuntimeError::Unimplemented(text.to_owned()));

@@ -180,4 +180,6 @@ fn what_a_sandbox_does_not_have_is_an_error() {
     let mut config = node.sandbox_config();
     (config.attempt, config.namespaces.users) = (1, Some(IdMapping { host_id: 1 << 20, length: 1 << 16 }));
     check(engine.run((*engine).run_sandbox(&config)).unwrap_err(), "user namespaces");
+    (config.namespaces.users, config.namespaces.network) = (None, NamespaceMode::Node);
+    check(engine.run((*engine).run_sandbox(&config)).unwrap_err(), "--network=host");
 }
