@@ -90,49 +90,6 @@ pub fn pause_program(architecture: Architecture) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        fs::{self, Permissions},
-        io,
-        os::unix::{fs::PermissionsExt, process::ExitStatusExt},
-        process::{Child, Command},
-        time::{Duration, Instant},
-    };
-
-    /// A written program may be open in a process that another test has just forked.
-    fn spawn(path: &std::path::Path) -> Child {
-        loop {
-            match Command::new(path).spawn() {
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
-                child => return child.unwrap(),
-            }
-        }
-    }
-
-    #[test]
-    fn program_waits_with_sigchld_ignored() {
-        let Some(program) = pause_program(Architecture::default()) else { return };
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pause");
-        fs::write(&path, program).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        let mut child = spawn(&path);
-        let status = || fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let has =
-            |line: &str| status().lines().any(|found| found.split_whitespace().collect::<String>().starts_with(line));
-        // Until its first system call, it ignores what the test does; then it sleeps in the second one.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let ignores_sigchld = || {
-            let ignored =
-                status().lines().find_map(|line| line.strip_prefix("SigIgn:").map(str::trim).map(str::to_owned));
-            u64::from_str_radix(&ignored.unwrap(), 16).unwrap() & (1 << 16) != 0
-        };
-        while !(has("State:S") && ignores_sigchld()) {
-            assert!(Instant::now() < deadline, "{}", status());
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
-        child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9));
-    }
 
     #[test]
     fn program_has_the_same_layout_for_all_architectures() {
