@@ -173,6 +173,9 @@ pub enum Error {
     /// The image's configuration is invalid.
     #[error("failed to parse the configuration of the image: {0}")]
     ImageConfig(String),
+    /// There is no program for the sandbox container.
+    #[error("a sandbox container needs an x86-64 or AArch64 processor")]
+    PauseProgram,
     /// The configuration cannot be written as JSON.
     #[error("failed to encode the OCI configuration: {0}")]
     Encode(String),

@@ -36,23 +36,29 @@ pub struct PodNamespaces {
 pub(crate) fn container_namespaces(context: &ContainerContext<'_>, host: &HostInfo) -> Vec<LinuxNamespace> {
     let pod = context.namespaces;
     let security = &context.config.security;
-    let mut found = vec![
+    let mut found = pod_namespaces(pod);
+    if has_cgroup_namespace(context, host) {
+        found.extend(namespace(LinuxNamespaceType::Cgroup, &Namespace::New));
+    }
+    if security.namespaces.users.is_some() {
+        // A path cannot be the node's: its user namespace cannot have a mapping.
+        found.extend(namespace(
+            LinuxNamespaceType::User,
+            if pod.user == Namespace::Node { &Namespace::New } else { &pod.user },
+        ));
+    }
+    found
+}
+
+/// Returns the namespaces that all containers of a Pod have: those of the node are left out.
+pub(crate) fn pod_namespaces(pod: &PodNamespaces) -> Vec<LinuxNamespace> {
+    let found = [
         namespace(LinuxNamespaceType::Pid, &pod.pid),
         namespace(LinuxNamespaceType::Ipc, &pod.ipc),
         namespace(LinuxNamespaceType::Uts, &pod.uts),
         namespace(LinuxNamespaceType::Mount, &Namespace::New),
         namespace(LinuxNamespaceType::Network, &pod.network),
     ];
-    if has_cgroup_namespace(context, host) {
-        found.push(namespace(LinuxNamespaceType::Cgroup, &Namespace::New));
-    }
-    if security.namespaces.users.is_some() {
-        // A path cannot be the node's: its user namespace cannot have a mapping.
-        found.push(namespace(
-            LinuxNamespaceType::User,
-            if pod.user == Namespace::Node { &Namespace::New } else { &pod.user },
-        ));
-    }
     found.into_iter().flatten().collect()
 }
 

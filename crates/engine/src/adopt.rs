@@ -9,7 +9,7 @@ use crate::{
     keeper_process::kill_keeper,
     oci_runtime, oci_runtime_version,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
-    rootfs, start,
+    rootfs, sandbox_container, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -130,6 +130,7 @@ async fn adopt(inner: &Arc<Inner>, Found { id, dir, record, keeper }: Found) -> 
         keeper_events::keeper_lost(inner, &sandbox).await;
         return Ok(());
     }
+    keeper_events::end_sandbox_container(inner, &sandbox).await;
     for container in sandbox.all_containers() {
         if let Err(error) = keeper_events::end_unobserved(inner, &sandbox, &container).await {
             tracing::error!(container = container.id(), %error, "failed to end a container without a keeper");
@@ -144,6 +145,9 @@ pub(crate) async fn follow(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, keeper: &
     // After the subscription: the exit of an exec would be missed.
     sandbox.set_keeper(keeper.clone());
     let Ok(states) = keeper.list_containers().await else { return false };
+    if !sandbox_container::is_running(&sandbox.record(), &states) {
+        return false;
+    }
     for container in sandbox.all_containers() {
         take_over(inner, sandbox, &container, states.iter().find(|state| state.id == container.id())).await;
     }
@@ -180,11 +184,15 @@ async fn take_over(
 
 fn load_containers(inner: &Inner, sandbox: &Sandbox) -> io::Result<()> {
     complete_removals(&Sandbox::containers_dir(&sandbox.dir));
+    let sandbox_id = sandbox.record().id;
     for (id, dir) in subdirectories(&Sandbox::containers_dir(&sandbox.dir))? {
+        if id == sandbox_id {
+            continue;
+        }
         let record: Option<ContainerRecord> = records::load(&Container::record_path(&dir))?;
         let Some(record) = record else {
             tracing::info!(container = id, "removing an incomplete container");
-            if let Err(error) = containers::remove_container_files(inner, &id, &dir) {
+            if let Err(error) = containers::remove_container_files(inner, &sandbox_id, &id, &dir) {
                 tracing::warn!(container = id, %error, "failed to remove an incomplete container");
             }
             continue;
@@ -205,10 +213,11 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
 }
 
 async fn remove_files(inner: &Arc<Inner>, id: &str, dir: &Path) {
+    sandbox_container::delete_in(inner, dir).await;
     let (engine, path, sandbox) = (inner.clone(), dir.to_owned(), id.to_owned());
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {
-            containers::remove_container_files(&engine, &id, &container)?;
+            containers::remove_container_files(&engine, &sandbox, &id, &container)?;
         }
         crate::pod_files::PodFiles::new(&path, NamespaceMode::Pod).unmount(NamespaceMode::Pod)?;
         rootfs::remove_sandbox(&sandbox)?;

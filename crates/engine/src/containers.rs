@@ -7,7 +7,7 @@ use crate::{
     pod_files::unmount,
     prepare,
     records::SandboxState,
-    rootfs,
+    rootfs, sandbox_container,
     sandboxes::new_id,
     state::{Container, Inner, Sandbox},
     steps::{blocking, failed},
@@ -43,6 +43,10 @@ pub(crate) async fn create(
     // After the reservation: a removal sees either the one or the other.
     check_ready(&sandbox)?;
     if let Some(target) = &config.security.target_container {
+        if sandbox.record().has_container() {
+            let text = "runtime handlers with a sandbox container cannot share the process namespace of one container";
+            return Err(RuntimeError::Unimplemented(text.to_owned()));
+        }
         let found = sandbox.containers.lock().get(&target.0).cloned();
         if found.is_none_or(|target| target.state() != ContainerState::Running) {
             return Err(RuntimeError::Failed(format!("target container {} is not running", target.0)));
@@ -51,9 +55,11 @@ pub(crate) async fn create(
     let id = new_id();
     let dir = Sandbox::containers_dir(&sandbox.dir).join(&id);
     let record = sandbox.record();
+    let pid_namespace = sandbox_container::pid_namespace(&sandbox, config.security.namespaces.pid).await?;
     let request = prepare::Request {
         id: id.clone(),
         dir: dir.clone(),
+        pid_namespace,
         config,
         recursive_read_only: inner.recursive_read_only_mounts(&record.runtime_handler).await,
         sandbox: record,
@@ -75,7 +81,7 @@ pub(crate) async fn create(
         }
         Err(error) => {
             let engine = inner.clone();
-            let cleaned = blocking(move || remove_container_files(&engine, &id, &dir)).await;
+            let cleaned = blocking(move || remove_container_files(&engine, &sandbox_id, &id, &dir)).await;
             if let Err(error) = cleaned {
                 tracing::warn!(%error, "failed to remove an incomplete container");
             }
@@ -167,7 +173,10 @@ pub(crate) async fn delete_process(
 }
 
 /// Deletes a container, and repeats while another call of the keeper uses it.
-async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeError> {
+///
+/// # Errors
+/// When the OCI runtime fails.
+pub(crate) async fn delete_with_keeper(keeper: &Keeper, id: &str) -> Result<(), RuntimeError> {
     let deadline = Instant::now() + DELETE_TIMEOUT;
     loop {
         match keeper.delete_container(id, true).await {
@@ -205,8 +214,8 @@ pub(crate) async fn remove_files(
     container: &Container,
 ) -> Result<(), RuntimeError> {
     let (engine, dir, id) = (inner.clone(), container.dir.clone(), container.id());
-    let removed = id.clone();
-    blocking(move || remove_container_files(&engine, &removed, &dir))
+    let (removed, sandbox_id) = (id.clone(), sandbox.record().id);
+    blocking(move || remove_container_files(&engine, &sandbox_id, &removed, &dir))
         .await
         .map_err(failed("remove the container's files"))?;
     sandbox.containers.lock().remove(&id);
@@ -217,10 +226,8 @@ pub(crate) async fn remove_files(
 ///
 /// # Errors
 /// When the file system fails.
-pub(crate) fn remove_container_files(inner: &Inner, id: &str, dir: &Path) -> io::Result<()> {
-    if let Some(sandbox) = dir.ancestors().nth(2).and_then(Path::file_name) {
-        rootfs::remove(dir, &sandbox.to_string_lossy(), id)?;
-    }
+pub(crate) fn remove_container_files(inner: &Inner, sandbox: &str, id: &str, dir: &Path) -> io::Result<()> {
+    rootfs::remove(dir, sandbox, id)?;
     let lower = dir.join(prepare::LOWER);
     if lower.exists() {
         files::mounts::unmount_tree(&lower).map_err(io::Error::other)?;

@@ -33,14 +33,22 @@ pub(crate) struct Handler {
     /// Whether the container's processes are processes of this machine, which can be signalled directly. Not for runtimes
     /// with virtual machines.
     pub(crate) signals_directly: bool,
+    /// Whether the program runs a Pod in one sandbox, which is a container of its own.
+    pub(crate) sandbox_container: bool,
     /// Whether the program refuses hybrid cgroups with controllers in v2.
     pub(crate) refuses_hybrid_cgroups: bool,
 }
 
 impl Handler {
-    fn new(program: PathBuf, args: Vec<String>, signals_directly: bool) -> Self {
+    fn new(program: PathBuf, args: Vec<String>) -> Self {
         let refuses_hybrid_cgroups = program.file_name() == Some(OsStr::new("crun"));
-        Self { program, args, signals_directly, refuses_hybrid_cgroups }
+        Self { program, args, signals_directly: true, sandbox_container: false, refuses_hybrid_cgroups }
+    }
+
+    /// Whether Pods can have the network of the node. Without this argument, gVisor gives them an empty network.
+    pub(crate) fn has_host_network(&self) -> bool {
+        let is_host = |argument: &String| argument.trim_start_matches('-') == "network=host";
+        !self.sandbox_container || self.args.iter().any(is_host)
     }
 }
 
@@ -102,6 +110,9 @@ struct HandlerConfig {
     /// Whether signals are sent by the program (`kill`), as for virtual machines.
     #[serde(default)]
     virtual_machine: bool,
+    /// Whether a Pod is one sandbox of the program, as of gVisor's `runsc`. Its containers are no processes of this machine.
+    #[serde(default)]
+    sandbox_container: bool,
 }
 
 impl Handlers {
@@ -124,7 +135,9 @@ impl Handlers {
         for (name, handler) in config.handlers {
             let program = find_program(handler.program.as_os_str())
                 .ok_or_else(|| HandlersError::NotInstalled(handler.program.display().to_string()))?;
-            by_name.insert(name, Handler::new(program, handler.args, !handler.virtual_machine));
+            let HandlerConfig { args, virtual_machine, sandbox_container, .. } = handler;
+            let signals_directly = !virtual_machine && !sandbox_container;
+            by_name.insert(name, Handler { signals_directly, sandbox_container, ..Handler::new(program, args) });
         }
         if !by_name.contains_key(&default) {
             return Err(invalid(format!("defaultHandler: {default:?} is not a handler of the file")));
@@ -135,7 +148,7 @@ impl Handlers {
     fn built_in(default: &str) -> Result<Self, HandlersError> {
         let found = BUILT_IN.iter().filter_map(|(name, program)| {
             let program = find_program(OsStr::new(program))?;
-            Some(((*name).to_owned(), Handler::new(program, Vec::new(), true)))
+            Some(((*name).to_owned(), Handler::new(program, Vec::new())))
         });
         let by_name: BTreeMap<_, _> = found.collect();
         if by_name.contains_key(default) {
@@ -198,16 +211,19 @@ mod tests {
     #[test]
     fn file_names_programs_arguments_and_the_default() {
         let text = "defaultHandler: a\nhandlers:\n  a: {program: /bin/true, args: [--debug]}\n  \
-                    vm: {program: true, virtualMachine: true}\n";
+                    vm: {program: true, virtualMachine: true}\n  \
+                    pod: {program: true, sandboxContainer: true}\n";
         let handlers = load(text).unwrap();
-        let a = Handler::new("/bin/true".into(), vec!["--debug".into()], true);
-        assert!(
-            !a.refuses_hybrid_cgroups && Handler::new("/usr/bin/crun".into(), Vec::new(), true).refuses_hybrid_cgroups
-        );
+        let a = Handler::new("/bin/true".into(), vec!["--debug".into()]);
+        assert!(!a.refuses_hybrid_cgroups && Handler::new("/usr/bin/crun".into(), Vec::new()).refuses_hybrid_cgroups);
         assert_eq!((handlers.get(""), handlers.get("a")), (Some(&a), Some(&a)));
-        assert!(!handlers.get("vm").unwrap().signals_directly);
+        let of_host = Handler { args: vec!["--network=host".into()], ..handlers.get("pod").unwrap().clone() };
+        assert!(a.has_host_network() && !handlers.get("pod").unwrap().has_host_network() && of_host.has_host_network());
+        let properties = |name| handlers.get(name).map(|found| (found.signals_directly, found.sandbox_container));
+        let found = ["a", "vm", "pod"].map(properties);
+        assert_eq!(found, [Some((true, false)), Some((false, false)), Some((false, true))]);
         assert_eq!((handlers.resolve(""), handlers.resolve("vm")), ("a", "vm"));
-        assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "vm"]));
+        assert_eq!((handlers.get("other"), handlers.names().collect::<Vec<_>>()), (None, vec!["a", "pod", "vm"]));
     }
 
     #[test]

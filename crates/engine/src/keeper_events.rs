@@ -3,7 +3,7 @@
 use crate::{
     adopt, containers, keeper_process,
     records::SandboxState,
-    start,
+    sandbox_container, start,
     state::{Container, Inner, Sandbox},
     steps::blocking,
     tasks::Tasks,
@@ -29,6 +29,7 @@ async fn run(inner: Weak<Inner>, tasks: Tasks, sandbox: Arc<Sandbox>, mut events
     while let Some(event) = events.next().await {
         let Some(inner) = inner.upgrade() else { return };
         match event {
+            Event::ContainerExited { id, .. } if id == sandbox.record().id => sandbox_container::ended(&sandbox).await,
             Event::ContainerExited { id, exit } => container_exited(&inner, &sandbox, &id, &exit),
             Event::ExecExited { id, exec_id, exit_code } => sandbox.execs.exited(&id, &exec_id, exit_code),
         }
@@ -82,6 +83,7 @@ pub(crate) fn container_exited(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>, id: &
 pub(crate) async fn keeper_lost(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) {
     let record = sandbox.record();
     tracing::warn!(sandbox = record.id, pod = record.name, namespace = record.namespace, "the keeper was killed");
+    end_sandbox_container(inner, sandbox).await;
     for container in sandbox.all_containers() {
         if let Err(error) = end_unobserved(inner, sandbox, &container).await {
             tracing::error!(container = container.id(), %error, "failed to end a container without a keeper");
@@ -92,6 +94,14 @@ pub(crate) async fn keeper_lost(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) {
         tracing::error!(sandbox = record.id, %error, "failed to record the end of a sandbox");
     }
     inner.events.send(RuntimeEvent::SandboxExited(SandboxId(record.id)));
+}
+
+/// Ends the sandbox container, if any, of a sandbox without a keeper.
+pub(crate) async fn end_sandbox_container(inner: &Inner, sandbox: &Sandbox) {
+    let record = sandbox.record();
+    if let Err(error) = sandbox_container::delete(inner, &record).await {
+        tracing::error!(sandbox = record.id, %error, "failed to end a sandbox container without a keeper");
+    }
 }
 
 /// Kills a container without a keeper. Its exit is the recorded one, if the keeper lived until then.

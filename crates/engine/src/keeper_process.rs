@@ -4,7 +4,8 @@ use crate::{
     cgroup::Cgroup,
     directories::subdirectories,
     oci_runtime,
-    records::{self, ContainerRecord},
+    records::{self, ContainerRecord, SandboxRecord},
+    sandbox_container,
     state::{Container, Sandbox, pods_dir},
     steps::blocking,
 };
@@ -92,6 +93,10 @@ fn start_time(pid: i32) -> Option<u64> {
 /// Kills the processes of all containers below a data directory, whose engine does not run.
 pub(crate) async fn kill_containers(data_dir: &Path) -> io::Result<()> {
     for (_, dir) in subdirectories(&pods_dir(data_dir)).unwrap_or_default() {
+        let record = records::load::<SandboxRecord>(&Sandbox::record_path(&dir)).ok().flatten();
+        if let Some(cgroup) = record.and_then(|record| record.container_cgroup) {
+            sandbox_container::kill(&cgroup).await?;
+        }
         for (_, container) in subdirectories(&Sandbox::containers_dir(&dir)).unwrap_or_default() {
             let record = records::load::<ContainerRecord>(&Container::record_path(&container));
             let record = record.unwrap_or_else(|error| {

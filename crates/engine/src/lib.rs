@@ -35,6 +35,7 @@ mod prepare;
 mod records;
 mod rootfs;
 mod runtime_service;
+mod sandbox_container;
 mod sandboxes;
 mod session;
 mod start;

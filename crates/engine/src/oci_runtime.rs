@@ -61,12 +61,14 @@ pub(crate) fn keeper_config(
     let handler = handler(inner, &config.runtime_handler)?;
     let mode = |mode| if mode == NamespaceMode::Pod { Mode::Pod } else { Mode::Node };
     let uts = mode(record.network);
+    // Process 1 of a shared one is the sandbox container.
+    let pid = if record.has_container() { Mode::Node } else { mode(record.pid) };
     let sysctls = bundle::sandbox_sysctls(config).map_err(|error| RuntimeError::Failed(error.to_string()))?;
     Ok(KeeperConfig {
         version: PROTOCOL_VERSION,
         sandbox_id: record.id.clone(),
         hostname: (uts == Mode::Pod && !config.hostname.is_empty()).then(|| config.hostname.clone()),
-        namespaces: NamespaceModes { network: mode(record.network), ipc: mode(record.ipc), uts, pid: mode(record.pid) },
+        namespaces: NamespaceModes { network: mode(record.network), ipc: mode(record.ipc), uts, pid },
         user_mapping: config.namespaces.users.map(|users| UserMapping { host_id: users.host_id, length: users.length }),
         sysctls,
         runtime: OciRuntime {
@@ -75,6 +77,7 @@ pub(crate) fn keeper_config(
             args: handler.args.clone(),
             direct_kill: handler.signals_directly,
             refuses_hybrid_cgroups: handler.refuses_hybrid_cgroups,
+            sandbox_container: record.has_container(),
             timeout_seconds: RUNTIME_TIMEOUT.as_secs(),
         },
     })
@@ -88,7 +91,8 @@ pub(crate) async fn delete(inner: &Inner, sandbox: &SandboxRecord, id: &str) -> 
     debug_assert_eq!(sandbox.version, VERSION);
     let handler = handler(inner, &sandbox.runtime_handler)?;
     let root = state_dir(&sandbox.id);
-    if !root.join(id).exists() {
+    // Where a runtime with sandboxes keeps a container's state is not known. It ignores an unknown ID.
+    if !sandbox.has_container() && !root.join(id).exists() {
         return Ok(());
     }
     let mut command = Command::new(&handler.program);

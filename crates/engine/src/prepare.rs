@@ -35,9 +35,9 @@ pub(crate) const LOWER: &str = "lower";
 /// Mount points of image volumes.
 pub(crate) const IMAGES: &str = "images";
 /// OCI configuration.
-const CONFIG: &str = "config.json";
+pub(crate) const CONFIG: &str = "config.json";
 /// Options for the keeper.
-const OPTIONS: &str = "container.json";
+pub(crate) const OPTIONS: &str = "container.json";
 /// Maximum size of an OCI configuration in bytes: environment and mounts of a Pod of 1.5 MiB.
 const MAX_CONFIG: u64 = 16 << 20;
 
@@ -50,6 +50,8 @@ pub(crate) struct Request {
     pub(crate) sandbox_config: SandboxConfig,
     pub(crate) files: PodFiles,
     pub(crate) namespaces: Hello,
+    /// Process namespace that the containers of the Pod share, if the keeper has none.
+    pub(crate) pid_namespace: Option<PathBuf>,
     pub(crate) apparmor: Option<AppArmor>,
     /// Whether the OCI runtime has recursive read-only mounts.
     pub(crate) recursive_read_only: bool,
@@ -258,24 +260,30 @@ fn pod_files(request: &Request) -> bundle::PodFiles {
 
 fn namespaces(request: &Request) -> PodNamespaces {
     let hello = &request.namespaces;
-    let of_pod = |mode: NamespaceMode, descriptor: Option<i32>| match (mode, descriptor) {
-        (NamespaceMode::Node, _) => Namespace::Node,
-        (NamespaceMode::Container, _) => Namespace::New,
-        // Without a descriptor the OCI runtime must refuse: an isolated namespace would be a silent error.
-        (NamespaceMode::Pod, descriptor) => Namespace::Path(hello.namespace_path(descriptor.unwrap_or(-1))),
-    };
+    let of_pod = |mode, descriptor| pod_namespace(hello, mode, descriptor);
     let modes = request.config.security.namespaces;
     let held = hello.namespaces;
     PodNamespaces {
         network: of_pod(modes.network, held.network),
         ipc: of_pod(modes.ipc, held.ipc),
         uts: of_pod(modes.network, held.uts),
-        pid: match &request.config.security.target_container {
+        pid: match (&request.config.security.target_container, &request.pid_namespace) {
             // Replaced at the start (`join_pid_namespace`).
-            Some(_) => of_pod(NamespaceMode::Pod, None),
-            None => of_pod(modes.pid, held.pid),
+            (Some(_), _) => of_pod(NamespaceMode::Pod, None),
+            (None, Some(path)) => Namespace::Path(path.clone()),
+            (None, None) => of_pod(modes.pid, held.pid),
         },
         user: users(request).map_or(Namespace::Node, |_| user_namespace(hello)),
+    }
+}
+
+/// Returns a namespace of a container, which is that of the keeper's descriptor if the Pod shares it.
+pub(crate) fn pod_namespace(hello: &Hello, mode: NamespaceMode, descriptor: Option<i32>) -> Namespace {
+    match mode {
+        NamespaceMode::Node => Namespace::Node,
+        NamespaceMode::Container => Namespace::New,
+        // Without a descriptor the OCI runtime must refuse: an isolated namespace would be a silent error.
+        NamespaceMode::Pod => Namespace::Path(hello.namespace_path(descriptor.unwrap_or(-1))),
     }
 }
 

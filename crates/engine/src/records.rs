@@ -47,9 +47,17 @@ pub(crate) struct SandboxRecord {
     pub(crate) log_directory: PathBuf,
     pub(crate) runtime_handler: String,
     pub(crate) ips: Vec<IpAddr>,
+    /// cgroup of the sandbox container, if the OCI runtime needs one.
+    #[serde(default)]
+    pub(crate) container_cgroup: Option<String>,
 }
 
 impl SandboxRecord {
+    /// Whether the sandbox has a sandbox container, whose ID is that of the sandbox.
+    pub(crate) const fn has_container(&self) -> bool {
+        self.container_cgroup.is_some()
+    }
+
     pub(crate) fn status(&self) -> SandboxStatus {
         SandboxStatus {
             id: runtime::SandboxId(self.id.clone()),

@@ -116,6 +116,11 @@ impl Runtime for Engine {
     fn port_forward<'a>(&'a self, id: &'a SandboxId, port: u16) -> Call<'a, PortForward> {
         async move {
             let sandbox = self.0.sandbox(&id.0)?;
+            if sandbox.record().has_container() {
+                let text = "port forwarding needs a network stack of the node, which runtime handlers with a sandbox \
+                            container do not use";
+                return Err(RuntimeError::Unimplemented(text.to_owned()));
+            }
             let netns = match sandbox.record().network {
                 NamespaceMode::Node => None,
                 _ => Some(network_namespace(&sandbox.keeper()?)?),

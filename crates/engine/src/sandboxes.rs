@@ -8,6 +8,7 @@ use crate::{
     records::{self, SandboxRecord, SandboxState, VERSION},
     rootfs,
     runtime_service::network_namespace,
+    sandbox_container,
     state::{Inner, Sandbox},
     steps::{blocking, failed},
     stop,
@@ -61,7 +62,13 @@ impl Drop for Reservation<'_> {
 /// # Errors
 /// When a step fails; what the earlier steps created is removed.
 pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<SandboxId, RuntimeError> {
-    oci_runtime::handler(&inner, &config.runtime_handler)?;
+    let handler = oci_runtime::handler(&inner, &config.runtime_handler)?;
+    let has_container = handler.sandbox_container;
+    if config.namespaces.network == NamespaceMode::Node && !handler.has_host_network() {
+        let text =
+            "hostNetwork: the runtime handler has a network stack of its own, unless its args have --network=host";
+        return Err(RuntimeError::Unimplemented(text.to_owned()));
+    }
     if config.namespaces.users.is_some() && !inner.user_namespaces(&config.runtime_handler).await {
         let text = "user namespaces (hostUsers: false) need Linux 5.19 and an OCI runtime with ID-mapped mounts";
         return Err(RuntimeError::Unimplemented(text.to_owned()));
@@ -69,7 +76,8 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     let reservation = Reservation::new(&inner, &config)?;
     let id = new_id();
     let dir = inner.pods_dir().join(&id);
-    let record = record(&id, &config, inner.handlers.resolve(&config.runtime_handler));
+    let mut record = record(&id, &config, inner.handlers.resolve(&config.runtime_handler));
+    record.container_cgroup = has_container.then(|| bundle::cgroups_path(config.cgroup_parent.as_deref(), &id));
     let created = create(&inner, &config, record, &dir).await;
     let sandbox = match created {
         Ok(sandbox) => Arc::new(sandbox),
@@ -109,6 +117,7 @@ fn record(id: &str, config: &SandboxConfig, handler: &str) -> SandboxRecord {
         // Not empty: another default handler of a later Podium must not delete what this one created.
         runtime_handler: handler.to_owned(),
         ips: Vec::new(),
+        container_cgroup: None,
     }
 }
 
@@ -139,6 +148,7 @@ async fn create(
         // The words of containerd, which Events have.
         record.ips = attached.map_err(failed(format!("setup network for sandbox {:?}", record.id)))?;
     }
+    sandbox_container::start(inner, config, &record, &keeper, dir).await?;
     record.state = SandboxState::Ready;
     let (path, saved) = (Sandbox::record_path(dir), record.clone());
     blocking(move || records::save(&path, &saved)).await.map_err(failed("record the sandbox"))?;
@@ -177,10 +187,14 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     let deleted = join_all(all.iter().map(|container| containers::delete_process(inner, sandbox, container))).await;
     deleted.into_iter().collect::<Result<(), _>>()?;
     sandbox.begin_ending();
-    if let Ok(keeper) = sandbox.keeper()
-        && let Err(error) = keeper.shutdown().await
-    {
-        tracing::warn!(sandbox = sandbox.record().id, %error, "failed to shut down a keeper, killing it");
+    let record = sandbox.record();
+    if let Ok(keeper) = sandbox.keeper() {
+        if record.has_container() {
+            containers::delete_with_keeper(&keeper, &record.id).await?;
+        }
+        if let Err(error) = keeper.shutdown().await {
+            tracing::warn!(sandbox = record.id, %error, "failed to shut down a keeper, killing it");
+        }
     }
     // Its containers are deleted. A keeper must not outlive its sandbox.
     keeper_process::kill_keeper(&sandbox.dir).await;

@@ -137,7 +137,9 @@ async fn step(
             Some(target) => Some(pin_pid_namespace(sandbox, container, target, keeper).await?),
             None => None,
         };
-        let is_verified = paths.is_needed().await.map_err(failed("read the container's configuration"))?;
+        // The containers of a sandbox are no processes of this machine, and get their streams when they are started.
+        let is_verified = !sandbox.record().has_container()
+            && paths.is_needed().await.map_err(failed("read the container's configuration"))?;
         let created = if is_verified { keeper.create_container(&id).await } else { keeper.run_container(&id).await };
         container.set_pid(Some(created?));
         drop(pid_namespace);

@@ -4,7 +4,7 @@ use crate::{
     EngineOptions, apparmor,
     events::Events,
     execs::Execs,
-    handlers::Handlers,
+    handlers::{Handler, Handlers},
     pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
     tasks::Tasks,
@@ -56,7 +56,10 @@ impl Inner {
 
     /// Whether a handler has user namespaces: it maps the IDs of volumes, and the kernel those of layers.
     pub(crate) async fn user_namespaces(&self, handler: &str) -> bool {
-        self.host.kernel >= ID_MAPPED_OVERLAY && self.handlers.features(handler).await.id_mapped_mounts
+        // gVisor reports ID-mapped mounts, but creates user namespaces itself.
+        let is_possible = self.handlers.get(handler).is_some_and(|handler| !handler.sandbox_container)
+            && self.host.kernel >= ID_MAPPED_OVERLAY;
+        is_possible && self.handlers.features(handler).await.id_mapped_mounts
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, RuntimeError> {

@@ -5,6 +5,8 @@
 mod adoption;
 #[path = "keepers/creation.rs"]
 mod creation;
+#[path = "keepers/sandbox_container.rs"]
+mod sandbox_container;
 #[path = "keepers/start.rs"]
 mod start;
 #[path = "keepers/support.rs"]

@@ -103,6 +103,11 @@ pub struct OciRuntime {
     /// a mount namespace without v2, and uses v1 alone.
     #[serde(default)]
     pub refuses_hybrid_cgroups: bool,
+    /// Whether the runtime runs the Pod in one sandbox, as gVisor's `runsc` does. The container with the ID of the sandbox is
+    /// the process of the sandbox. The others run inside it, and are no processes of this machine: their process ID is that
+    /// of the sandbox, and the runtime reports their exits (`wait`).
+    #[serde(default)]
+    pub sandbox_container: bool,
     /// Seconds until a run is killed, from 1 to 120 (the default of the kubelet's `runtimeRequestTimeout`).
     #[serde(default = "default_timeout_seconds")]
     pub timeout_seconds: u64,

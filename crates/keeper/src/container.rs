@@ -104,6 +104,8 @@ pub(crate) struct Container {
     pending_input: PendingInput,
     /// Whether the OCI runtime starts it.
     pub(crate) is_starting: bool,
+    /// Whether the OCI runtime reports the end of its first process, which is no process of this machine.
+    pub(crate) is_waited_for: bool,
     /// The end of the first process before it is reported.
     pub(crate) process_exit: Option<ProcessExit>,
     /// Exit after everything was written.
@@ -132,12 +134,18 @@ impl Container {
             terminal: None,
             pending_input: PendingInput::default(),
             is_starting: false,
+            is_waited_for: false,
             process_exit: None,
             exit: None,
             unstored: None,
             is_deleted: false,
             deletion: None,
         })
+    }
+
+    /// Returns whether the first process has begun: its end is reported before the container is forgotten.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.pid.is_some() || self.is_waited_for || self.process_exit.is_some()
     }
 
     /// Returns the bundle.

@@ -5,6 +5,7 @@ use crate::{
     container::{ProcessExit, UnstoredExit},
     exit_file,
     keeper::Keeper,
+    operation::Operation,
     protocol::{Event, Status},
 };
 use rustix::process::{WaitOptions, wait};
@@ -31,6 +32,8 @@ pub(crate) struct ExecProcess {
     pub(crate) container: String,
     /// ID of the process.
     pub(crate) id: String,
+    /// Process ID in the sandbox of the OCI runtime, which delivers the signals.
+    pub(crate) sandbox_pid: Option<i32>,
 }
 
 impl Keeper {
@@ -69,7 +72,7 @@ impl Keeper {
             // The kernel has killed everything in its namespace, in which nothing can start any more.
             self.hello.pod_init = None;
             self.is_stopping = true;
-        } else if !self.operations.is_empty() && self.early_exits.len() < MAX_EARLY_EXITS {
+        } else if self.operations.values().any(Operation::starts_process) && self.early_exits.len() < MAX_EARLY_EXITS {
             self.early_exits.insert(pid, exit);
         }
     }
@@ -163,7 +166,7 @@ impl Keeper {
 }
 
 /// Returns the time in nanoseconds since 1970.
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -31,6 +31,7 @@ mod process;
 mod protocol;
 mod requests;
 mod runtime_calls;
+mod sandbox_container;
 mod socket;
 mod startup;
 mod user_namespace;

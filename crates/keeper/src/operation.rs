@@ -8,13 +8,19 @@ use crate::{
     protocol::{CallError, ErrorCode},
     socket::{self, listen_in},
 };
-use rustix::net::{SocketFlags, SocketType, accept_with};
+use rustix::{
+    fs::MemfdFlags,
+    net::{SocketFlags, SocketType, accept_with},
+};
 use serde::Deserialize;
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::{self, ErrorKind},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    io::{self, ErrorKind, Seek, Write},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -24,6 +30,8 @@ use std::{
 const MAX_OUTPUT: u64 = 64 << 10;
 /// Maximum length of an error text in characters.
 const MAX_TEXT: usize = 4096;
+/// Maximum size of what `wait` writes: a container ID and an exit code.
+const MAX_WAIT_RESULT: usize = 4096;
 
 /// Purpose of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +57,8 @@ pub(crate) enum Purpose {
     KillRemaining,
     /// Delete what a failed creation left.
     CleanUp,
+    /// Wait for the end of a container in a sandbox.
+    Wait,
 }
 
 /// Command line and streams of a run.
@@ -105,6 +115,8 @@ pub(crate) struct Operation {
     starts_process: bool,
     files: RunFiles,
     console: Option<Console>,
+    /// What the runtime writes to stdout, if that is read.
+    output: Option<File>,
 }
 
 /// An ended run. Its files are removed.
@@ -118,17 +130,21 @@ pub(crate) struct EndedRun {
     pub(crate) container_id: String,
     /// The request that waits for it.
     pub(crate) reply: Option<ReplyTo>,
-    /// The started process, if any, or why the run failed.
-    pub(crate) outcome: Result<StartedProcess, CallError>,
+    /// What the run reports, or why it failed.
+    pub(crate) outcome: Result<RunResult, CallError>,
 }
 
-/// A process that the OCI runtime has started.
+/// What a run of the OCI runtime reports.
 #[derive(Debug, Default)]
-pub(crate) struct StartedProcess {
-    /// Process ID; 0 if the run starts none.
+pub(crate) struct RunResult {
+    /// ID of the process that it started; 0 if it starts none.
     pub(crate) pid: i32,
-    /// Its terminal.
+    /// ID of that process in the sandbox.
+    pub(crate) sandbox_pid: Option<i32>,
+    /// The terminal of that process.
     pub(crate) terminal: Option<OwnedFd>,
+    /// Exit code of the container that it waited for.
+    pub(crate) exit_code: i32,
 }
 
 /// Container, purpose and serial number of a run.
@@ -154,19 +170,26 @@ struct RunFiles {
     log: PathBuf,
     stderr: PathBuf,
     pid: PathBuf,
+    sandbox_pid: PathBuf,
     console: PathBuf,
 }
 
 impl RunFiles {
     fn new(dir: &Path, serial: u32) -> Self {
         let file = |name: &str| dir.join(format!("runtime-{serial}.{name}"));
-        Self { log: file("log"), stderr: file("stderr"), pid: file("pid"), console: file("console") }
+        Self {
+            log: file("log"),
+            stderr: file("stderr"),
+            pid: file("pid"),
+            sandbox_pid: file("sandbox-pid"),
+            console: file("console"),
+        }
     }
 }
 
 impl Drop for RunFiles {
     fn drop(&mut self) {
-        for path in [&self.log, &self.stderr, &self.pid, &self.console] {
+        for path in [&self.log, &self.stderr, &self.pid, &self.sandbox_pid, &self.console] {
             let _ = fs::remove_file(path);
         }
     }
@@ -204,13 +227,21 @@ impl Console {
 
 impl Operation {
     /// Starts a run.
-    pub(crate) fn start(runtime: &OciRuntime, call: RuntimeCall, context: RunContext<'_>) -> io::Result<Self> {
+    pub(crate) fn start(runtime: &OciRuntime, mut call: RuntimeCall, context: RunContext<'_>) -> io::Result<Self> {
         let files = RunFiles::new(context.dir, context.serial);
         let mut command = Command::new(&runtime.program);
         command.arg("--root").arg(&runtime.root).arg("--log").arg(&files.log).args(["--log-format", "json"]);
         command.args(&runtime.args).arg(call.verb).args(&call.flags);
         if call.starts_process {
             command.arg("--pid-file").arg(&files.pid);
+        }
+        if runtime.sandbox_container && matches!(context.purpose, Purpose::Exec { .. }) {
+            command.arg("--internal-pid-file").arg(&files.sandbox_pid);
+        }
+        let is_wait = context.purpose == Purpose::Wait;
+        let output = is_wait.then(|| in_memory("output", &[])).transpose()?;
+        if let Some(output) = &output {
+            call.stdout = Some(output.try_clone()?.into());
         }
         let console = call.has_terminal.then(|| Console::new(context.dir, &files.console)).transpose()?;
         if let Some(console) = &console {
@@ -238,11 +269,17 @@ impl Operation {
             container_id: context.container_id.to_owned(),
             reply: context.reply,
             pid,
-            deadline: Some(Instant::now() + timeout),
+            deadline: (!is_wait).then(|| Instant::now() + timeout),
             starts_process: call.starts_process,
             files,
             console,
+            output,
         })
+    }
+
+    /// Returns whether it starts a process whose ID is not known yet.
+    pub(crate) const fn starts_process(&self) -> bool {
+        matches!(self.purpose, Purpose::Create | Purpose::Run | Purpose::Exec { .. })
     }
 
     /// Kills the runtime if it did not end in time.
@@ -257,8 +294,10 @@ impl Operation {
     pub(crate) fn finish(self, code: i32) -> EndedRun {
         let outcome = match (code, self.deadline) {
             // The container exists, but its process or terminal is not known.
-            (0, _) => self.started_process().map_err(|error| CallError::new(ErrorCode::System, error.to_string())),
-            (_, None) => Err(CallError::new(ErrorCode::Deadline, "the OCI runtime did not end in time")),
+            (0, _) => self.result().map_err(|error| CallError::new(ErrorCode::System, error.to_string())),
+            (_, None) if self.purpose != Purpose::Wait => {
+                Err(CallError::new(ErrorCode::Deadline, "the OCI runtime did not end in time"))
+            }
             // It was killed, and did not remove what it had created.
             (128.., _) => Err(CallError::new(ErrorCode::System, self.error_text(code))),
             _ => Err(CallError::new(ErrorCode::Runtime, self.error_text(code))),
@@ -267,17 +306,19 @@ impl Operation {
         EndedRun { purpose, container, container_id, reply, outcome }
     }
 
-    fn started_process(&self) -> io::Result<StartedProcess> {
-        if !self.starts_process {
-            return Ok(StartedProcess::default());
+    fn result(&self) -> io::Result<RunResult> {
+        if let Some(output) = &self.output {
+            return Ok(RunResult { exit_code: exit_status(output)?, ..RunResult::default() });
         }
-        let text = files::read_bounded(&self.files.pid, 32)?;
-        let pid = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
-        let pid = pid.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the OCI runtime wrote no process ID"))?;
+        if !self.starts_process {
+            return Ok(RunResult::default());
+        }
+        let pid = read_pid(&self.files.pid)?;
+        let sandbox_pid = self.files.sandbox_pid.exists().then(|| read_pid(&self.files.sandbox_pid)).transpose()?;
         let terminal = self.console.as_ref().map(Console::receive).transpose();
         let terminal = terminal
             .map_err(|error| io::Error::new(error.kind(), format!("the OCI runtime sent no terminal: {error}")))?;
-        Ok(StartedProcess { pid, terminal })
+        Ok(RunResult { pid, sandbox_pid, terminal, exit_code: 0 })
     }
 
     /// Returns why the runtime failed.
@@ -290,6 +331,35 @@ impl Operation {
         }
         text.chars().take(MAX_TEXT).collect()
     }
+}
+
+fn read_pid(path: &Path) -> io::Result<i32> {
+    let text = files::read_bounded(path, 32)?;
+    let pid = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    pid.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the OCI runtime wrote no process ID"))
+}
+
+/// What `runsc wait` writes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WaitResult {
+    exit_status: i32,
+}
+
+/// Reads the exit code that the runtime has written.
+fn exit_status(output: &File) -> io::Result<i32> {
+    let mut buffer = [0; MAX_WAIT_RESULT];
+    let length = output.read_at(&mut buffer, 0)?;
+    let result: WaitResult = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+    Ok(result.exit_status)
+}
+
+/// Returns a file with a text, without a name.
+pub(crate) fn in_memory(name: &str, text: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.write_all(text)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 #[derive(Deserialize)]
@@ -308,6 +378,15 @@ fn last_error(log: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_status_is_the_one_that_wait_wrote() {
+        let written = |text: &str| exit_status(&in_memory("output", text.as_bytes()).unwrap());
+        assert_eq!(written("{\"id\":\"c\",\"exitStatus\":143}\n").unwrap(), 143);
+        for text in ["", "{}", "{\"exitStatus\":1e99}", &" ".repeat(2 * MAX_WAIT_RESULT)] {
+            written(text).unwrap_err();
+        }
+    }
 
     #[test]
     fn last_error_of_the_log_is_the_text() {

@@ -53,7 +53,7 @@ impl Keeper {
             Call::KillContainer { id, signal, all } => self.kill_container(to, &id, signal, all),
             Call::DeleteContainer { id, force } => self.delete_container(to, &id, force),
             Call::Exec(exec) => self.exec(to, &exec, descriptors),
-            Call::KillExec { id, exec_id, signal } => self.kill_exec(&id, &exec_id, signal),
+            Call::KillExec { id, exec_id, signal } => self.kill_exec(to, &id, &exec_id, signal),
             Call::Attach { id, stdin, stdout, stderr } => {
                 let streams = assign(descriptors, [stdin, stdout, stderr])?;
                 let container = self.living_container(&id)?;
@@ -103,11 +103,14 @@ impl Keeper {
         DONE
     }
 
-    fn kill_exec(&mut self, id: &str, exec_id: &str, signal: i32) -> CallResult {
+    fn kill_exec(&mut self, to: ReplyTo, id: &str, exec_id: &str, signal: i32) -> CallResult {
         let is_it = |(_, exec): &(&i32, &ExecProcess)| exec.container == id && exec.id == exec_id;
-        let Some((pid, _)) = self.execs.iter().find(is_it) else {
+        let Some((pid, exec)) = self.execs.iter().find(is_it) else {
             return Err(CallError::new(ErrorCode::NotFound, format!("process {exec_id} does not run")));
         };
+        if let Some(sandbox_pid) = exec.sandbox_pid {
+            return self.kill_in_sandbox(to, id, sandbox_pid, signal);
+        }
         system("failed to send the signal", process::send_signal(*pid, signal))
     }
 

@@ -9,22 +9,17 @@ use crate::{
     exits::ExecProcess,
     io_source::{Interest, Kind, Source, Token},
     keeper::Keeper,
-    operation::{EndedRun, Operation, Purpose, RunContext, RuntimeCall, StartedProcess},
+    operation::{EndedRun, Operation, Purpose, RunContext, RunResult, RuntimeCall, in_memory},
     process,
     protocol::{Answer, CallError, ErrorCode, ExecCall, Status},
     requests::{CallResult, assign, check_id, system},
 };
 use nix::fcntl::OFlag;
 use rustix::{
-    fs::{FileType, Gid, MemfdFlags, Uid},
+    fs::{FileType, Gid, Uid},
     pty::OpenptFlags,
 };
-use std::{
-    fs::File,
-    io::{self, Seek, Write},
-    os::fd::OwnedFd,
-    path::Path,
-};
+use std::{io, os::fd::OwnedFd, path::Path};
 
 /// Maximum number of containers. Their list fits in one message.
 const MAX_CONTAINERS: usize = 128;
@@ -34,7 +29,7 @@ const MAX_EXECS: usize = 256;
 const MAX_OPERATIONS: usize = 64;
 
 impl Keeper {
-    fn run_runtime(
+    pub(crate) fn run_runtime(
         &mut self,
         container: u32,
         purpose: Purpose,
@@ -42,7 +37,8 @@ impl Keeper {
         call: RuntimeCall,
     ) -> Result<(), CallError> {
         // The keeper's own runs are bounded by the number of containers.
-        if reply.is_some() && self.operations.len() >= MAX_OPERATIONS {
+        let is_short = |operation: &&Operation| operation.purpose != Purpose::Wait;
+        if reply.is_some() && self.operations.values().filter(is_short).count() >= MAX_OPERATIONS {
             return Err(CallError::new(ErrorCode::Limit, "too many concurrent calls of the OCI runtime"));
         }
         let serial = self.next_serial();
@@ -196,7 +192,7 @@ impl Keeper {
         let serial = self.living_container(id)?;
         // For "-", `crun` opens /dev/stdin, which a node may lack.
         let mut call = RuntimeCall::new("update", &["--resources", "/proc/self/fd/0"], &[id]);
-        let file = in_memory(resources.as_bytes());
+        let file = in_memory("resources", resources.as_bytes());
         call.stdin = Some(file.map_err(|error| CallError::new(ErrorCode::System, error.to_string()))?.into());
         self.run_runtime(serial, Purpose::Update, Some(to), call)?;
         Ok(None)
@@ -217,16 +213,17 @@ impl Keeper {
             Purpose::Create => self.finish_create(container, &container_id, reply, outcome, Status::Created),
             Purpose::Run => self.finish_create(container, &container_id, reply, outcome, Status::Running),
             Purpose::Exec { exec_id } => {
-                self.finish_exec(ExecProcess { container: container_id, id: exec_id }, reply, outcome);
+                let exec = ExecProcess { container: container_id, id: exec_id, sandbox_pid: None };
+                self.finish_exec(exec, reply, outcome);
             }
+            Purpose::Wait => self.finish_wait(container, outcome.map(|result| result.exit_code)),
             Purpose::Start => self.finish_start(container, reply, outcome.map(|_| ())),
             Purpose::Delete => self.finish_delete(container, reply, outcome.map(|_| ())),
             Purpose::Kill | Purpose::Update => self.reply(reply, outcome.map(|_| Answer::Done), None),
             Purpose::KillRemaining => self.complete_exit(container),
             Purpose::CleanUp => drop(self.containers.remove(&container)),
         }
-        let knows_all = |op: &Operation| !matches!(op.purpose, Purpose::Create | Purpose::Run | Purpose::Exec { .. });
-        if self.operations.values().all(knows_all) {
+        if !self.operations.values().any(Operation::starts_process) {
             self.early_exits.clear();
         }
     }
@@ -236,9 +233,10 @@ impl Keeper {
         serial: u32,
         id: &str,
         reply: Option<ReplyTo>,
-        outcome: Result<StartedProcess, CallError>,
+        outcome: Result<RunResult, CallError>,
         status: Status,
     ) {
+        let is_in_sandbox = self.is_in_sandbox(id);
         let opened = outcome.map_err(|error| self.with_stderr(serial, error)).and_then(|process| {
             let opened = self.open_streams(serial, process.terminal);
             opened.map_err(|error| CallError::new(ErrorCode::System, error.to_string()))?;
@@ -247,11 +245,14 @@ impl Keeper {
         match opened {
             Ok(pid) => {
                 if let Some(container) = self.containers.get_mut(&serial) {
-                    (container.pid, container.status) = (Some(pid), status);
+                    // That of the sandbox does not end with the container.
+                    (container.pid, container.status) = (Some(pid).filter(|_| !is_in_sandbox), status);
                 }
                 let answer = if status == Status::Running { Answer::Started(pid) } else { Answer::Process(pid) };
                 self.reply(reply, Ok(answer), None);
-                if let Some(exit) = self.early_exits.remove(&pid) {
+                if is_in_sandbox {
+                    self.wait_for_container(serial);
+                } else if let Some(exit) = self.early_exits.remove(&pid) {
                     self.on_container_exit(serial, exit);
                 }
             }
@@ -309,6 +310,7 @@ impl Keeper {
             has_ended = container.process_exit.is_some();
         }
         self.reply(reply, outcome.map(|()| Answer::Done), None);
+        self.wait_for_container(serial);
         if has_ended {
             self.begin_exit(serial);
         }
@@ -316,7 +318,7 @@ impl Keeper {
 
     fn finish_delete(&mut self, serial: u32, reply: Option<ReplyTo>, outcome: Result<(), CallError>) {
         match (outcome, self.containers.get_mut(&serial)) {
-            (Ok(()), Some(container)) if container.pid.is_some() || container.process_exit.is_some() => {
+            (Ok(()), Some(container)) if container.has_begun() => {
                 // Its exit is reported first.
                 if container.exit.is_none() {
                     container.deletion = Some(reply);
@@ -338,11 +340,12 @@ impl Keeper {
         self.reply(reply, Ok(Answer::Done), None);
     }
 
-    fn finish_exec(&mut self, exec: ExecProcess, reply: Option<ReplyTo>, outcome: Result<StartedProcess, CallError>) {
-        let StartedProcess { pid, terminal } = match outcome {
+    fn finish_exec(&mut self, exec: ExecProcess, reply: Option<ReplyTo>, outcome: Result<RunResult, CallError>) {
+        let RunResult { pid, sandbox_pid, terminal, .. } = match outcome {
             Ok(started) => started,
             Err(error) => return self.reply(reply, Err(error), None),
         };
+        let exec = ExecProcess { sandbox_pid, ..exec };
         self.reply(reply, Ok(Answer::Process(pid)), terminal);
         match self.early_exits.remove(&pid) {
             Some(exit) => self.publish_exec_exit(exec, exit.code),
@@ -369,12 +372,4 @@ fn mark_run(dir: &Path) -> Result<(), CallError> {
     }
     let created = files::create_private(&path).map(drop);
     created.map_err(|error| CallError::new(ErrorCode::System, format!("failed to record the run: {error}")))
-}
-
-/// Returns a file with a text, without a name.
-fn in_memory(text: &[u8]) -> io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create("resources", MemfdFlags::CLOEXEC)?);
-    file.write_all(text)?;
-    file.rewind()?;
-    Ok(file)
 }

@@ -10,7 +10,7 @@ use std::{net::IpAddr, path::Path};
 /// Pod network over netlink and nftables.
 pub(crate) struct NetlinkPodNetwork(pub(crate) Network);
 
-fn boxed(error: network::Error) -> PodNetworkError {
+fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> PodNetworkError {
     PodNetworkError(Box::new(error))
 }
 
@@ -56,10 +56,6 @@ impl PodNetwork for NetlinkPodNetwork {
 /// Pod network of CNI plugins.
 pub(crate) struct CniPodNetwork(pub(crate) Cni);
 
-fn cni_failed(error: cni::Error) -> PodNetworkError {
-    PodNetworkError(Box::new(error))
-}
-
 impl PodNetwork for CniPodNetwork {
     fn not_ready(&self) -> BoxFuture<'_, Option<String>> {
         async move {
@@ -76,14 +72,14 @@ impl PodNetwork for CniPodNetwork {
         netns: &'a Path,
         config: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, PodNetworkError>> {
-        async move { self.0.attach(sandbox, netns, config).await.map_err(cni_failed) }.boxed()
+        async move { self.0.attach(sandbox, netns, config).await.map_err(boxed) }.boxed()
     }
 
     fn detach<'a>(&'a self, sandbox: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        async move { self.0.detach(sandbox).await.map_err(cni_failed) }.boxed()
+        async move { self.0.detach(sandbox).await.map_err(boxed) }.boxed()
     }
 
     fn retain<'a>(&'a self, sandboxes: &'a [String]) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        std::future::ready(self.0.retain(sandboxes).map_err(cni_failed)).boxed()
+        std::future::ready(self.0.retain(sandboxes).map_err(boxed)).boxed()
     }
 }

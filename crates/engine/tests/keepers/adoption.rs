@@ -1,19 +1,13 @@
 //! Keepers that do not answer, or speak another version.
 
-use crate::support::Node;
-use engine::{PodNetwork, PodNetworkError};
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use runtime::SandboxConfig;
+use crate::support::{NoAddresses, Node};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, recv, send,
     socket_with,
 };
 use std::{
     fs,
-    net::IpAddr,
     os::fd::OwnedFd,
-    path::Path,
     process::{Child, Command},
     sync::Arc,
     time::Duration,
@@ -99,43 +93,13 @@ async fn keeper_of_another_version_is_refused_and_lives() {
     }
 }
 
-/// A network that logs what it releases.
-#[derive(Default)]
-struct Releases(Mutex<Vec<String>>);
-
-impl Releases {
-    fn log(&self, call: String) -> BoxFuture<'_, Result<(), PodNetworkError>> {
-        self.0.lock().push(call);
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl PodNetwork for Releases {
-    fn attach<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a Path,
-        _: &'a SandboxConfig,
-    ) -> BoxFuture<'a, Result<Vec<IpAddr>, PodNetworkError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn detach<'a>(&'a self, sandbox: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        self.log(format!("detach {sandbox}"))
-    }
-
-    fn retain<'a>(&'a self, sandboxes: &'a [String]) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        self.log(format!("retain {sandboxes:?}"))
-    }
-}
-
 #[tokio::test]
 async fn start_does_not_wait_for_network_of_incomplete_sandbox() {
     let node = Node::new();
     let dir = node.path("data/engine/pods/incomplete");
     fs::create_dir_all(&dir).unwrap();
-    let network = Arc::new(Releases::default());
+    let network = Arc::new(NoAddresses::default());
     node.open_with(network.clone()).await.unwrap();
     assert!(!dir.exists());
-    assert_eq!(*network.0.lock(), ["retain []"]);
+    assert_eq!(network.releases(), ["retain []"]);
 }

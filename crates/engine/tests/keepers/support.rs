@@ -3,6 +3,7 @@
 use engine::{Engine, EngineError, EngineOptions, PodNetwork, PodNetworkError};
 use futures::future::BoxFuture;
 use images::ImageStore;
+use parking_lot::Mutex;
 use runtime::{
     ContainerConfig, ContainerId, ContainerState, ContainerStatus, NamespaceMode, Namespaces, Runtime, SandboxConfig,
     SandboxId,
@@ -35,10 +36,23 @@ pub(crate) fn can_run() -> bool {
     false
 }
 
-/// A network without addresses.
-struct NoNetwork;
+/// A network without addresses, which logs what it releases.
+#[derive(Default)]
+pub(crate) struct NoAddresses(Mutex<Vec<String>>);
 
-impl PodNetwork for NoNetwork {
+impl NoAddresses {
+    fn log(&self, call: String) -> BoxFuture<'_, Result<(), PodNetworkError>> {
+        self.0.lock().push(call);
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Returns the releases so far.
+    pub(crate) fn releases(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+impl PodNetwork for NoAddresses {
     fn attach<'a>(
         &'a self,
         _: &'a str,
@@ -48,12 +62,12 @@ impl PodNetwork for NoNetwork {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn detach<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        Box::pin(async { Ok(()) })
+    fn detach<'a>(&'a self, sandbox: &'a str) -> BoxFuture<'a, Result<(), PodNetworkError>> {
+        self.log(format!("detach {sandbox}"))
     }
 
-    fn retain<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Result<(), PodNetworkError>> {
-        Box::pin(async { Ok(()) })
+    fn retain<'a>(&'a self, sandboxes: &'a [String]) -> BoxFuture<'a, Result<(), PodNetworkError>> {
+        self.log(format!("retain {sandboxes:?}"))
     }
 }
 
@@ -81,6 +95,18 @@ impl Node {
         node
     }
 
+    /// Creates a node whose OCI runtime runs each Pod in a sandbox.
+    pub(crate) fn with_sandboxes() -> Self {
+        let node = Self::new();
+        let program = node.path("sandbox-runtime");
+        fs::write(&program, include_str!("sandbox_runtime.sh")).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let handler = format!("{{program: {}, sandboxContainer: true}}", program.display());
+        let handlers = format!("defaultHandler: sandboxed\nhandlers:\n  sandboxed: {handler}\n");
+        fs::write(node.path("data/runtimes.yaml"), handlers).unwrap();
+        node
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -100,7 +126,7 @@ impl Node {
     }
 
     pub(crate) async fn open(&self) -> Result<Engine, EngineError> {
-        self.open_with(Arc::new(NoNetwork)).await
+        self.open_with(Arc::new(NoAddresses::default())).await
     }
 
     pub(crate) async fn open_with(&self, network: Arc<dyn PodNetwork>) -> Result<Engine, EngineError> {

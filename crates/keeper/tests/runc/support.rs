@@ -86,6 +86,7 @@ impl Pod {
                 args: Vec::new(),
                 direct_kill: true,
                 refuses_hybrid_cgroups: runtime() == "crun",
+                sandbox_container: false,
                 timeout_seconds: 120,
             },
         };

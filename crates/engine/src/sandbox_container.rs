@@ -1,0 +1,130 @@
+//! The sandbox container of OCI runtimes that run a Pod in one sandbox, as gVisor's `runsc` does.
+//!
+//! Its process is the sandbox. It is started after the network of the Pod, whose addresses `runsc` takes over, and before the first
+//! container; it is deleted after the last one. When it ends, the Pod's sandbox has ended.
+
+use crate::{
+    cgroup::Cgroup,
+    keeper_process::kill_keeper,
+    oci_runtime, prepare,
+    records::{self, SandboxRecord},
+    state::{Inner, Sandbox},
+    steps::{blocking, failed},
+};
+use bundle::{Namespace, PodNamespaces};
+use keeper::{Client as Keeper, ContainerOptions, Hello, Status};
+use runtime::{NamespaceMode, RuntimeError, SandboxConfig};
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Starts the sandbox container of a sandbox whose network is connected, if its OCI runtime needs one.
+///
+/// # Errors
+/// When a file cannot be written, or the OCI runtime fails.
+pub(crate) async fn start(
+    inner: &Arc<Inner>,
+    config: &SandboxConfig,
+    record: &SandboxRecord,
+    keeper: &Keeper,
+    sandbox_dir: &Path,
+) -> Result<(), RuntimeError> {
+    if !record.has_container() {
+        return Ok(());
+    }
+    let namespaces = namespaces(record, keeper.hello());
+    let spec = bundle::sandbox_container_spec(&record.id, config, &namespaces, &inner.host);
+    let spec = spec.map_err(|error| RuntimeError::Unimplemented(error.to_string()))?;
+    let program = bundle::pause_program(inner.host.architecture).unwrap_or_default();
+    let dir = Sandbox::containers_dir(sandbox_dir).join(&record.id);
+    let write = move || write(&dir, &program, &bundle::encode(&spec).map_err(io::Error::other)?);
+    blocking(write).await.map_err(failed("write the sandbox container"))?;
+    keeper.run_container(&record.id).await.map_err(failed("start the sandbox container"))?;
+    Ok(())
+}
+
+fn write(dir: &Path, program: &[u8], config: &[u8]) -> io::Result<()> {
+    let root = dir.join("rootfs");
+    for directory in bundle::SANDBOX_DIRECTORIES {
+        files::create_private_dir_all(&root.join(directory))?;
+    }
+    let pause = root.join(bundle::PAUSE_PATH.trim_start_matches('/'));
+    // Not synced: no sandbox survives a power failure.
+    files::replace_private_unsynced(&pause, program)?;
+    fs::set_permissions(&pause, Permissions::from_mode(0o755))?;
+    files::replace_private_unsynced(&dir.join(prepare::CONFIG), config)?;
+    files::replace_private_unsynced(&dir.join(prepare::OPTIONS), &serde_json::to_vec(&ContainerOptions::default())?)
+}
+
+fn namespaces(record: &SandboxRecord, hello: &Hello) -> PodNamespaces {
+    let held = hello.namespaces;
+    PodNamespaces {
+        network: prepare::pod_namespace(hello, record.network, held.network),
+        ipc: prepare::pod_namespace(hello, record.ipc, held.ipc),
+        uts: prepare::pod_namespace(hello, record.network, held.uts),
+        // That of a Pod which shares it is the sandbox container's.
+        pid: if record.pid == NamespaceMode::Node { Namespace::Node } else { Namespace::New },
+        user: Namespace::Node,
+    }
+}
+
+/// Returns whether the sandbox of a keeper's containers runs. Without a sandbox container, it does as long as the keeper.
+pub(crate) fn is_running(record: &SandboxRecord, states: &[keeper::ContainerState]) -> bool {
+    let is_it = |state: &keeper::ContainerState| state.id == record.id && state.status == Status::Running;
+    !record.has_container() || states.iter().any(is_it)
+}
+
+/// Returns the path of the process namespace that the containers of a Pod share, as OCI runtimes with sandboxes know it: that of
+/// the sandbox's process. `None` if the keeper has it, or the containers share none.
+///
+/// # Errors
+/// When the sandbox has ended.
+pub(crate) async fn pid_namespace(sandbox: &Sandbox, mode: NamespaceMode) -> Result<Option<PathBuf>, RuntimeError> {
+    let record = sandbox.record();
+    if !record.has_container() || mode != NamespaceMode::Pod {
+        return Ok(None);
+    }
+    let states = sandbox.keeper()?.list_containers().await.map_err(failed("find the sandbox container"))?;
+    let pid = states.iter().find(|state| state.id == record.id).and_then(|state| state.pid);
+    let pid = pid.ok_or_else(|| RuntimeError::Failed(format!("the sandbox container of {} has ended", record.id)))?;
+    Ok(Some(format!("/proc/{pid}/ns/pid").into()))
+}
+
+/// Handles the end of a sandbox container, if nobody requested it: the end of its keeper is that of the sandbox.
+pub(crate) async fn ended(sandbox: &Sandbox) {
+    if sandbox.is_ending() {
+        return;
+    }
+    tracing::warn!(sandbox = sandbox.record().id, "the sandbox container has ended");
+    kill_keeper(&sandbox.dir).await;
+}
+
+/// Kills and deletes a sandbox container without its keeper.
+///
+/// # Errors
+/// When its processes do not end, or the OCI runtime fails.
+pub(crate) async fn delete(inner: &Inner, record: &SandboxRecord) -> Result<(), RuntimeError> {
+    let Some(cgroup) = &record.container_cgroup else { return Ok(()) };
+    kill(cgroup).await.map_err(failed("kill the sandbox container"))?;
+    oci_runtime::delete(inner, record, &record.id).await
+}
+
+/// Kills the processes of a sandbox container.
+pub(crate) async fn kill(cgroup: &str) -> io::Result<()> {
+    match Cgroup::find(cgroup) {
+        Some(cgroup) => cgroup.kill_all().await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes the sandbox container of a sandbox directory, whose keeper has ended. Errors are logged.
+pub(crate) async fn delete_in(inner: &Inner, sandbox_dir: &Path) {
+    let Ok(Some(record)) = records::load::<SandboxRecord>(&Sandbox::record_path(sandbox_dir)) else { return };
+    if let Err(error) = delete(inner, &record).await {
+        tracing::warn!(sandbox = record.id, %error, "failed to delete a sandbox container");
+    }
+}
