@@ -144,6 +144,11 @@ fn check_user_namespaces(name: &str) {
     assert_eq!(host_id(&kubectl, "first"), ids[0]);
     assert_eq!(kubectl.value("pod/first", "/status/containerStatuses/0/restartCount"), json!(0));
     let sandboxes: Vec<_> = fs::read_dir(cluster.data_dir().join("engine/pods")).unwrap().flatten().collect();
+    // The record has the default handler's name, so that another default does not apply to an existing Pod.
+    for sandbox in &sandboxes {
+        let record: Value = serde_json::from_slice(&fs::read(sandbox.path().join("sandbox.json")).unwrap()).unwrap();
+        assert_eq!(record["runtimeHandler"], name);
+    }
     let roots = || sandboxes.iter().filter(|dir| Path::new(ROOT_FILE_SYSTEMS).join(dir.file_name()).exists()).count();
     assert_eq!(roots(), 2);
     kubectl.run("delete pod first --timeout=15s").ok();
