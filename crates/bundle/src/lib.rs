@@ -40,7 +40,7 @@ pub use mounts::image_volumes;
 pub use namespaces::{Namespace, PodNamespaces};
 pub use oci_spec::runtime::{Capability, LinuxResources, Process, Spec};
 pub use process::exec_process;
-pub use resources::{cgroups_path, linux_resources, update_resources};
+pub use resources::{cgroup_path, cgroups_path, is_systemd_cgroup, linux_resources, update_resources};
 pub use seccomp::MAX_PROFILE_BYTES;
 pub use sysctls::sandbox_sysctls;
 pub use users::{MAX_USER_FILE_BYTES, UserDatabase};

@@ -47,6 +47,9 @@ pub(crate) struct SandboxRecord {
     pub(crate) log_directory: PathBuf,
     pub(crate) runtime_handler: String,
     pub(crate) ips: Vec<IpAddr>,
+    /// Whether systemd creates the cgroups of the containers (cgroup driver `systemd`).
+    #[serde(default)]
+    pub(crate) systemd_cgroup: bool,
 }
 
 impl SandboxRecord {

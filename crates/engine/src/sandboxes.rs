@@ -108,6 +108,7 @@ fn record(id: &str, config: &SandboxConfig) -> SandboxRecord {
         log_directory: config.log_directory.clone(),
         runtime_handler: config.runtime_handler.clone(),
         ips: Vec::new(),
+        systemd_cgroup: bundle::is_systemd_cgroup(config.cgroup_parent.as_deref()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     api_address::ApiAddress,
-    certificates,
+    certificates, cgroup_driver,
     cli::NodeArgs,
     cluster_services::Services,
     container_runtime::{self, NodeRuntime},
@@ -108,6 +108,7 @@ impl Cluster {
         let endpoint = KubeletEndpoint::bind(&config).await?;
         let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
             container_runtime::start(dir, args, &node).await?;
+        cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
         let recursive_read_only_mounts = container_runtime::recursive_read_only_mounts(&*runtime).await;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -171,6 +172,7 @@ impl Cluster {
         };
         files::create_private_dir_all(&dir.kubelet())?;
         let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime.clone(), stop.clone());
+        kubelet.prepare_cgroups().await?;
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }
