@@ -61,6 +61,8 @@ pub(super) fn build(
     for (name, text) in FILES.iter().chain(systemd::FILES) {
         fs::write(root.join(name), text)?;
     }
+    // The address of the system bus is below /var/run.
+    symlink("../run", root.join("var/run"))?;
     install_busybox(root)?;
     copy_programs(root, programs, path)?;
     copy_modules(root, kernel)?;

@@ -14,7 +14,7 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
 pub(super) const OPTIONAL_PROGRAMS: &[(&str, &str)] =
     &[("/lib/systemd/systemd-executor", "lib/systemd/systemd-executor")];
 
-/// Units, and the configuration of the system bus. `crun` needs the bus, `runc` and Podium use it.
+/// Units, and the configuration of the system bus. Podium and `crun` need the bus.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
         "etc/systemd/system/vm-test.service",

@@ -1,7 +1,8 @@
 //! Client of systemd, which creates and removes slices (`org.freedesktop.systemd1`).
 //!
-//! As upstream's `dbusConnManager`: over the system bus, or systemd's private socket if there is none. A lost connection is
-//! reopened. Every wait has a deadline.
+//! As upstream's `dbusConnManager`, over the system bus, but not over systemd's private socket: its messages have the sender
+//! `org.freedesktop.systemd1`, which is not a unique name, and which the D-Bus library refuses. A lost connection is reopened.
+//! Every wait has a deadline.
 
 mod properties;
 
@@ -18,8 +19,6 @@ pub(super) use properties::Property;
 
 /// Exists if systemd is the init system (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
-/// systemd's socket for root, without a bus.
-const PRIVATE_SOCKET: &str = "unix:path=/run/systemd/private";
 /// Deadline of a method call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Deadline of a job, as upstream's.
@@ -35,8 +34,8 @@ const RETRY_DELAYS: [Duration; 4] =
 pub(super) enum SystemdError {
     #[error("systemd is not the init system of this machine ({BOOTED} does not exist)")]
     NotBooted,
-    #[error("failed to connect to systemd: system bus: {bus}; {PRIVATE_SOCKET}: {private}")]
-    Connect { bus: zbus::Error, private: zbus::Error },
+    #[error("failed to connect to systemd over the system bus of D-Bus: {0}")]
+    Connect(zbus::Error),
     #[error("systemd did not answer within {CALL_TIMEOUT:?}")]
     Deadline,
     #[error("failed to {method} {unit}: {source}")]
@@ -129,7 +128,7 @@ struct Connected {
 
 /// Address of systemd.
 enum Target {
-    /// The system bus (`DBUS_SYSTEM_BUS_ADDRESS`), or the private socket.
+    /// The system bus (`DBUS_SYSTEM_BUS_ADDRESS`).
     Machine,
     #[cfg(test)]
     Bus(String),
@@ -246,30 +245,16 @@ impl Systemd {
         if let Some(connected) = &*connected {
             return Ok(connected.clone());
         }
-        let opened = match &self.target {
-            Target::Machine => match timeout(CALL_TIMEOUT, open(Builder::system())).await {
-                Ok(Ok(opened)) => opened,
-                failed => {
-                    let bus = failed.map_or_else(|_| no_answer(), |result| result.err().unwrap_or_else(no_answer));
-                    let private = timeout(CALL_TIMEOUT, open(Builder::address(PRIVATE_SOCKET).p2p())).await;
-                    let private = private.unwrap_or_else(|_| Err(no_answer()));
-                    private.map_err(|private| SystemdError::Connect { bus, private })?
-                }
-            },
+        let builder = match &self.target {
+            Target::Machine => Builder::system(),
             #[cfg(test)]
-            Target::Bus(address) => {
-                let opened = timeout(CALL_TIMEOUT, open(Builder::address(address.as_str()))).await;
-                let opened = opened.map_err(|_| SystemdError::Deadline)?;
-                opened.map_err(|bus| SystemdError::Connect { bus, private: no_answer() })?
-            }
+            Target::Bus(address) => Builder::address(address.as_str()),
         };
+        let opened = timeout(CALL_TIMEOUT, open(builder)).await.map_err(|_| SystemdError::Deadline)?;
+        let opened = opened.map_err(SystemdError::Connect)?;
         *connected = Some(opened.clone());
         Ok(opened)
     }
-}
-
-fn no_answer() -> zbus::Error {
-    zbus::Error::Failure(format!("no answer within {CALL_TIMEOUT:?}"))
 }
 
 async fn open(builder: Builder<'_>) -> zbus::Result<Connected> {
@@ -343,7 +328,7 @@ fn has_name(error: &SystemdError, name: &str) -> bool {
 /// Returns whether the connection is closed, or systemd is not on the bus, for example because it is re-executed.
 fn is_connection_lost(error: &SystemdError) -> bool {
     match error {
-        SystemdError::Connect { .. } => true,
+        SystemdError::Connect(_) => true,
         SystemdError::Call { source: zbus::Error::InputOutput(error), .. } => error.kind() != io::ErrorKind::TimedOut,
         SystemdError::Call { source: zbus::Error::FDO(error), .. } => matches!(
             **error,
