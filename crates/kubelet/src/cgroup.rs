@@ -67,7 +67,7 @@ impl CgroupManager {
     pub(crate) fn new(options: &Options, node_resources: &NodeResources) -> Self {
         let config = &options.config;
         let root = config.cgroup_root.clone().unwrap_or_else(|| driver::default_root(&options.root_dir));
-        let kubepods = CgroupName::parse(&root).child("kubepods");
+        let kubepods = CgroupName::parse(&root).join("kubepods");
         let enforce = config.enforce_node_allocatable.iter().any(|name| name == "pods");
         let driver = Driver::new(config.cgroups_per_qos && config.cgroup_driver == "systemd");
         let mut cgroups = Self {
@@ -149,15 +149,15 @@ impl CgroupManager {
     fn qos_cgroup(&self, class: QosClass) -> CgroupName {
         match class {
             QosClass::Guaranteed => self.kubepods.clone(),
-            QosClass::Burstable => self.kubepods.child("burstable"),
-            QosClass::BestEffort => self.kubepods.child("besteffort"),
+            QosClass::Burstable => self.kubepods.join("burstable"),
+            QosClass::BestEffort => self.kubepods.join("besteffort"),
         }
     }
 
     /// Returns the name of a Pod's cgroup.
     fn name(&self, pod: &ApiPod) -> Option<CgroupName> {
         let class = resources::qos_class(pod.spec.as_ref()?);
-        Some(self.qos_cgroup(class).child(format!("pod{}", pod.metadata.uid.as_deref()?)))
+        Some(self.qos_cgroup(class).join(format!("pod{}", pod.metadata.uid.as_deref()?)))
     }
 
     /// Returns the cgroup parent of a Pod's containers: an absolute path within the hierarchies.
@@ -306,7 +306,7 @@ impl CgroupManager {
                     if component.strip_prefix("pod").is_none_or(&is_known) {
                         continue;
                     }
-                    if let Err(error) = self.driver.remove_if_unused(hierarchy, &parent.child(&component)).await {
+                    if let Err(error) = self.driver.remove_if_unused(hierarchy, &parent.join(&component)).await {
                         tracing::debug!(%error, child, "failed to remove the cgroup of a removed Pod");
                     }
                 }

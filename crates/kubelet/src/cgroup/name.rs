@@ -36,7 +36,7 @@ impl CgroupName {
         Self(path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
 
-    pub(super) fn child(&self, component: impl Into<String>) -> Self {
+    pub(super) fn join(&self, component: impl Into<String>) -> Self {
         Self(self.0.iter().cloned().chain([component.into()]).collect())
     }
 
@@ -139,13 +139,13 @@ mod tests {
         for part in ["a_b", "a@b", "a b", "ä", "a\\x2d"] {
             assert_eq!(slice(&format!("/kubepods/{part}")), Err(character(part)));
         }
-        assert_eq!(CgroupName::parse("/kubepods").child("pod/..").slice(), Err(character("pod/..")));
+        assert_eq!(CgroupName::parse("/kubepods").join("pod/..").slice(), Err(character("pod/..")));
         assert!(matches!(slice(&format!("/kubepods/{}", "a".repeat(250))), Err(CgroupNameError::TooLong(_))));
         let root = CgroupName::parse("/kubepods");
         for part in ["pod/../..", "..", "poda.slice"] {
-            assert_eq!(root.child(part).cgroupfs(), Err(character(part)));
+            assert_eq!(root.join(part).cgroupfs(), Err(character(part)));
         }
-        assert_eq!(root.child("poda_b").cgroupfs().unwrap(), "/kubepods/poda_b");
+        assert_eq!(root.join("poda_b").cgroupfs().unwrap(), "/kubepods/poda_b");
         assert_eq!(CgroupName::parse("/").cgroupfs().unwrap(), "/");
     }
 
