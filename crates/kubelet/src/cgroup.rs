@@ -57,7 +57,7 @@ pub(crate) struct CgroupManager {
     quota_period: i64,
     pids: Option<i64>,
     single_process_oom_kill: bool,
-    /// CPU shares of the Burstable class that were set last; systemd is not asked to set them again.
+    /// CPU shares of the Burstable class that were set last; with systemd, equal ones are not set again.
     burstable_shares: Mutex<Option<i64>>,
 }
 

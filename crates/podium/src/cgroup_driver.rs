@@ -36,7 +36,7 @@ pub(crate) async fn resolve(dir: &DataDir, runtime: &dyn Runtime, config: &mut K
     Ok(())
 }
 
-/// Returns the driver that the runtime reports. A runtime that has just started is asked again.
+/// Returns the driver that the runtime reports. A runtime may have just started: the query is repeated.
 async fn reported(runtime: &dyn Runtime) -> Result<Option<CgroupDriver>, RuntimeError> {
     let mut tries = 1;
     loop {
