@@ -99,6 +99,7 @@ mod static_pods;
 mod stop_signals;
 mod store_quota;
 mod streams;
+mod systemd_cgroups;
 mod taint_eviction;
 mod termination;
 mod test_users;

@@ -36,6 +36,7 @@ const VM_PACKAGES: &[(&[&str], &str)] = &[
     (&["/usr/bin/qemu-system-x86_64"], "qemu-system-x86"),
     (&["/usr/sbin/mke2fs", "/sbin/mke2fs"], "e2fsprogs"),
     (&["/usr/bin/strip"], "binutils"),
+    (&["/lib/systemd/systemd", "/usr/lib/systemd/systemd"], "systemd"),
     (&["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"], "apparmor"),
 ];
 

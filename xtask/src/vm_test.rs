@@ -7,6 +7,7 @@ mod init;
 mod kernel;
 mod machine;
 mod root_image;
+mod systemd;
 
 use crate::{
     setup,
@@ -78,7 +79,7 @@ impl Layout {
     }
 }
 
-/// Builds the machine, and runs the tests in it: those of [`TESTS`], or all that match.
+/// Builds the machine, and runs the tests in it: those of [`TESTS`] or of [`systemd::TESTS`], or all that match.
 ///
 /// # Errors
 /// When the machine cannot be built or does not boot, when a test fails, or at the deadline.
@@ -91,7 +92,8 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let path = setup::path_with(&setup::run_for_vm()?);
     let kernel = kernel::fetch(&layout.kernel_dir())?;
     let programs = build()?;
-    let selection = selection(filter);
+    let init = std::env::var(systemd::INIT).ok();
+    let selection = selection(filter, init.as_deref());
     if !has_tests(&programs.tests, &layout.dir, &selection)? {
         bail!("no end-to-end test has {:?} in its name", filter.unwrap_or_default());
     }
@@ -139,9 +141,10 @@ fn build() -> Result<Programs> {
     Ok(Programs { podium: step::target_dir().join("debug/podium"), tests })
 }
 
-/// Returns the lines of the file that selects tests: [`TESTS`], or a part of the names.
-fn selection(filter: Option<&str>) -> String {
-    filter.map_or_else(|| TESTS.iter().map(|name| format!("={name}\n")).collect(), |filter| format!("{filter}\n"))
+/// Returns the lines of the file that selects tests: the list of the init system, or a part of the names.
+fn selection(filter: Option<&str>, init: Option<&str>) -> String {
+    let tests = if init == Some("systemd") { systemd::TESTS } else { TESTS };
+    filter.map_or_else(|| tests.iter().map(|name| format!("={name}\n")).collect(), |filter| format!("{filter}\n"))
 }
 
 /// Returns whether the program has tests that are selected. An empty run would succeed.
@@ -174,9 +177,10 @@ mod tests {
 
     #[test]
     fn selection_has_the_filter_or_the_list() {
-        assert_eq!(selection(Some("a node")), "a node\n");
-        assert!(selection(None).starts_with("=the engine runs Pods without containerd\n"));
-        assert_eq!(selection(None).lines().count(), TESTS.len());
+        assert_eq!(selection(Some("a node"), None), "a node\n");
+        assert!(selection(None, None).starts_with("=the engine runs Pods without containerd\n"));
+        assert_eq!(selection(None, None).lines().count(), TESTS.len());
+        assert_eq!(selection(None, Some("systemd")).lines().count(), systemd::TESTS.len());
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
         let dir = step::root().join("tests/e2e");
         let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
         let sources: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-        for name in TESTS {
+        for name in TESTS.iter().chain(systemd::TESTS) {
             assert!(sources.contains(&format!("#[e2e_test(\"{name}\")]")), "{name}");
         }
     }

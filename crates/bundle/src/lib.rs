@@ -43,7 +43,7 @@ pub use namespaces::{Namespace, PodNamespaces};
 pub use oci_spec::runtime::{Capability, LinuxResources, Process, Spec};
 pub use pause::pause_program;
 pub use process::exec_process;
-pub use resources::{cgroups_path, linux_resources, update_resources};
+pub use resources::{cgroup_path, cgroups_path, is_systemd_cgroup, linux_resources, update_resources};
 pub use sandbox_container::{PAUSE_PATH, SANDBOX_DIRECTORIES, sandbox_container_spec};
 pub use seccomp::MAX_PROFILE_BYTES;
 pub use sysctls::sandbox_sysctls;

@@ -87,15 +87,40 @@ fn unsigned(name: &'static str, value: i64) -> Result<Option<u64>, Error> {
     Ok(Some(number).filter(|number| *number != 0))
 }
 
+/// Prefix of the names of containers' scopes.
+const SCOPE_PREFIX: &str = "cri-podium";
+
 /// Returns `cgroupsPath` of a container: below the Pod's cgroup, or `SLICE:cri-podium:ID` if that is a slice of
-/// systemd.
+/// systemd. The OCI runtime needs `--systemd-cgroup` then.
 #[must_use]
 pub fn cgroups_path(parent: Option<&str>, id: &str) -> String {
-    let parent = parent.filter(|parent| !parent.is_empty()).unwrap_or("/podium").trim_end_matches('/');
-    match parent.rsplit('/').next() {
-        Some(slice) if slice.ends_with(".slice") => format!("{slice}:cri-podium:{id}"),
-        _ => format!("{parent}/{id}"),
+    match slice(parent) {
+        Some(slice) => format!("{slice}:{SCOPE_PREFIX}:{id}"),
+        None => format!("{}/{id}", directory(parent)),
     }
+}
+
+/// Returns the path of a container's cgroup in the hierarchies. That of a slice must be complete.
+#[must_use]
+pub fn cgroup_path(parent: Option<&str>, id: &str) -> String {
+    match slice(parent) {
+        Some(_) => format!("{}/{SCOPE_PREFIX}-{id}.scope", directory(parent)),
+        None => format!("{}/{id}", directory(parent)),
+    }
+}
+
+/// Returns whether the parent of a container's cgroup is a slice of systemd, which creates the containers' cgroups then.
+#[must_use]
+pub fn is_systemd_cgroup(parent: Option<&str>) -> bool {
+    slice(parent).is_some()
+}
+
+fn directory(parent: Option<&str>) -> &str {
+    parent.filter(|parent| !parent.is_empty()).unwrap_or("/podium").trim_end_matches('/')
+}
+
+fn slice(parent: Option<&str>) -> Option<&str> {
+    directory(parent).rsplit('/').next().filter(|name| name.ends_with(".slice"))
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub(crate) async fn create(
     let _reservation = Reservation::new(&sandbox, &config.name, config.attempt)?;
     // After the reservation: a removal sees either the one or the other.
     check_ready(&sandbox)?;
+    check_cgroup_driver(&sandbox, &sandbox_config)?;
     if let Some(target) = &config.security.target_container {
         if sandbox.record().has_container() {
             let text = "runtime handlers with a sandbox container cannot share the process namespace of one container";
@@ -96,6 +97,16 @@ fn check_ready(sandbox: &Sandbox) -> Result<(), RuntimeError> {
         SandboxState::Ready => Ok(()),
         _ => Err(RuntimeError::Failed(format!("sandbox {} is not ready", record.id))),
     }
+}
+
+/// Refuses a cgroup of another driver than that of the sandbox: the container would not be in its Pod's cgroup.
+fn check_cgroup_driver(sandbox: &Sandbox, config: &SandboxConfig) -> Result<(), RuntimeError> {
+    let record = sandbox.record();
+    if record.systemd_cgroup == bundle::is_systemd_cgroup(config.cgroup_parent.as_deref()) {
+        return Ok(());
+    }
+    let driver = if record.systemd_cgroup { "systemd" } else { "cgroupfs" };
+    Err(RuntimeError::Failed(format!("sandbox {} was created with the cgroup driver {driver}", record.id)))
 }
 
 /// Reservation of a container's name during its creation.

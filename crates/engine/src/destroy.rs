@@ -2,8 +2,10 @@
 
 use crate::{
     keeper_process::{kill_containers, kill_keeper},
-    oci_runtime, rootfs,
-    state::pods_dir,
+    oci_runtime,
+    records::{self, SandboxRecord},
+    rootfs,
+    state::{Sandbox, pods_dir},
 };
 use images::ImageStore;
 use std::{
@@ -55,6 +57,17 @@ pub fn has_sandboxes(data_dir: &Path) -> bool {
 #[must_use]
 pub fn has_sandbox(data_dir: &Path, id: &str) -> bool {
     pods_dir(data_dir).join(id).is_dir()
+}
+
+/// Returns whether a data directory has sandboxes whose cgroup driver is not this one.
+#[must_use]
+pub fn has_other_cgroup_driver(data_dir: &Path, systemd: bool) -> bool {
+    let sandboxes = fs::read_dir(pods_dir(data_dir)).into_iter().flatten().flatten();
+    let mut records = sandboxes.filter_map(|entry| {
+        let record = records::load::<SandboxRecord>(&Sandbox::record_path(&entry.path()));
+        record.ok().flatten()
+    });
+    records.any(|record| record.systemd_cgroup != systemd)
 }
 
 /// Records the image store of a data directory.

@@ -45,7 +45,7 @@ mod stop;
 mod streams;
 mod tasks;
 
-pub use destroy::{destroy, has_sandbox, has_sandboxes, image_store};
+pub use destroy::{destroy, has_other_cgroup_driver, has_sandbox, has_sandboxes, image_store};
 pub use handlers::HandlersError;
 pub use image_service::{describe_image, pull_image};
 

@@ -18,6 +18,8 @@ use tokio::process::Command;
 
 /// State directories of OCI runtimes, one for each sandbox. They describe processes, so that a reboot must remove them.
 const STATE_DIR: &str = "/run/podium/oci";
+/// Global argument of `runc` and `crun`: systemd creates the container's cgroup.
+const SYSTEMD_CGROUP: &str = "--systemd-cgroup";
 /// Deadline of a run of the OCI runtime, as of requests to a CRI runtime.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(120);
 /// Deadline of a deletion.
@@ -74,13 +76,19 @@ pub(crate) fn keeper_config(
         runtime: OciRuntime {
             program: handler.program.clone(),
             root: state_dir(&record.id),
-            args: handler.args.clone(),
+            args: arguments(handler, record),
             direct_kill: handler.signals_directly,
             refuses_hybrid_cgroups: handler.refuses_hybrid_cgroups,
             sandbox_container: record.has_container(),
             timeout_seconds: RUNTIME_TIMEOUT.as_secs(),
         },
     })
+}
+
+/// Returns the global arguments of the OCI runtime in a sandbox, before the subcommand.
+fn arguments(handler: &Handler, record: &SandboxRecord) -> Vec<String> {
+    let driver = record.systemd_cgroup.then(|| SYSTEMD_CGROUP.to_owned());
+    handler.args.iter().cloned().chain(driver).collect()
 }
 
 /// Deletes a container in the OCI runtime, whose keeper has ended.
@@ -96,7 +104,7 @@ pub(crate) async fn delete(inner: &Inner, sandbox: &SandboxRecord, id: &str) -> 
         return Ok(());
     }
     let mut command = Command::new(&handler.program);
-    command.args(&handler.args).arg("--root").arg(root).args(["delete", "--force", id]);
+    command.args(arguments(handler, sandbox)).arg("--root").arg(root).args(["delete", "--force", id]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let delete = || failed::<String>(format!("delete container {id}"));
     let output = match tokio::time::timeout(DELETE_TIMEOUT, command.output()).await {

@@ -171,7 +171,7 @@ fn record(request: &Request, image: &AcquiredImage, image_config: &ImageConfig) 
         stop_signal: config.stop_signal.or_else(|| runtime::StopSignal::parse(&image_config.stop_signal)),
         tty: config.tty,
         target_container: config.security.target_container.as_ref().map(|target| target.0.clone()),
-        cgroup: bundle::cgroups_path(parent, &request.id),
+        cgroup: bundle::cgroup_path(parent, &request.id),
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct SandboxRecord {
     /// cgroup of the sandbox container, if the OCI runtime needs one.
     #[serde(default)]
     pub(crate) container_cgroup: Option<String>,
+    /// Whether systemd creates the cgroups of the containers (cgroup driver `systemd`).
+    #[serde(default)]
+    pub(crate) systemd_cgroup: bool,
 }
 
 impl SandboxRecord {

@@ -77,7 +77,7 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
     let id = new_id();
     let dir = inner.pods_dir().join(&id);
     let mut record = record(&id, &config, inner.handlers.resolve(&config.runtime_handler));
-    record.container_cgroup = has_container.then(|| bundle::cgroups_path(config.cgroup_parent.as_deref(), &id));
+    record.container_cgroup = has_container.then(|| bundle::cgroup_path(config.cgroup_parent.as_deref(), &id));
     let created = create(&inner, &config, record, &dir).await;
     let sandbox = match created {
         Ok(sandbox) => Arc::new(sandbox),
@@ -118,6 +118,7 @@ fn record(id: &str, config: &SandboxConfig, handler: &str) -> SandboxRecord {
         runtime_handler: handler.to_owned(),
         ips: Vec::new(),
         container_cgroup: None,
+        systemd_cgroup: bundle::is_systemd_cgroup(config.cgroup_parent.as_deref()),
     }
 }
 

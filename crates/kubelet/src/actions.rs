@@ -110,15 +110,18 @@ async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumeEvent, Acti
     let _guard = lock_volumes(shared, pod).await;
     volumes::tear_down(shared, pod).await?;
     shared.cgroups.remove(pod.object()).await?;
-    update_burstable_shares(shared, Some(pod.uid()));
+    update_burstable_shares(shared, Some(pod.uid())).await;
     Ok(VolumeEvent::Unmounted)
 }
 
 /// Updates the CPU shares of the Burstable QoS cgroup from the requests of active Pods; `terminating` is terminating now.
-fn update_burstable_shares(shared: &Shared, terminating: Option<&str>) {
-    let pods: Vec<_> = shared.pods.all().iter().map(|h| h.state.borrow().clone()).collect();
-    let active = pods.iter().filter(|p| p.is_admitted() && terminating != Some(p.uid())).map(|p| p.object().as_ref());
-    shared.cgroups.update_burstable_shares(active.filter(|p| !api::pod::is_terminal(p)));
+async fn update_burstable_shares(shared: &Shared, terminating: Option<&str>) {
+    let active_pods = || {
+        let pods: Vec<_> = shared.pods.all().iter().map(|h| h.state.borrow().clone()).collect();
+        let active = pods.iter().filter(|p| p.is_admitted() && terminating != Some(p.uid()));
+        active.map(|p| p.object().clone()).filter(|p| !api::pod::is_terminal(p)).collect()
+    };
+    shared.cgroups.update_burstable_shares(active_pods).await;
 }
 
 /// Executes one action and returns the resulting events. Intermediate events are sent to the worker.

@@ -92,7 +92,7 @@ pub struct KubeletConfiguration {
     pub allowed_unsafe_sysctls: Vec<String>,
     /// Parent cgroup of all Pods; `None` for one that is derived from the data directory.
     pub cgroup_root: Option<String>,
-    /// `cgroupfs` or `systemd`; the runtime must use the same.
+    /// `cgroupfs` or `systemd`. The driver that a CRI runtime reports takes precedence.
     pub cgroup_driver: String,
     /// Directory or file of static Pod manifests; empty for none.
     pub static_pod_path: Option<PathBuf>,

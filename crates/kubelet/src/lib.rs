@@ -62,7 +62,7 @@ extern crate self as kubelet;
 #[path = "../tests/fake_runtime/mod.rs"]
 mod fake_runtime;
 
-pub use cgroup::remove_all as remove_cgroups;
+pub use cgroup::{CgroupSetupError, remove_all as remove_cgroups};
 pub use clock::Clock;
 pub use config::{
     ConfigError, CrashLoopBackOff, EvictionSettings, ImagesConfiguration, KubeletConfiguration, ServingSettings,
@@ -214,6 +214,14 @@ impl Kubelet {
             stop,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Sets up the cgroups of Pods with the driver `systemd`. Without it no Pod starts with that driver.
+    ///
+    /// # Errors
+    /// When systemd does not create them, or Pods run in the cgroups of the other driver.
+    pub async fn prepare_cgroups(&self) -> Result<(), CgroupSetupError> {
+        self.shared.cgroups.prepare().await
     }
 
     /// Delays containers until the network of their Pod is ready. Only the first call has an effect.

@@ -171,7 +171,7 @@ fn running_containers(shared: &Shared, pod: &Pod, cgroup: Option<&str>) -> Vec<C
         .filter(|(_, c)| pod.is_running(&c.name))
         .filter_map(|(_, c)| {
             let (id, _) = pod.container_id(&c.name, false)?;
-            let cgroup = cgroup.map(|path| format!("{path}/{id}"));
+            let cgroup = cgroup.map(|path| shared.cgroups.container_path(path, &id));
             let usage = cgroup.as_deref().and_then(|path| shared.cgroups.usage(path)).unwrap_or_default();
             let (name, started_at) = (c.name.clone(), started_at(&c.name));
             Some(ContainerStats { name, id, cgroup, started_at, usage, rootfs: None, logs: None })

@@ -86,7 +86,7 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     if !pods_are_known {
         return Ok(());
     }
-    shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some());
+    shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some()).await;
     // The sandbox of a Pod that was removed since the list is skipped; the next relist shows whether it is left.
     let orphans =
         pod_states.into_iter().filter(|(uid, _)| !revisions.contains_key(uid)).flat_map(|(_, view)| view.sandboxes);

@@ -2,7 +2,7 @@
 
 use crate::{
     api_address::ApiAddress,
-    certificates,
+    certificates, cgroup_driver,
     cli::NodeArgs,
     cluster_services::Services,
     container_runtime::{self, NodeRuntime},
@@ -114,6 +114,7 @@ impl Cluster {
         // Also after a failure, whose caller may remove the directory.
         let store = opening.await?;
         let (NodeRuntime { runtime, name, network, load_balancer_pool, archives }, store) = (runtime?, store?);
+        cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
         let services = match network.filter(|network| network.proxies_services) {
@@ -176,6 +177,7 @@ impl Cluster {
         };
         files::create_private_dir_all(&dir.kubelet())?;
         let mut kubelet = Kubelet::new(kubelet_options, client(UserInfo::node(&node)), runtime.clone(), stop.clone());
+        kubelet.prepare_cgroups().await?;
         if let Some(readiness) = network_readiness {
             kubelet = kubelet.with_network_readiness(readiness);
         }

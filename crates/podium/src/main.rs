@@ -3,6 +3,7 @@
 
 mod api_address;
 mod certificates;
+mod cgroup_driver;
 mod cli;
 mod cluster;
 mod cluster_services;

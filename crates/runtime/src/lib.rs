@@ -45,6 +45,14 @@ pub trait Runtime: Send + Sync + 'static {
     /// Returns whether the runtime and its network are ready.
     fn status(&self) -> Call<'_, RuntimeStatus>;
 
+    /// Returns the cgroup driver of the runtime (`RuntimeConfig`); `None` if it uses that of the kubelet's configuration.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unimplemented`] if the runtime does not know the call.
+    fn cgroup_driver(&self) -> Call<'_, Option<CgroupDriver>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
     /// Creates and starts a sandbox with its network.
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> Call<'a, SandboxId>;
     /// Kills all containers of a sandbox (SIGKILL) and releases its network. Succeeds if the sandbox does not exist.

@@ -67,6 +67,15 @@ pub enum RuntimeError {
     Failed(String),
 }
 
+/// Creator of the cgroups of containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// The runtime writes to the cgroup file system.
+    Cgroupfs,
+    /// systemd, which the runtime calls.
+    Systemd,
+}
+
 /// Name and version of a runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {

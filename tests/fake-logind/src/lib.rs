@@ -1,13 +1,18 @@
-//! A fake systemd-logind on a private D-Bus, controlled by a test.
+//! A fake systemd-logind, and a fake systemd, on a private D-Bus, controlled by a test.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod bus;
+mod systemd;
+
+pub use systemd::FakeSystemd;
+
+use bus::Bus;
 use parking_lot::Mutex;
 use std::{
-    io::{BufRead, BufReader, ErrorKind, Read},
+    io::{ErrorKind, Read},
     os::{fd, unix::net::UnixStream},
     path::PathBuf,
-    process::{Child, Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -28,11 +33,9 @@ struct State {
 
 /// A D-Bus daemon with fake logind and systemd services, stopped on drop.
 pub struct FakeLogind {
-    bus: Child,
-    address: String,
     connection: Connection,
     state: Arc<Mutex<State>>,
-    _dir: tempfile::TempDir,
+    bus: Bus,
 }
 
 impl FakeLogind {
@@ -41,33 +44,19 @@ impl FakeLogind {
     /// # Panics
     /// When `dbus-daemon` is not installed or does not start.
     pub async fn start(delay: Duration) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let config = dir.path().join("bus.conf");
-        let text = format!(
-            "<busconfig><listen>unix:path={}</listen><policy context=\"default\">\
-             <allow send_destination=\"*\"/><allow receive_sender=\"*\"/><allow own=\"*\"/></policy></busconfig>",
-            dir.path().join("bus").display()
-        );
-        std::fs::write(&config, text).expect("a file");
-        let mut command = Command::new("dbus-daemon");
-        command.args(["--nofork", "--nopidfile", "--print-address"]).arg(format!("--config-file={}", config.display()));
-        let mut bus = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("dbus-daemon starts");
-        let mut address = String::new();
-        let stdout = bus.stdout.take().expect("its output");
-        BufReader::new(stdout).read_line(&mut address).expect("dbus-daemon prints its address");
-        let address = address.trim().to_owned();
+        let bus = Bus::start();
         let state = State {
             delay,
             preparing: false,
             locks: Vec::new(),
-            drop_in: dir.path().join("logind.conf.d/99-podium.conf"),
+            drop_in: bus.dir().join("logind.conf.d/99-podium.conf"),
             stubborn: false,
         };
         let state = Arc::new(Mutex::new(state));
-        let builder = Builder::address(address.as_str()).name(LOGIND.0).name(SYSTEMD.0);
+        let builder = Builder::address(bus.address()).name(LOGIND.0).name(SYSTEMD.0);
         let builder = builder.serve_at(LOGIND.1, Manager(Arc::clone(&state)));
         let connection = builder.serve_at(SYSTEMD.1, Systemd(Arc::clone(&state))).build().await.expect("a connection");
-        Self { bus, address, connection, state, _dir: dir }
+        Self { connection, state, bus }
     }
 
     /// Makes logind ignore new configuration.
@@ -80,7 +69,7 @@ impl FakeLogind {
     /// Returns the value for `DBUS_SYSTEM_BUS_ADDRESS`.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.address
+        self.bus.address()
     }
 
     /// Returns the path of the drop-in configuration that logind reads at SIGHUP.
@@ -109,13 +98,6 @@ impl FakeLogind {
         };
         state.locks.retain_mut(|(_, other)| held(other));
         state.locks.iter().map(|(who, _)| who.clone()).collect()
-    }
-}
-
-impl Drop for FakeLogind {
-    fn drop(&mut self) {
-        let _ = self.bus.kill();
-        let _ = self.bus.wait();
     }
 }
 

@@ -6,12 +6,22 @@ pub(super) const BOOTED: &str = "vm-test: booted";
 pub(super) const EXITED: &str = "vm-test: exit";
 /// File with the names of the tests to run.
 pub(super) const TEST_LIST: &str = "podium/tests.txt";
+/// Script that runs the tests.
+pub(super) const RUN_TESTS: &str = "podium/run-tests";
+
+/// Runs the tests, and ends the machine. `timeout` ends it when `cargo xtask` was killed.
+pub(super) const RUN_SCRIPT: &str = r#"#!/bin/sh
+cd /podium/tests
+timeout 3600 /podium/target/debug/deps/e2e --test-threads 1 --color never
+echo "vm-test: exit $?"
+poweroff -f
+"#;
 
 /// Mounts what systemd mounts, with its options: cgroup v2 only. The tests run in the cgroup of a service, because the
 /// root cgroup has no limits. The dummy interface gives the node an address and a default route, and leads nowhere.
 ///
 /// Failed tests run once more at the end, as in `cargo xtask test`: kubectl's own timeouts are too short for a busy machine.
-/// `timeout` ends the machine when `cargo xtask` was killed.
+/// With `PODIUM_VM_INIT=systemd` systemd takes over, and runs the tests in a service.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
 echo "vm-test: booted"
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PODIUM_E2E_TESTS=/podium/tests.txt
@@ -31,12 +41,14 @@ for link in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${link%:*} /dev/${
 for module in overlay veth bridge br_netfilter dummy nf_tables nft_chain_nat nf_conntrack; do
     modprobe $module || echo "vm-test: no module $module"
 done
-for dir in /sys/fs/cgroup /sys/fs/cgroup/system.slice; do
-    mkdir -p $dir
-    echo "+cpu +memory +pids +io +cpuset" > $dir/cgroup.subtree_control
-done
-mkdir /sys/fs/cgroup/system.slice/podium.service
-echo $$ > /sys/fs/cgroup/system.slice/podium.service/cgroup.procs
+if [ "$PODIUM_VM_INIT" != systemd ]; then
+    for dir in /sys/fs/cgroup /sys/fs/cgroup/system.slice; do
+        mkdir -p $dir
+        echo "+cpu +memory +pids +io +cpuset" > $dir/cgroup.subtree_control
+    done
+    mkdir /sys/fs/cgroup/system.slice/podium.service
+    echo $$ > /sys/fs/cgroup/system.slice/podium.service/cgroup.procs
+fi
 hostname vm-test
 ip link set lo up
 ip link add eth0 type dummy
@@ -52,10 +64,11 @@ if [ "$(cat /sys/module/apparmor/parameters/enabled)" != Y ]; then
     echo "vm-test: exit 1"
     poweroff -f
 fi
-cd /podium/tests
-timeout 3600 /podium/target/debug/deps/e2e --test-threads 1 --color never
-echo "vm-test: exit $?"
-poweroff -f
+if [ "$PODIUM_VM_INIT" = systemd ]; then
+    env | grep -E '^(PATH|HOME|PODIUM_[A-Z0-9_]*)=' > /run/vm-test.env
+    exec /lib/systemd/systemd --unit=vm-test.service --log-target=console --log-level=notice --show-status=no
+fi
+exec /podium/run-tests
 "#;
 
 #[cfg(test)]
@@ -64,7 +77,10 @@ mod tests {
 
     #[test]
     fn script_prints_the_lines_that_are_waited_for() {
-        assert!(SCRIPT.contains(&format!("echo \"{BOOTED}\"")) && SCRIPT.contains(&format!("echo \"{EXITED} $?\"")));
+        assert!(
+            SCRIPT.contains(&format!("echo \"{BOOTED}\"")) && RUN_SCRIPT.contains(&format!("echo \"{EXITED} $?\""))
+        );
+        assert!(SCRIPT.ends_with(&format!("exec /{RUN_TESTS}\n")));
         assert!(SCRIPT.contains(TEST_LIST));
     }
 }

@@ -1,6 +1,9 @@
 //! A virtual machine of QEMU, whose serial console is relayed.
 
-use super::init::{BOOTED, EXITED};
+use super::{
+    init::{BOOTED, EXITED},
+    systemd,
+};
 use anyhow::{Context, Result, bail};
 use std::{
     fs::File,
@@ -48,7 +51,7 @@ impl Machine {
         let arguments = format!(
             "console=ttyS0 panic=-1 quiet loglevel=2 apparmor=1 security=apparmor root=/dev/nvme0n1 rootfstype=ext4 rw init=/init \
              PODIUM_TEST_TIMEOUT_FACTOR={factor}{}",
-            default_runtime()
+            forwarded_variables()
         );
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-machine", "q35", "-smp", "2", "-m", "3G", "-nodefaults", "-nographic", "-no-reboot"]);
@@ -89,11 +92,11 @@ impl Machine {
     }
 }
 
-/// Returns the option of the kernel that sets the variable of the OCI runtime, if `cargo xtask` has it. The kernel passes options
-/// that it does not know to the first program.
-fn default_runtime() -> String {
-    const VARIABLE: &str = "PODIUM_DEFAULT_RUNTIME";
-    std::env::var(VARIABLE).map_or_else(|_| String::new(), |name| format!(" {VARIABLE}={name}"))
+/// Returns the options of the kernel that set the variables of OCI runtime and init system, if `cargo xtask` has them. The kernel
+/// passes options that it does not know to the first program.
+fn forwarded_variables() -> String {
+    let variables = ["PODIUM_DEFAULT_RUNTIME", systemd::INIT];
+    variables.iter().filter_map(|name| Some(format!(" {name}={}", std::env::var(name).ok()?))).collect()
 }
 
 impl Drop for Machine {

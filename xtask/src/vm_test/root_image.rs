@@ -3,9 +3,9 @@
 
 use super::{
     Programs,
-    init::{SCRIPT, TEST_LIST},
+    init::{RUN_SCRIPT, RUN_TESTS, SCRIPT, TEST_LIST},
     kernel::Kernel,
-    output_of,
+    output_of, systemd,
 };
 use crate::step;
 use anyhow::{Context, Result, bail};
@@ -57,9 +57,12 @@ pub(super) fn build(
     for dir in ["proc", "sys", "dev", "run", "tmp", "root", "var/lib", "etc", "bin", "usr/bin", "usr/sbin", "sbin"] {
         fs::create_dir_all(root.join(dir))?;
     }
-    for (name, text) in FILES {
+    fs::create_dir_all(root.join("etc/systemd/system"))?;
+    for (name, text) in FILES.iter().chain(systemd::FILES) {
         fs::write(root.join(name), text)?;
     }
+    // The address of the system bus is below /var/run.
+    symlink("../run", root.join("var/run"))?;
     install_busybox(root)?;
     copy_programs(root, programs, path)?;
     copy_modules(root, kernel)?;
@@ -70,8 +73,10 @@ pub(super) fn build(
     }
     fs::create_dir_all(root.join("podium/tests"))?;
     fs::write(root.join(TEST_LIST), tests)?;
-    fs::write(root.join("init"), SCRIPT)?;
-    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
+    for (name, script) in [("init", SCRIPT), (RUN_TESTS, RUN_SCRIPT)] {
+        fs::write(root.join(name), script)?;
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755))?;
+    }
     let mut mke2fs = Command::new("mke2fs");
     mke2fs.env("PATH", path).args(["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d"]);
     step::run("write the image", mke2fs.arg(root).arg(image).arg(SIZE))
@@ -96,6 +101,8 @@ fn copy_programs(root: &Path, programs: &Programs, path: &OsStr) -> Result<()> {
         let program = std::env::split_paths(path).map(|dir| dir.join(name)).find(|program| program.is_file());
         found.push((program.with_context(|| format!("there is no {name}"))?, root.join("usr/bin").join(name)));
     }
+    let optional = systemd::OPTIONAL_PROGRAMS.iter().filter(|(program, _)| Path::new(program).exists());
+    found.extend(systemd::PROGRAMS.iter().chain(optional).map(|(program, copied)| (program.into(), root.join(copied))));
     let target = root.join("podium/target");
     for name in TOOLS {
         found.push((step::target_dir().join("tools").join(name), target.join("tools").join(name)));

@@ -95,5 +95,13 @@ fn cgroups_path_is_of_the_driver() {
         (Some("kubepods-podx.slice"), "kubepods-podx.slice:cri-podium:c"),
     ] {
         assert_eq!(cgroups_path(parent, "c"), expected);
+        assert_eq!(is_systemd_cgroup(parent), expected.contains(':'));
+    }
+    for (parent, expected) in [
+        (Some("/kubepods/burstable/podx"), "/kubepods/burstable/podx/c"),
+        (None, "/podium/c"),
+        (Some("/kubepods.slice/kubepods-podx.slice"), "/kubepods.slice/kubepods-podx.slice/cri-podium-c.scope"),
+    ] {
+        assert_eq!(cgroup_path(parent, "c"), expected);
     }
 }

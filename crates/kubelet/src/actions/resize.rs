@@ -66,8 +66,8 @@ pub(super) fn decide(shared: &Shared, pod: &Pod, generation: i64) -> PodLifecycl
 pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> PodLifecycleEvent {
     let result = async {
         let old_pod = pod.with_allocation(&pod.cgroup_allocation());
-        shared.cgroups.grow(&old_pod, pod.object())?;
-        super::update_burstable_shares(shared, None);
+        shared.cgroups.grow(&old_pod, pod.object()).await?;
+        super::update_burstable_shares(shared, None).await;
         validate_memory_limits(shared, pod, &old_pod)?;
         let mut ids = Vec::new();
         for (name, id) in pod.to_update() {
@@ -77,7 +77,7 @@ pub(super) async fn actuate(shared: &Shared, pod: &Pod) -> PodLifecycleEvent {
             shared.runtime.update_resources(&id, &changed).await?;
             ids.push(id.0);
         }
-        shared.cgroups.create(pod.object())?;
+        shared.cgroups.create(pod.object()).await?;
         Ok::<_, ResizeError>(ids)
     };
     match result.await {

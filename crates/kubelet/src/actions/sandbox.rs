@@ -155,10 +155,10 @@ pub(super) async fn create(shared: &Shared, pod: &Pod, attempt: u32) -> SandboxE
         return failed(errors.to_string());
     }
     // A reboot removes the cgroups.
-    if let Err(error) = shared.cgroups.create(pod.object()) {
+    if let Err(error) = shared.cgroups.create(pod.object()).await {
         return failed(error.to_string());
     }
-    super::update_burstable_shares(shared, None);
+    super::update_burstable_shares(shared, None).await;
     let id = match shared.sandbox_limiter.run(shared.runtime.run_sandbox(&config)).await {
         Ok(id) => id,
         Err(error) => {

@@ -120,6 +120,24 @@ impl Hierarchy {
         }
     }
 
+    /// Returns whether a cgroup has all the controllers that limit it.
+    pub(super) fn exists(&self, path: &str) -> bool {
+        let path = path.trim_start_matches('/');
+        match self {
+            Self::V1 { cpu, memory, .. } => cpu.join(path).is_dir() && memory.join(path).is_dir(),
+            Self::V2(root) => root.join(path).is_dir(),
+        }
+    }
+
+    /// Returns whether a cgroup or one below it has processes.
+    pub(super) fn has_processes(&self, path: &str) -> bool {
+        let mut found = BTreeSet::new();
+        self.roots().iter().any(|root| {
+            collect_pids(&root.join(path.trim_start_matches('/')), &mut found);
+            !found.is_empty()
+        })
+    }
+
     /// Returns the memory usage in bytes; `None` if the cgroup is missing.
     pub(super) fn memory_usage(&self, path: &str) -> Option<i64> {
         let path = path.trim_start_matches('/');

@@ -4,17 +4,6 @@ use super::Node;
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
-async fn systemd_cgroup_driver_gives_no_pod_cgroup() {
-    let mut node = Node::new("cgroupDriver: systemd");
-    node.config.cgroups_per_qos = true;
-    node.start();
-    node.pod("p", &json!({}));
-    node.until_running("p").await;
-    let parents: Vec<_> = node.runtime.sandbox_configs().into_iter().map(|config| config.cgroup_parent).collect();
-    assert_eq!(parents, [None]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn selinux_options_are_not_passed_to_the_runtime() {
     let node = Node::started("");
     let labels = json!({"seLinuxOptions": {"level": "s0:c123,c456", "type": "spc_t"}});

@@ -2,9 +2,9 @@
 
 use super::proto;
 use crate::{
-    AppArmorProfile, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit, Handler,
-    IdMapping, Image, LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError, SandboxConfig,
-    SandboxId, SandboxStatus, SeccompProfile, StopSignal, SupplementalGroupsPolicy, labels,
+    AppArmorProfile, CgroupDriver, ContainerConfig, ContainerDisk, ContainerId, ContainerState, ContainerStatus, Exit,
+    Handler, IdMapping, Image, LinuxResources, Mount, NamespaceMode, Namespaces, Propagation, RuntimeError,
+    SandboxConfig, SandboxId, SandboxStatus, SeccompProfile, StopSignal, SupplementalGroupsPolicy, labels,
 };
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -38,6 +38,15 @@ pub(super) fn error(status: &tonic::Status) -> RuntimeError {
         // containerd reports a reserved name with the code Unknown.
         _ if message.contains("is reserved for") => RuntimeError::AlreadyExists(message),
         _ => RuntimeError::Failed(message),
+    }
+}
+
+/// Converts the CRI's enumeration `CgroupDriver`.
+pub(super) fn cgroup_driver(driver: i32) -> Result<CgroupDriver, RuntimeError> {
+    match driver {
+        0 => Ok(CgroupDriver::Systemd),
+        1 => Ok(CgroupDriver::Cgroupfs),
+        unknown => Err(RuntimeError::Failed(format!("runtime returned an unknown cgroup driver {unknown}"))),
     }
 }
 

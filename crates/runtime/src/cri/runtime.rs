@@ -2,9 +2,9 @@
 
 use super::{CriRuntime, REQUEST_TIMEOUT, call, convert, events, exec, proto, stop, stream};
 use crate::{
-    Call, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, ImageSpec, LinuxResources,
-    PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig, SandboxId,
-    SandboxStatus, Session, SessionIo, StopSignal, Version,
+    Call, CgroupDriver, ContainerConfig, ContainerDisk, ContainerId, ContainerStatus, ExecOutput, Image, ImageSpec,
+    LinuxResources, PortForward, RegistryAuth, Runtime, RuntimeError, RuntimeEvent, RuntimeStatus, SandboxConfig,
+    SandboxId, SandboxStatus, Session, SessionIo, StopSignal, Version,
 };
 use futures::{FutureExt, stream::BoxStream};
 use std::{path::PathBuf, time::Duration};
@@ -36,6 +36,14 @@ impl Runtime for CriRuntime {
             let v = call(REQUEST_TIMEOUT, self.runtime().version(proto::VersionRequest { version: "v1".to_owned() }))
                 .await?;
             Ok(Version { name: v.runtime_name, version: v.runtime_version })
+        }
+        .boxed()
+    }
+
+    fn cgroup_driver(&self) -> Call<'_, Option<CgroupDriver>> {
+        async {
+            let answer = call(REQUEST_TIMEOUT, self.runtime().runtime_config(proto::Empty {})).await?;
+            answer.linux.map(|linux| convert::cgroup_driver(linux.cgroup_driver)).transpose()
         }
         .boxed()
     }
