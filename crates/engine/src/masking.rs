@@ -11,7 +11,7 @@ use crate::{
     steps::blocking,
 };
 use bundle::Spec;
-use files::mounts::Mount;
+use files::mounts::{Mount, mounts_of_process};
 use oci_spec::runtime::Mount as SpecMount;
 use rustix::fs::{FileType, FsWord, OFlags, PROC_SUPER_MAGIC, StatVfsMountFlags, fstat, fstatfs, fstatvfs};
 use std::{
@@ -123,7 +123,7 @@ fn is_used_for_masking(path: &Path) -> bool {
 }
 
 /// Verifies the paths of a created container. Containers without masked and read-only paths are privileged or have
-/// `procMount: Unmasked`.
+/// `procMount: Unmasked`: only volumes in /proc are refused then.
 ///
 /// # Errors
 /// When a path is not as the OCI configuration demands, or the process has ended.
@@ -131,7 +131,13 @@ fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
     let Some(linux) = spec.linux() else { return Ok(()) };
     let masked = linux.masked_paths().as_deref().unwrap_or_default();
     let readonly = linux.readonly_paths().as_deref().unwrap_or_default();
-    if masked.is_empty() && readonly.is_empty() {
+    let in_proc = readonly.iter().filter(|path| Path::new(path).starts_with("/proc"));
+    let hidden: Vec<&Path> = masked.iter().chain(in_proc.clone()).map(Path::new).collect();
+    let own_pid = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+    if let Some(path) = volume_in_proc(&mounts_of_process(pid)?, &hidden, &mounts_of_process(own_pid)?) {
+        return Err(io::Error::other(format!("a volume cannot be mounted at {}: it is in /proc", path.display())));
+    }
+    if hidden.is_empty() && readonly.is_empty() {
         return Ok(());
     }
     let root = in_root::open_root(Path::new(&format!("/proc/{pid}/root")))?;
@@ -147,12 +153,7 @@ fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
     check("/sys", "not a sysfs file system", |found| is_of_type(found, SYSFS_MAGIC))?;
     masked.iter().try_for_each(|path| check(path, "not masked", is_masked))?;
     readonly.iter().try_for_each(|path| check(path, "not read-only", |found| is_read_only(found)))?;
-    let in_proc = readonly.iter().filter(|path| Path::new(path).starts_with("/proc"));
     in_proc.clone().try_for_each(|path| check(path, "a volume", |found| is_of_type(found, PROC_SUPER_MAGIC)))?;
-    let hidden: Vec<&Path> = masked.iter().chain(in_proc).map(Path::new).collect();
-    if let Some(path) = volume_in_proc(&files::mounts::mounts_of_process(pid)?, &hidden) {
-        return Err(io::Error::other(format!("a volume cannot be mounted at {}: it is in /proc", path.display())));
-    }
     if spec.process().as_ref().and_then(bundle::Process::terminal) == Some(true) {
         check("/dev/console", "not a terminal of the container", |found| is_of_type(found, DEVPTS_MAGIC))?;
     }
@@ -160,10 +161,14 @@ fn verify_paths(pid: i32, spec: &Spec) -> io::Result<()> {
 }
 
 /// Returns the path of a volume in /proc. `runc` refuses such volumes, `crun` does not: a process that enters the container
-/// later writes its labels there. `hidden` are the paths that the OCI runtime has hidden with mounts.
-fn volume_in_proc<'a>(mounts: &'a [Mount], hidden: &[&Path]) -> Option<&'a Path> {
+/// later writes its labels there. `hidden` are the paths that the OCI runtime has hidden with mounts, `of_node` the mounts of the
+/// node, for example `/proc/sys/fs/binfmt_misc`: a volume of the node's /proc has them, too.
+fn volume_in_proc<'a>(mounts: &'a [Mount], hidden: &[&Path], of_node: &[Mount]) -> Option<&'a Path> {
     let is_known = |path: &Path| {
-        path == Path::new("/proc") || hidden.contains(&path) || REPLACEABLE.iter().any(|known| path == Path::new(known))
+        path == Path::new("/proc")
+            || hidden.contains(&path)
+            || REPLACEABLE.iter().any(|known| path == Path::new(known))
+            || of_node.iter().any(|mount| mount.path == path)
     };
     mounts.iter().map(|mount| mount.path.as_path()).find(|path| path.starts_with("/proc") && !is_known(path))
 }
@@ -270,8 +275,10 @@ mod tests {
         let found = |paths: &[&str]| {
             let mounts: Vec<Mount> =
                 paths.iter().map(|path| Mount { path: path.into(), optional_fields: Vec::new() }).collect();
-            volume_in_proc(&mounts, &[Path::new("/proc/sys"), Path::new("/proc/keys")]).map(Path::to_owned)
+            let of_node = [Mount { path: "/proc/sys/fs/binfmt_misc".into(), optional_fields: Vec::new() }];
+            volume_in_proc(&mounts, &[Path::new("/proc/sys"), Path::new("/proc/keys")], &of_node).map(Path::to_owned)
         };
+        assert_eq!(found(&["/proc", "/proc/sys/fs/binfmt_misc"]), None);
         assert_eq!(found(&["/", "/proc", "/proc/sys", "/proc/keys", "/proc/meminfo", "/process"]), None);
         for path in ["/proc/1/attr", "/proc/sys/kernel", "/proc/sysrq-trigger", "/proc/net"] {
             assert_eq!(found(&["/proc", path]), Some(path.into()));

@@ -97,12 +97,14 @@ fn arguments(handler: &Handler, record: &SandboxRecord) -> Vec<String> {
 /// When the OCI runtime fails, for example because it does not know the container.
 pub(crate) async fn delete(inner: &Inner, sandbox: &SandboxRecord, id: &str) -> Result<(), RuntimeError> {
     debug_assert_eq!(sandbox.version, VERSION);
-    let handler = handler(inner, &sandbox.runtime_handler)?;
     let root = state_dir(&sandbox.id);
     // Where a runtime with sandboxes keeps a container's state is not known. It ignores an unknown ID.
-    if !sandbox.has_container() && !root.join(id).exists() {
+    let state = if sandbox.has_container() { root.clone() } else { root.join(id) };
+    // First: a reboot removes the state, and an administrator may remove the handler.
+    if !state.exists() {
         return Ok(());
     }
+    let handler = handler(inner, &sandbox.runtime_handler)?;
     let mut command = Command::new(&handler.program);
     command.args(arguments(handler, sandbox)).arg("--root").arg(root).args(["delete", "--force", id]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -4,7 +4,7 @@ use crate::{
     EngineOptions, apparmor,
     events::Events,
     execs::Execs,
-    handlers::{Handler, Handlers},
+    handlers::Handlers,
     pod_files::PodFiles,
     records::{self, ContainerRecord, SandboxRecord, SandboxState},
     tasks::Tasks,

@@ -370,9 +370,13 @@ struct LogEntry {
 
 /// Returns the last error in a log of the runtime. An entry is a line, or several ones (`crun` 1.28).
 fn last_error(log: &[u8]) -> Option<String> {
-    let entries = serde_json::Deserializer::from_slice(log).into_iter::<LogEntry>().map_while(Result::ok);
+    let mut stream = serde_json::Deserializer::from_slice(log).into_iter::<LogEntry>();
+    let mut entries: Vec<LogEntry> = stream.by_ref().map_while(Result::ok).collect();
+    // After something else, for example a torn line, entries that are lines.
+    let rest = log.get(stream.byte_offset()..).unwrap_or_default();
+    entries.extend(rest.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()));
     let is_error = |entry: &LogEntry| matches!(entry.level.as_str(), "error" | "fatal" | "panic");
-    entries.filter(|entry| is_error(entry) && !entry.msg.is_empty()).last().map(|entry| entry.msg)
+    entries.into_iter().rfind(|entry| is_error(entry) && !entry.msg.is_empty()).map(|entry| entry.msg)
 }
 
 #[cfg(test)]
@@ -396,6 +400,8 @@ mod tests {
 torn"#;
         assert_eq!(last_error(log).as_deref(), Some("unable to start"));
         assert_eq!(last_error(b"text"), None);
+        let after = b"torn\n{\"level\":\"info\"}\n{\"level\":\"error\",\"msg\":\"after it\"}\n";
+        assert_eq!(last_error(after).as_deref(), Some("after it"));
         let lines = b"{\n  \"msg\": \"not found\",\n  \"level\": \"error\"\n}\n{\n  \"msg\": \"\",\n  \"level\": \"error\"\n}\n";
         assert_eq!(last_error(lines).as_deref(), Some("not found"));
     }

@@ -108,12 +108,8 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
-        let (path, quota, sync) = (dir.store(), args.quota_backend_bytes, !options.temporary);
-        let opening = tokio::task::spawn_blocking(move || open_store(&path, quota, encryption, sync));
-        let runtime = container_runtime::start(dir, args, &node).await;
-        // Also after a failure, whose caller may remove the directory.
-        let store = opening.await?;
-        let (NodeRuntime { runtime, name, network, load_balancer_pool, archives }, store) = (runtime?, store?);
+        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
+            container_runtime::start(dir, args, &node).await?;
         cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -130,6 +126,7 @@ impl Cluster {
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
+        let store = open_store(dir, args, encryption, !options.temporary)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -244,10 +241,10 @@ impl Cluster {
     }
 }
 
-fn open_store(path: &Path, quota: u64, encryption: Encryption, sync: bool) -> Result<Store> {
-    let engine = FjallEngine::open(path, FjallOptions { sync, ..FjallOptions::default() })?;
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption, sync: bool) -> Result<Store> {
+    let engine = FjallEngine::open(dir.store(), FjallOptions { sync, ..FjallOptions::default() })?;
     let engine = TransformedEngine::new(engine, Arc::new(encryption));
-    let quota_bytes = store_quota::bytes(quota);
+    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
     let options = store::Options { quota_bytes, ..store::Options::default() };
     Store::open(engine, options).map_err(encryption_config::explain)
 }
