@@ -43,11 +43,13 @@ pub fn sandbox_container_spec(
         .set_devices(None)
         .set_masked_paths(None)
         .set_readonly_paths(None);
+    // gVisor takes the host name of all containers from it, not from the UTS namespace.
+    let hostname = if sandbox.hostname.is_empty() { &host.hostname } else { &sandbox.hostname };
     let mut spec = Spec::default();
     spec.set_version(OCI_VERSION.to_owned())
         .set_root(Some(root))
         .set_process(Some(process))
-        .set_hostname(None)
+        .set_hostname((!hostname.is_empty()).then(|| hostname.clone()))
         .set_annotations(Some(annotations::sandbox_annotations(id, sandbox)))
         .set_linux(Some(linux))
         .set_mounts(Some(vec![
@@ -84,29 +86,41 @@ mod tests {
     use crate::{Architecture, Namespace, encode};
     use expect_test::expect_file;
 
-    fn spec(architecture: Architecture) -> Result<Spec, Error> {
+    fn spec(hostname: &str, architecture: Architecture) -> Result<Spec, Error> {
         let sandbox = SandboxConfig {
             name: "web".to_owned(),
             namespace: "default".to_owned(),
             uid: "uid-1".to_owned(),
+            hostname: hostname.to_owned(),
             log_directory: "/var/log/pods/web".into(),
             cgroup_parent: Some("/kubepods/burstable/poduid-1".to_owned()),
             ..SandboxConfig::default()
         };
         let keeper = |descriptor: u32| Namespace::Path(format!("/proc/42/fd/{descriptor}").into());
         let pod = PodNamespaces { network: keeper(3), ipc: keeper(4), uts: keeper(5), ..PodNamespaces::default() };
-        sandbox_container_spec("s1", &sandbox, &pod, &HostInfo { architecture, ..HostInfo::default() })
+        sandbox_container_spec(
+            "s1",
+            &sandbox,
+            &pod,
+            &HostInfo { architecture, hostname: "node".to_owned(), ..HostInfo::default() },
+        )
     }
 
     #[test]
     fn sandbox_container_is_the_sandbox_of_its_pod() {
-        let found = String::from_utf8(encode(&spec(Architecture::X86_64).unwrap()).unwrap()).unwrap() + "\n";
+        let found = String::from_utf8(encode(&spec("web-0", Architecture::X86_64).unwrap()).unwrap()).unwrap() + "\n";
         expect_file!["tests/whole/sandbox_container.json"].assert_eq(&found);
     }
 
     #[test]
+    fn pod_without_host_name_has_that_of_the_node() {
+        let spec = spec("", Architecture::X86_64).unwrap();
+        assert_eq!(spec.hostname().as_deref(), Some("node"));
+    }
+
+    #[test]
     fn architecture_without_program_is_an_error() {
-        let error = spec(Architecture::S390x).unwrap_err().to_string();
+        let error = spec("", Architecture::S390x).unwrap_err().to_string();
         assert!(error.contains("processor"), "{error}");
     }
 }

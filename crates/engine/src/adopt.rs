@@ -213,7 +213,10 @@ pub(crate) async fn remove_incomplete(inner: &Arc<Inner>, id: &str, dir: &Path) 
 }
 
 async fn remove_files(inner: &Arc<Inner>, id: &str, dir: &Path) {
-    sandbox_container::delete_in(inner, dir).await;
+    if let Err(error) = sandbox_container::delete_in(inner, dir).await {
+        // Its files are all that is known of its processes.
+        return tracing::warn!(sandbox = id, %error, "failed to delete an incomplete sandbox's container");
+    }
     let (engine, path, sandbox) = (inner.clone(), dir.to_owned(), id.to_owned());
     let removed = blocking(move || {
         for (id, container) in subdirectories(&Sandbox::containers_dir(&path)).unwrap_or_default() {

@@ -29,7 +29,10 @@ async fn run(inner: Weak<Inner>, tasks: Tasks, sandbox: Arc<Sandbox>, mut events
     while let Some(event) = events.next().await {
         let Some(inner) = inner.upgrade() else { return };
         match event {
-            Event::ContainerExited { id, .. } if id == sandbox.record().id => sandbox_container::ended(&sandbox).await,
+            Event::ContainerExited { id, .. } if id == sandbox.record().id => {
+                // In a task: it waits for further events.
+                inner.tasks.spawn(sandbox_container::ended(sandbox.clone()));
+            }
             Event::ContainerExited { id, exit } => container_exited(&inner, &sandbox, &id, &exit),
             Event::ExecExited { id, exec_id, exit_code } => sandbox.execs.exited(&id, &exec_id, exit_code),
         }
@@ -96,7 +99,7 @@ pub(crate) async fn keeper_lost(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) {
     inner.events.send(RuntimeEvent::SandboxExited(SandboxId(record.id)));
 }
 
-/// Ends the sandbox container, if any, of a sandbox without a keeper.
+/// Ends the sandbox container, if any, of a sandbox without a keeper. Errors are logged: the sandbox's stop tries again.
 pub(crate) async fn end_sandbox_container(inner: &Inner, sandbox: &Sandbox) {
     let record = sandbox.record();
     if let Err(error) = sandbox_container::delete(inner, &record).await {

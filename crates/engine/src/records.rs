@@ -12,8 +12,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Version of the format. Records of another version are refused, never half-read.
-pub(crate) const VERSION: u32 = 1;
+/// Newest version of the format, that of records in memory. Records of unknown versions are refused, never half-read. On disk,
+/// a record has the oldest version that has all its fields, so that an earlier Podium reads it, or refuses to start.
+pub(crate) const VERSION: u32 = 2;
+/// Oldest version of the format.
+const OLDEST_VERSION: u32 = 1;
 /// Maximum size of a record in bytes: labels and annotations of a Pod are at most 256 KiB each.
 const MAX_RECORD: u64 = 4 << 20;
 
@@ -126,20 +129,38 @@ impl ContainerRecord {
 }
 
 /// A record with a format version.
-pub(crate) trait Record: Serialize + DeserializeOwned {
-    fn version(&self) -> u32;
+pub(crate) trait Record: Clone + Serialize + DeserializeOwned {
+    fn version(&mut self) -> &mut u32;
+
+    /// Returns the oldest version of the format that has all fields of the record.
+    fn oldest_version(&self) -> u32;
 }
 
 impl Record for SandboxRecord {
-    fn version(&self) -> u32 {
-        self.version
+    fn version(&mut self) -> &mut u32 {
+        &mut self.version
+    }
+
+    fn oldest_version(&self) -> u32 {
+        // A Podium without these fields would leave the sandbox container running, and search other cgroups.
+        if self.has_container() || self.systemd_cgroup { 2 } else { OLDEST_VERSION }
     }
 }
 
 impl Record for ContainerRecord {
-    fn version(&self) -> u32 {
-        self.version
+    fn version(&mut self) -> &mut u32 {
+        &mut self.version
     }
+
+    fn oldest_version(&self) -> u32 {
+        OLDEST_VERSION
+    }
+}
+
+fn encode<R: Record>(record: &R) -> io::Result<Vec<u8>> {
+    let mut record = record.clone();
+    *record.version() = record.oldest_version();
+    Ok(serde_json::to_vec(&record)?)
 }
 
 /// Writes a record durably.
@@ -147,7 +168,7 @@ impl Record for ContainerRecord {
 /// # Errors
 /// When the file system fails.
 pub(crate) fn save(path: &Path, record: &impl Record) -> io::Result<()> {
-    files::replace_private(path, &serde_json::to_vec(record)?)
+    files::replace_private(path, &encode(record)?)
 }
 
 /// Writes a record that a power failure may undo, because nothing depends on it then: it ends all sandboxes.
@@ -155,7 +176,7 @@ pub(crate) fn save(path: &Path, record: &impl Record) -> io::Result<()> {
 /// # Errors
 /// When the file system fails.
 pub(crate) fn save_unsynced(path: &Path, record: &impl Record) -> io::Result<()> {
-    files::replace_private_unsynced(path, &serde_json::to_vec(record)?)
+    files::replace_private_unsynced(path, &encode(record)?)
 }
 
 /// Reads a record; `None` if there is none, or it was never completed.
@@ -172,16 +193,19 @@ pub(crate) fn load<R: Record>(path: &Path) -> io::Result<Option<R>> {
         return Err(io::Error::other(format!("{} is larger than a record", path.display())));
     }
     let text = fs::read(path)?;
-    let record: R = match serde_json::from_slice(&text) {
+    let mut record: R = match serde_json::from_slice(&text) {
         Ok(record) => record,
         // A power failure left the beginning of a record that was not synced, or zeros.
         Err(error) if error.is_eof() || text.contains(&0) => return Ok(None),
         Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
     };
-    if record.version() != VERSION {
-        let (found, path) = (record.version(), path.display());
-        return Err(io::Error::other(format!("{path} has format {found}, this Podium reads format {VERSION}")));
+    let found = *record.version();
+    if !(OLDEST_VERSION..=VERSION).contains(&found) {
+        let path = path.display();
+        let text = format!("{path} has format {found}, this Podium reads formats {OLDEST_VERSION} to {VERSION}");
+        return Err(io::Error::other(text));
     }
+    *record.version() = VERSION;
     Ok(Some(record))
 }
 
@@ -190,7 +214,7 @@ mod tests {
     use super::*;
 
     fn record() -> SandboxRecord {
-        let text = r#"{"version":1,"id":"s","uid":"u","name":"p","namespace":"n","attempt":0,
+        let text = r#"{"version":2,"id":"s","uid":"u","name":"p","namespace":"n","attempt":0,
             "createdAt":"2026-01-01T00:00:00Z","state":"ready","network":"Pod","pid":"Container","ipc":"Pod",
             "logDirectory":"/l","runtimeHandler":"","ips":[]}"#;
         serde_json::from_str(text).unwrap()
@@ -210,7 +234,25 @@ mod tests {
         }
         fs::write(&path, [b"x", text.as_slice()].concat()).unwrap();
         load::<SandboxRecord>(&path).unwrap_err();
-        save(&path, &SandboxRecord { version: 2, ..record() }).unwrap();
-        load::<SandboxRecord>(&path).unwrap_err();
+    }
+
+    #[test]
+    fn earlier_podium_refuses_records_with_fields_that_it_does_not_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sandbox.json");
+        let check = |record: SandboxRecord, version: u32| {
+            save(&path, &record).unwrap();
+            let saved: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            assert_eq!(saved["version"], version, "{record:?}");
+            assert_eq!(load(&path).unwrap(), Some(record));
+        };
+        check(record(), 1);
+        check(SandboxRecord { container_cgroup: Some("/pod/s".to_owned()), ..record() }, 2);
+        check(SandboxRecord { systemd_cgroup: true, ..record() }, 2);
+        for version in [0, 3] {
+            fs::write(&path, serde_json::to_vec(&SandboxRecord { version, ..record() }).unwrap()).unwrap();
+            let error = load::<SandboxRecord>(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("has format {version}, this Podium reads formats 1 to 2")), "{error}");
+        }
     }
 }

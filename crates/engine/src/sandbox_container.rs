@@ -12,15 +12,20 @@ use crate::{
     steps::{blocking, failed},
 };
 use bundle::{Namespace, PodNamespaces};
+use futures::future::join_all;
 use keeper::{Client as Keeper, ContainerOptions, Hello, Status};
-use runtime::{NamespaceMode, RuntimeError, SandboxConfig};
+use runtime::{ContainerState, NamespaceMode, RuntimeError, SandboxConfig};
 use std::{
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
+
+/// Maximum time until the exits of all containers are known after the sandbox container has ended.
+const EXITS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the sandbox container of a sandbox whose network is connected, if its OCI runtime needs one.
 ///
@@ -90,20 +95,46 @@ pub(crate) async fn pid_namespace(sandbox: &Sandbox, mode: NamespaceMode) -> Res
     }
     let states = sandbox.keeper()?.list_containers().await.map_err(failed("find the sandbox container"))?;
     let pid = states.iter().find(|state| state.id == record.id).and_then(|state| state.pid);
-    let pid = pid.ok_or_else(|| RuntimeError::Failed(format!("the sandbox container of {} has ended", record.id)))?;
+    let pid = pid.ok_or_else(|| has_ended(&record))?;
     Ok(Some(format!("/proc/{pid}/ns/pid").into()))
 }
 
-/// Handles the end of a sandbox container, if nobody requested it: the end of its keeper is that of the sandbox.
-pub(crate) async fn ended(sandbox: &Sandbox) {
+/// Returns an error if the sandbox container has ended, in a sandbox that has one.
+///
+/// # Errors
+/// When it has ended, or the keeper does not answer.
+pub(crate) async fn check_running(record: &SandboxRecord, keeper: &Keeper) -> Result<(), RuntimeError> {
+    if !record.has_container() {
+        return Ok(());
+    }
+    let states = keeper.list_containers().await.map_err(failed("find the sandbox container"))?;
+    if is_running(record, &states) { Ok(()) } else { Err(has_ended(record)) }
+}
+
+fn has_ended(record: &SandboxRecord) -> RuntimeError {
+    RuntimeError::Failed(format!("the sandbox container of {} has ended", record.id))
+}
+
+/// Handles the end of a sandbox container, if nobody requested it: the end of its keeper is that of the sandbox. The keeper
+/// reports the exits of the containers before, which may have ended by themselves.
+pub(crate) async fn ended(sandbox: Arc<Sandbox>) {
     if sandbox.is_ending() {
         return;
     }
-    tracing::warn!(sandbox = sandbox.record().id, "the sandbox container has ended");
-    kill_keeper(&sandbox.dir).await;
+    let id = sandbox.record().id;
+    tracing::warn!(sandbox = id, "the sandbox container has ended");
+    let running = sandbox.all_containers().into_iter().filter(|one| one.state() == ContainerState::Running);
+    let exits = join_all(running.map(|container| async move { container.wait().await }));
+    if tokio::time::timeout(EXITS_TIMEOUT, exits).await.is_err() {
+        tracing::warn!(sandbox = id, "containers have not ended with their sandbox in time");
+    }
+    // A stop ends the keeper after its deletions.
+    if !sandbox.is_ending() {
+        kill_keeper(&sandbox.dir).await;
+    }
 }
 
-/// Kills and deletes a sandbox container without its keeper.
+/// Kills and deletes a sandbox container, if any, without its keeper. Succeeds if it is deleted already.
 ///
 /// # Errors
 /// When its processes do not end, or the OCI runtime fails.
@@ -113,7 +144,7 @@ pub(crate) async fn delete(inner: &Inner, record: &SandboxRecord) -> Result<(), 
     oci_runtime::delete(inner, record, &record.id).await
 }
 
-/// Kills the processes of a sandbox container.
+/// Kills the processes of a sandbox container, and with them its containers.
 pub(crate) async fn kill(cgroup: &str) -> io::Result<()> {
     match Cgroup::find(cgroup) {
         Some(cgroup) => cgroup.kill_all().await,
@@ -121,10 +152,15 @@ pub(crate) async fn kill(cgroup: &str) -> io::Result<()> {
     }
 }
 
-/// Deletes the sandbox container of a sandbox directory, whose keeper has ended. Errors are logged.
-pub(crate) async fn delete_in(inner: &Inner, sandbox_dir: &Path) {
-    let Ok(Some(record)) = records::load::<SandboxRecord>(&Sandbox::record_path(sandbox_dir)) else { return };
-    if let Err(error) = delete(inner, &record).await {
-        tracing::warn!(sandbox = record.id, %error, "failed to delete a sandbox container");
+/// Deletes the sandbox container, if any, of a sandbox directory, whose keeper has ended.
+///
+/// # Errors
+/// As [`delete`], and when the record cannot be read.
+pub(crate) async fn delete_in(inner: &Inner, sandbox_dir: &Path) -> Result<(), RuntimeError> {
+    let record = records::load::<SandboxRecord>(&Sandbox::record_path(sandbox_dir));
+    match record.map_err(failed("read the sandbox's record"))? {
+        Some(record) => delete(inner, &record).await,
+        // It was about to be created.
+        None => Ok(()),
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 use data_encoding::HEXLOWER;
 use futures::future::join_all;
 use jiff::Timestamp;
-use keeper::Client as Keeper;
+use keeper::{Client as Keeper, Events};
 use runtime::{NamespaceMode, RuntimeError, SandboxConfig, SandboxId};
 use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 
@@ -86,18 +86,25 @@ pub(crate) async fn run(inner: Arc<Inner>, config: SandboxConfig) -> Result<Sand
             return Err(error);
         }
     };
-    let events = sandbox.keeper()?.subscribe().await;
-    let events = match events {
+    let events = match subscribe(&sandbox).await {
         Ok(events) => events,
         Err(error) => {
             adopt::remove_incomplete(&inner, &id, &dir).await;
-            return Err(failed("follow the keeper of the sandbox")(error));
+            return Err(error);
         }
     };
     reservation.keep();
     inner.sandboxes.lock().insert(id.clone(), sandbox.clone());
     keeper_events::follow(&inner, &sandbox, events);
     Ok(SandboxId(id))
+}
+
+async fn subscribe(sandbox: &Sandbox) -> Result<Events, RuntimeError> {
+    let keeper = sandbox.keeper()?;
+    let events = keeper.subscribe().await.map_err(failed("follow the keeper of the sandbox"))?;
+    // After the subscription: its end would be missed.
+    sandbox_container::check_running(&sandbox.record(), &keeper).await?;
+    Ok(events)
 }
 
 fn record(id: &str, config: &SandboxConfig, handler: &str) -> SandboxRecord {
@@ -189,9 +196,10 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     deleted.into_iter().collect::<Result<(), _>>()?;
     sandbox.begin_ending();
     let record = sandbox.record();
-    if let Ok(keeper) = sandbox.keeper() {
+    let keeper = sandbox.keeper().ok();
+    if let Some(keeper) = &keeper {
         if record.has_container() {
-            containers::delete_with_keeper(&keeper, &record.id).await?;
+            containers::delete_with_keeper(keeper, &record.id).await?;
         }
         if let Err(error) = keeper.shutdown().await {
             tracing::warn!(sandbox = record.id, %error, "failed to shut down a keeper, killing it");
@@ -200,7 +208,8 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     // Its containers are deleted. A keeper must not outlive its sandbox.
     keeper_process::kill_keeper(&sandbox.dir).await;
     sandbox.take_keeper();
-    Ok(())
+    // The keeper may have been killed before it deleted the sandbox container.
+    if keeper.is_none() { sandbox_container::delete(inner, &record).await } else { Ok(()) }
 }
 
 /// Removes a sandbox with its containers. Succeeds if it does not exist.

@@ -5,8 +5,12 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use runtime::{ContainerId, ContainerState, IdMapping, NamespaceMode, Runtime, RuntimeError, SandboxId};
-use std::{fs, path::Path, time::Duration};
+use runtime::{ContainerId, ContainerState, IdMapping, NamespaceMode, Runtime, RuntimeError, SandboxId, StopSignal};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 fn start() -> Option<(Node, TestEngine)> {
     if !can_run() {
@@ -40,6 +44,19 @@ fn is_ready(engine: &TestEngine, sandbox: &SandboxId) -> bool {
     engine.run(engine.sandbox(sandbox)).unwrap().ready
 }
 
+/// Lets the OCI runtime fail in the way of this name, until the file is removed.
+fn fail(node: &Node, way: &str) -> PathBuf {
+    let path = node.path(&format!("sandbox-runtime.{way}"));
+    fs::write(&path, "").unwrap();
+    path
+}
+
+/// Returns the ID of the last sandbox container that was run.
+fn last_sandbox(node: &Node) -> SandboxId {
+    let call = calls(node).into_iter().rfind(|call| call.starts_with("run ")).unwrap();
+    SandboxId(call.rsplit(' ').next().unwrap().to_owned())
+}
+
 /// Returns the process of the sandbox container.
 fn sandbox_pid(sandbox: &SandboxId) -> Pid {
     let path = Path::new("/run/podium/oci").join(&sandbox.0).join("stand-in/sandbox");
@@ -56,6 +73,9 @@ fn exits_of_containers_come_from_the_sandbox() {
     let sandbox = engine.run_sandbox(&node);
     assert_eq!(verbs(&node, &sandbox.0), ["run"]);
     assert_eq!(fs::read_to_string(format!("/proc/{}/cmdline", sandbox_pid(&sandbox))).unwrap(), "/pause\0");
+    let config = node.container_dir(&sandbox, &ContainerId(sandbox.0.clone())).join("config.json");
+    let config: serde_json::Value = serde_json::from_slice(&fs::read(config).unwrap()).unwrap();
+    assert_eq!(config["hostname"], "p");
     let fails = run(&node, &engine, &sandbox, "fails", "echo text; exit 3");
     let killed = run(&node, &engine, &sandbox, "killed", "exec sleep 1000");
     let polite = run(&node, &engine, &sandbox, "polite", "trap 'exit 7' TERM; echo ready; sleep 1000 & wait");
@@ -182,4 +202,92 @@ fn what_a_sandbox_does_not_have_is_an_error() {
     check(engine.run((*engine).run_sandbox(&config)).unwrap_err(), "user namespaces");
     (config.namespaces.users, config.namespaces.network) = (None, NamespaceMode::Node);
     check(engine.run((*engine).run_sandbox(&config)).unwrap_err(), "--network=host");
+}
+
+#[test]
+fn sandbox_container_is_deleted_after_its_keeper_was_killed() {
+    let Some((node, engine)) = start() else { return };
+    let sandbox = engine.run_sandbox(&node);
+    let process = sandbox_pid(&sandbox);
+    let blocks = fail(&node, "blocks-delete");
+    let (runtime, id) = ((*engine).clone(), sandbox.clone());
+    let stop = engine.begin(async move { runtime.stop_sandbox(&id).await });
+    eventually("the deletion to begin", || verbs(&node, &sandbox.0) == ["run", "delete"]);
+    kill(Pid::from_raw(node.keeper_pid(&sandbox)), Signal::SIGKILL).unwrap();
+    engine.run(stop).unwrap().unwrap_err();
+    assert!(is_alive(process));
+    fs::remove_file(blocks).unwrap();
+
+    let refuses = fail(&node, "refuses-delete");
+    let refused = engine.run(engine.remove_sandbox(&sandbox)).unwrap_err().to_string();
+    assert!(refused.contains("the sandbox cannot be deleted") && !is_alive(process), "{refused}");
+    fs::remove_file(refuses).unwrap();
+    engine.run(engine.stop_sandbox(&sandbox)).unwrap();
+    engine.run(engine.remove_sandbox(&sandbox)).unwrap();
+    assert!(engine.run(engine.sandboxes()).unwrap().is_empty());
+}
+
+#[test]
+fn incomplete_sandbox_is_kept_until_its_container_is_deleted() {
+    let Some((node, engine)) = start() else { return };
+    let (fails, refuses) = (fail(&node, "fails"), fail(&node, "refuses-delete"));
+    engine.run((*engine).run_sandbox(&node.sandbox_config())).unwrap_err();
+    let sandbox = last_sandbox(&node);
+    let (dir, process) = (node.path("data/engine/pods").join(&sandbox.0), sandbox_pid(&sandbox));
+    assert!(dir.exists() && !is_alive(process));
+    drop(engine);
+    for way in [fails, refuses] {
+        fs::remove_file(way).unwrap();
+    }
+    let engine = node.start();
+    assert!(!dir.exists() && !Path::new("/run/podium/oci").join(&sandbox.0).exists());
+    engine.run_sandbox(&node);
+}
+
+#[test]
+fn sandbox_that_ends_during_its_creation_is_an_error() {
+    let Some((node, engine)) = start() else { return };
+    let dies = fail(&node, "dies");
+    let error = engine.run((*engine).run_sandbox(&node.sandbox_config())).unwrap_err().to_string();
+    let sandbox = last_sandbox(&node);
+    assert_eq!(error, format!("the sandbox container of {} has ended", sandbox.0));
+    assert!(!node.path("data/engine/pods").join(&sandbox.0).exists());
+    fs::remove_file(dies).unwrap();
+    engine.run_sandbox(&node);
+}
+
+#[test]
+fn sandbox_that_hangs_is_killed() {
+    let Some((node, engine)) = start() else { return };
+    let sandbox = engine.run_sandbox(&node);
+    let id = run(&node, &engine, &sandbox, "a", "exec sleep 1000");
+    let process = sandbox_pid(&sandbox);
+    fail(&node, "hangs");
+    engine.run(engine.stop_container(&id, Duration::from_secs(1), None)).unwrap();
+    assert_eq!((engine.exit_code(&id), is_alive(process)), (137, false));
+    // The kubelet repeats it while the keeper ends.
+    eventually("the removal", || engine.run(engine.remove_sandbox(&sandbox)).is_ok());
+}
+
+#[test]
+fn container_is_killed_whose_stop_signal_is_refused() {
+    let Some((node, engine)) = start() else { return };
+    let sandbox = engine.run_sandbox(&node);
+    let id = run(&node, &engine, &sandbox, "a", "exec sleep 1000");
+    let signal = StopSignal::parse("SIGRTMIN+3");
+    engine.run(engine.stop_container(&id, Duration::from_secs(3600), signal)).unwrap();
+    assert_eq!((engine.exit_code(&id), is_ready(&engine, &sandbox)), (137, true));
+}
+
+#[test]
+fn exits_before_the_end_of_the_sandbox_are_reported() {
+    let Some((node, engine)) = start() else { return };
+    let sandbox = engine.run_sandbox(&node);
+    fail(&node, "waits");
+    let id = run(&node, &engine, &sandbox, "a", "echo last; exit 6");
+    let exit = Path::new("/run/podium/oci").join(&sandbox.0).join(format!("stand-in/{}.exit", id.0));
+    eventually("the end of the container", || exit.exists());
+    kill(sandbox_pid(&sandbox), Signal::SIGKILL).unwrap();
+    assert_eq!((engine.exit_code(&id), node.log("a")), (6, vec!["last".to_owned()]));
+    eventually("the end of the sandbox", || !is_ready(&engine, &sandbox));
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stands in for gVisor's runsc in tests: containers of runc, with the command line and the rules of runsc. It refuses a container
 # whose sandbox does not run, and a second sandbox. The process ID that it reports of a container is that of the sandbox, and only
-# `wait` knows its exit code. Calls are logged in a file beside the script.
+# `wait` knows its exit code. Calls are logged in a file beside the script. Files beside it, which tests write, let it fail.
 
 root=/nowhere log=/dev/null
 echo "$*" | sed 's/--root [^ ]* --log [^ ]* --log-format json //' >> "$0.calls"
@@ -63,9 +63,12 @@ run)
     sandbox)
         [ "$(annotation sandbox-id)" = "$id" ] || fail "the sandbox has another ID"
         [ ! -e "$state/sandbox" ] || fail "the sandbox exists already"
+        grep -q '"hostname": *"[^"]' "$bundle/config.json" || fail "the sandbox has no host name"
         real_runc run --detach --bundle "$bundle" --pid-file "$pid_file" "$id" || exit 1
         cp "$pid_file" "$state/sandbox"
         echo "$id" > "$state/sandbox-id"
+        [ ! -e "$0.fails" ] || fail "the sandbox fails"
+        while [ -e "$0.dies" ] && sandbox_lives; do kill -KILL "$(cat "$state/sandbox")"; done
         ;;
     container)
         sandbox_lives || fail "cannot load sandbox: it does not run"
@@ -92,6 +95,9 @@ wait)
         fi
         sleep 0.02
     done
+    # Late, as that of a container whose sandbox ends at the same time.
+    while [ -e "$0.waits" ] && sandbox_lives; do sleep 0.02; done
+    [ ! -e "$0.waits" ] || sleep 0.3
     echo "{\"id\":\"$id\",\"exitStatus\":$(cat "$state/$id.exit")}"
     ;;
 exec)
@@ -101,6 +107,9 @@ exec)
     echo $(($(cat "$pid_file") + 5000000)) > "$internal"
     ;;
 kill)
+    case $signal in 3[2-9] | [4-6][0-9]) fail "bad signal: $signal" ;; esac
+    while [ -e "$0.hangs" ] && sandbox_lives; do sleep 0.02; done
+    [ ! -e "$0.hangs" ] || fail "sandbox is not running"
     if [ -n "$pid" ]; then
         kill -"$signal" $((pid - 5000000)) || fail "no such process"
     else
@@ -110,6 +119,10 @@ kill)
     ;;
 update) real_runc update --resources "$resources" "$id" || exit 1 ;;
 delete)
+    if [ "$(cat "$state/sandbox-id" 2> /dev/null)" = "$id" ]; then
+        [ ! -e "$0.refuses-delete" ] || { echo "the sandbox cannot be deleted" >&2; exit 128; }
+        while [ -e "$0.blocks-delete" ]; do sleep 0.02; done
+    fi
     real_runc delete --force "$id" || exit 1
     [ "$(cat "$state/sandbox-id" 2> /dev/null)" != "$id" ] || rm -f "$state/sandbox"
     ;;
