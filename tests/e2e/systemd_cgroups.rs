@@ -21,9 +21,10 @@ fn cluster() -> Cluster {
     ClusterBuilder::default().kubelet_config(json!({"cgroupDriver": "systemd", "podPidsLimit": 200})).start()
 }
 
-/// Runs a program of systemd.
+/// Runs a program of systemd, which must succeed.
 fn systemd(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).env("SYSTEMD_PAGER", "").output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -74,6 +75,13 @@ fn limits(unit: &str) -> (String, String) {
     (quota, word(unit, "memory", ["memory.limit_in_bytes", "memory.max"]))
 }
 
+/// Asserts that the cgroup of all Pods has a memory limit: Node Allocatable is less than the machine's memory.
+fn assert_is_limited(kubepods: &str) {
+    let text = word(kubepods, "memory", ["memory.limit_in_bytes", "memory.max"]);
+    // Without a limit cgroup v2 has `max`, and cgroup v1 the largest number of pages.
+    assert!(text.parse::<u64>().is_ok_and(|bytes| bytes < 1 << 50), "{kubepods}: {text}");
+}
+
 fn both(quota: &str, memory: u64) -> (String, String) {
     (quota.to_owned(), memory.to_string())
 }
@@ -104,11 +112,12 @@ fn pods_have_slices_with_limits() {
     check();
     assert_eq!(property(&scope, "Slice"), unit);
     let kubepods = format!("{}-kubepods.slice", unit.split('-').next().unwrap());
-    assert_ne!(word(&kubepods, "memory", ["memory.limit_in_bytes", "memory.max"]), "max");
+    assert_is_limited(&kubepods);
     let status = systemd("systemctl", &["status", "--no-pager", &unit]);
     assert!(status.contains("Pod default/p") && status.contains(&scope), "{status}");
-    let tree = systemd("systemd-cgls", &["--no-pager", &format!("/{}", kubepods.split('-').next().unwrap())]);
-    assert!(tree.is_empty() || !tree.contains("Failed"), "{tree}");
+    let root = format!("{}.slice", kubepods.split('-').next().unwrap());
+    let tree = systemd("systemd-cgls", &["--no-pager", "-u", &root]);
+    assert!(tree.contains(&unit) && tree.contains(&scope), "{tree}");
     // systemd sets all limits again.
     systemd("systemctl", &["daemon-reload"]);
     check();
@@ -118,7 +127,7 @@ fn pods_have_slices_with_limits() {
     check();
     let later = slice(&kubectl, "later");
     assert_eq!(limits(&later), both("10000", 40 << 20));
-    assert!(kubectl.run("exec later -- true").is_ok_and(|_| true));
+    kubectl.run("exec later -- true").ok();
     kubectl.run("delete pod p best later --timeout=120s").ok();
     let left = || units().into_iter().filter(|unit| unit.contains("-pod") || unit.ends_with(".scope")).count();
     eventually("the units of the Pods to be removed", || left() == 0);
@@ -165,6 +174,31 @@ fn pod_is_resized_oom_killed_and_adopted() {
     kubectl.run("delete pod p greedy --timeout=120s").ok();
     let left = || units().into_iter().filter(|unit| unit.contains("-pod") || unit.ends_with(".scope")).count();
     eventually("the units of the Pods to be removed", || left() == 0);
+}
+
+#[e2e_test("a container that restarts in a stopped slice has its limits")]
+fn restarted_container_has_the_limits_of_a_stopped_slice() {
+    if !is_booted() {
+        return;
+    }
+    let cluster = cluster();
+    let kubectl = cluster.kubectl_in("default");
+    kubectl.apply(&pod("p", &json!({"cpu": "100m", "memory": "40Mi"})).to_string());
+    kubectl.wait_ready("p");
+    let (unit, old_scope) = (slice(&kubectl, "p"), scope(&kubectl, "p"));
+    let kubepods = format!("{}-kubepods.slice", unit.split('-').next().unwrap());
+    // systemd kills the container.
+    systemd("systemctl", &["stop", &kubepods]);
+    kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
+    kubectl.wait_ready("p");
+    let scope = scope(&kubectl, "p");
+    assert_ne!(scope, old_scope);
+    for unit in [&unit, &scope] {
+        assert_eq!(limits(unit), both("10000", 40 << 20), "{unit}");
+    }
+    assert_eq!(property(&unit, "MemoryMax"), (40 << 20).to_string());
+    assert_eq!(word(&unit, "pids", ["pids.max", "pids.max"]), "200");
+    assert_is_limited(&kubepods);
 }
 
 /// Starts Podium, which must refuse to, and returns what it prints.

@@ -115,7 +115,7 @@ async fn unmount_volumes(shared: &Shared, pod: &Pod) -> Result<VolumeEvent, Acti
 }
 
 /// Updates the CPU shares of the Burstable QoS cgroup from the requests of active Pods; `terminating` is terminating now.
-async fn update_burstable_shares(shared: &Shared, terminating: Option<&str>) {
+pub(crate) async fn update_burstable_shares(shared: &Shared, terminating: Option<&str>) {
     let active_pods = || {
         let pods: Vec<_> = shared.pods.all().iter().map(|h| h.state.borrow().clone()).collect();
         let active = pods.iter().filter(|p| p.is_admitted() && terminating != Some(p.uid()));

@@ -50,6 +50,8 @@ pub(crate) struct CgroupManager {
     driver: Driver,
     /// `None` if Pods have no cgroups; the runtime then uses its default.
     hierarchy: Option<Hierarchy>,
+    /// Why no hierarchy can be used, with the driver `systemd`.
+    no_hierarchy: Option<String>,
     /// Limits of all Pods together.
     all_pods: ResourceConfig,
     /// Whether Node Allocatable is enforced for Pods.
@@ -57,7 +59,7 @@ pub(crate) struct CgroupManager {
     quota_period: i64,
     pids: Option<i64>,
     single_process_oom_kill: bool,
-    /// CPU shares of the Burstable class that were set last; with systemd, equal ones are not set again.
+    /// CPU shares of the Burstable class; with systemd, equal ones are not set again.
     burstable_shares: Mutex<Option<i64>>,
 }
 
@@ -75,6 +77,7 @@ impl CgroupManager {
             kubepods,
             driver,
             hierarchy: None,
+            no_hierarchy: None,
             all_pods: ResourceConfig::for_all_pods(&node_resources.unreserved, enforce),
             enforce,
             quota_period: i64::try_from(config.cpu_cfs_quota_period.as_micros())
@@ -88,7 +91,10 @@ impl CgroupManager {
         }
         let hierarchy = Hierarchy::detect();
         if cgroups.driver.is_systemd() {
-            cgroups.hierarchy = hierarchy.ok();
+            match hierarchy {
+                Ok(hierarchy) => cgroups.hierarchy = Some(hierarchy),
+                Err(error) => cgroups.no_hierarchy = Some(error.to_string()),
+            }
             return cgroups;
         }
         match hierarchy.and_then(|h| cgroups.create_qos_directories(&h).map(|()| h)) {
@@ -109,8 +115,8 @@ impl CgroupManager {
         if !self.driver.is_systemd() {
             return Ok(());
         }
-        self.driver.start(self.hierarchy.is_some()).await?;
-        self.set_qos_classes().await.map_err(CgroupSetupError::Systemd)
+        self.driver.start(self.no_hierarchy.as_deref()).await?;
+        self.ensure_qos_classes().await.map_err(CgroupSetupError::Systemd)
     }
 
     /// Returns whether Node Allocatable is enforced for Pods.
@@ -119,22 +125,39 @@ impl CgroupManager {
     }
 
     /// Returns the cgroups of all Pods and of the QoS classes with their limits; Guaranteed Pods are directly below `kubepods`.
-    fn qos_classes(&self) -> [(CgroupName, ResourceConfig); 3] {
-        let class = |class| (self.qos_cgroup(class), ResourceConfig::shares(cpu_conversion::MIN_SHARES));
-        [(self.kubepods.clone(), self.all_pods.clone()), class(QosClass::Burstable), class(QosClass::BestEffort)]
+    fn qos_classes(&self, burstable_shares: Option<i64>) -> [(CgroupName, ResourceConfig); 3] {
+        let min = cpu_conversion::MIN_SHARES;
+        let class = |class, shares| (self.qos_cgroup(class), ResourceConfig::shares(shares));
+        [
+            (self.kubepods.clone(), self.all_pods.clone()),
+            class(QosClass::Burstable, burstable_shares.unwrap_or(min)),
+            class(QosClass::BestEffort, min),
+        ]
     }
 
     fn create_qos_directories(&self, hierarchy: &Hierarchy) -> io::Result<()> {
-        self.qos_classes()
+        self.qos_classes(None)
             .iter()
             .try_for_each(|(name, limits)| hierarchy.set(&name.cgroupfs().map_err(io::Error::other)?, limits))
     }
 
-    async fn set_qos_classes(&self) -> io::Result<()> {
-        for (name, limits) in self.qos_classes() {
+    /// Creates the slices above those of Pods, unless they have their limits: systemd creates missing ones without limits.
+    async fn ensure_qos_classes(&self) -> io::Result<()> {
+        let Some(hierarchy) = &self.hierarchy else { return Ok(()) };
+        let are_limited = || {
+            let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+            classes.into_iter().all(|class| self.driver.is_limited(hierarchy, &self.qos_cgroup(class)))
+        };
+        if are_limited() {
+            return Ok(());
+        }
+        let burstable_shares = self.burstable_shares.lock().await;
+        if are_limited() {
+            return Ok(());
+        }
+        for (name, limits) in self.qos_classes(*burstable_shares) {
             self.set(&name, "cgroup of Podium", &limits).await?;
         }
-        *self.burstable_shares.lock().await = None;
         Ok(())
     }
 
@@ -210,31 +233,53 @@ impl CgroupManager {
 
     /// Creates the cgroup of a Pod and sets its limits.
     pub(crate) async fn create(&self, pod: &ApiPod) -> Result<(), CgroupError> {
-        let (Some(name), Some(spec)) = (self.name(pod), &pod.spec) else { return Ok(()) };
-        let limits = ResourceConfig { pids: self.pids, ..ResourceConfig::for_pod(spec, self.quota_period) };
-        let created = async {
-            self.driver.check_started()?;
-            if self.hierarchy.is_some() {
-                self.driver.path(&name).map_err(io::Error::other)?;
+        let (Some(name), Some(limits)) = (self.name(pod), self.limits(pod)) else { return Ok(()) };
+        let set = self.set_pod(pod, &name, &limits).await;
+        set.map_err(|source| CgroupError::Create { path: self.display(&name), source })
+    }
+
+    /// Creates the slice of a Pod again that was stopped: systemd would create it without limits for a container. Of a resize that is
+    /// not complete, the larger limits count, as in [`CgroupManager::grow`].
+    pub(crate) async fn ensure(&self, old_pod: impl FnOnce() -> ApiPod, pod: &ApiPod) -> Result<(), CgroupError> {
+        let (Some(hierarchy), Some(name)) = (&self.hierarchy, self.name(pod)) else { return Ok(()) };
+        let ensured = async {
+            self.ensure_qos_classes().await?;
+            if self.driver.is_limited(hierarchy, &name) {
+                return Ok(());
             }
-            // The slices above have limits only if they were created with them.
-            if self.driver.is_systemd() && self.hierarchy.as_ref().is_some_and(|h| !h.exists(&self.root)) {
-                self.set_qos_classes().await?;
+            match self.larger_limits(&old_pod(), pod) {
+                Some(limits) => self.set_pod(pod, &name, &limits).await,
+                None => Ok(()),
             }
-            self.set(&name, &description(pod), &limits).await
         };
-        created.await.map_err(|source| CgroupError::Create { path: self.display(&name), source })
+        ensured.await.map_err(|source| CgroupError::Create { path: self.display(&name), source })
     }
 
     /// Raises the limits of a Pod's cgroup to the larger of both specs.
     pub(crate) async fn grow(&self, old_pod: &ApiPod, new_pod: &ApiPod) -> Result<(), CgroupError> {
-        let (Some(name), Some(old), Some(new)) = (self.name(new_pod), &old_pod.spec, &new_pod.spec) else {
+        let (Some(name), Some(limits)) = (self.name(new_pod), self.larger_limits(old_pod, new_pod)) else {
             return Ok(());
         };
-        let limits =
-            ResourceConfig::for_pod(old, self.quota_period).max_of(&ResourceConfig::for_pod(new, self.quota_period));
-        let set = self.set(&name, &description(new_pod), &limits).await;
+        let set = self.set_pod(new_pod, &name, &limits).await;
         set.map_err(|source| CgroupError::Resize { path: self.display(&name), source })
+    }
+
+    fn limits(&self, pod: &ApiPod) -> Option<ResourceConfig> {
+        let spec = pod.spec.as_ref()?;
+        Some(ResourceConfig { pids: self.pids, ..ResourceConfig::for_pod(spec, self.quota_period) })
+    }
+
+    fn larger_limits(&self, old_pod: &ApiPod, new_pod: &ApiPod) -> Option<ResourceConfig> {
+        Some(self.limits(old_pod)?.max_of(&self.limits(new_pod)?))
+    }
+
+    async fn set_pod(&self, pod: &ApiPod, name: &CgroupName, limits: &ResourceConfig) -> io::Result<()> {
+        self.driver.check_started()?;
+        if self.hierarchy.is_some() {
+            self.driver.path(name).map_err(io::Error::other)?;
+        }
+        self.ensure_qos_classes().await?;
+        self.set(name, &description(pod), limits).await
     }
 
     /// Returns a cgroup's path, also of a name that the driver cannot express.
@@ -272,9 +317,7 @@ impl CgroupManager {
 
     /// Sets the CPU shares of the Burstable class to the sum of its Pods' requests (`qosContainerManager`).
     pub(crate) async fn update_burstable_shares(&self, pods: impl Fn() -> Vec<Arc<ApiPod>>) {
-        if self.hierarchy.is_none() || self.driver.check_started().is_err() {
-            return;
-        }
+        let Some(hierarchy) = self.hierarchy.as_ref().filter(|_| self.driver.check_started().is_ok()) else { return };
         // Held until the shares are set, so that the newest are set last.
         let mut current = self.burstable_shares.lock().await;
         let pods = pods();
@@ -284,13 +327,15 @@ impl CgroupManager {
             .map(resource_config::requested_cpu)
             .fold(api::quantity::Amount::ZERO, api::quantity::Amount::saturating_add);
         let shares = cpu_conversion::shares(cpu);
-        if self.driver.is_systemd() && *current == Some(shares) {
+        let name = self.qos_cgroup(QosClass::Burstable);
+        let is_set = *current == Some(shares) && self.driver.is_limited(hierarchy, &name);
+        if self.driver.is_systemd() && is_set {
             return;
         }
-        let name = self.qos_cgroup(QosClass::Burstable);
-        match self.set(&name, "cgroup of Podium", &ResourceConfig::shares(shares)).await {
-            Ok(()) => *current = Some(shares),
-            Err(error) => tracing::warn!(%error, "failed to set the CPU shares of Burstable Pods"),
+        // Also if it fails: then the slice does not count as limited, and is set again.
+        *current = Some(shares);
+        if let Err(error) = self.set(&name, "cgroup of Podium", &ResourceConfig::shares(shares)).await {
+            tracing::warn!(%error, "failed to set the CPU shares of Burstable Pods");
         }
     }
 

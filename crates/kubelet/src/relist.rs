@@ -86,6 +86,8 @@ async fn relist(shared: &Shared) -> Result<(), RuntimeError> {
     if !pods_are_known {
         return Ok(());
     }
+    // Of adopted Pods, too: the start of Podium has set the minimum.
+    crate::actions::update_burstable_shares(shared, None).await;
     shared.cgroups.remove_orphans(|uid| shared.pods.by_uid(uid).is_some()).await;
     // The sandbox of a Pod that was removed since the list is skipped; the next relist shows whether it is left.
     let orphans =

@@ -24,16 +24,21 @@ pub(crate) async fn resolve(dir: &DataDir, runtime: &dyn Runtime, config: &mut K
         }
         name.clone_into(&mut config.cgroup_driver);
     }
-    if config.cgroups_per_qos && engine::has_other_cgroup_driver(dir.root(), config.cgroup_driver == SYSTEMD) {
-        let other = if config.cgroup_driver == SYSTEMD { CGROUPFS } else { SYSTEMD };
+    let (driver, other) = used(config);
+    if engine::has_other_cgroup_driver(dir.root(), driver == SYSTEMD) {
+        let root = dir.root().display();
         bail!(
-            "the Pods of {} have the cgroup driver {other}, not {}: delete them first, with Podium running with \
-             cgroupDriver {other}",
-            dir.root().display(),
-            config.cgroup_driver
+            "the Pods of {root} have the cgroup driver {other}, not {driver}: delete them first, completed ones too, with \
+             Podium running with cgroupDriver {other}, or remove the cluster with podium down"
         );
     }
     Ok(())
+}
+
+/// Returns the driver of new Pods, and the other one. Without `cgroupsPerQOS` containers are in cgroups of `cgroupfs`.
+fn used(config: &KubeletConfiguration) -> (&'static str, &'static str) {
+    let is_systemd = config.cgroups_per_qos && config.cgroup_driver == SYSTEMD;
+    if is_systemd { (SYSTEMD, CGROUPFS) } else { (CGROUPFS, SYSTEMD) }
 }
 
 /// Returns the driver that the runtime reports. A runtime may have just started: the query is repeated.
@@ -49,5 +54,18 @@ async fn reported(runtime: &dyn Runtime) -> Result<Option<CgroupDriver>, Runtime
             }
             reported => return reported,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_without_qos_cgroups_have_the_driver_cgroupfs() {
+        let mut config = KubeletConfiguration { cgroup_driver: SYSTEMD.to_owned(), ..KubeletConfiguration::default() };
+        assert_eq!(used(&config).0, SYSTEMD);
+        config.cgroups_per_qos = false;
+        assert_eq!(used(&config).0, CGROUPFS);
     }
 }

@@ -164,7 +164,8 @@ async fn remove_runtime_state(dir: &DataDir) -> Result<()> {
     engine::destroy(dir.root()).await.context("failed to remove the Pods of the engine")?;
     cni::destroy(dir.root()).await?;
     files::mounts::unmount_below(dir.root())?;
-    kubelet::remove_cgroups(&dir.kubelet()).await.context("failed to remove the cgroups of Pods")?;
+    let cgroups = kubelet::remove_cgroups(&dir.kubelet()).await.context("failed to remove the cgroups of Pods");
+    // Also with cgroups that stay.
     network::Network::destroy(dir.root()).await?;
-    Ok(())
+    cgroups
 }

@@ -90,10 +90,18 @@ pub(super) async fn start(
     let mut facts = vec![ContainerEvent::Created { id: id.0.clone(), attempt, image, stop_signal }];
     let start_result = match was_started {
         true => Err(RuntimeError::AlreadyExists(format!("{name} was started before"))),
-        false => shared.runtime.start_container(&id).await,
+        false => start_in_cgroup(shared, pod, &id).await,
     };
     facts.extend(start_events(shared, pod, id, start_result).await);
     Ok(facts)
+}
+
+/// Starts a created container. Its Pod's cgroup may be gone since the sandbox was created (`systemctl stop`).
+async fn start_in_cgroup(shared: &Shared, pod: &Pod, id: &ContainerId) -> Result<(), RuntimeError> {
+    let old_pod = || pod.with_allocation(&pod.cgroup_allocation());
+    let ensured = shared.cgroups.ensure(old_pod, pod.object()).await;
+    ensured.map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    shared.runtime.start_container(id).await
 }
 
 /// Waits until the network of a Pod is ready; until then no container starts (upstream's `NetworkNotReady`).

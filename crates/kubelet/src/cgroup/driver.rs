@@ -1,14 +1,16 @@
 //! cgroup drivers: `cgroupfs` writes to the file system, and `systemd` creates slices.
 
 use super::{
-    hierarchy::Hierarchy,
+    hierarchy::{CgroupId, Hierarchy},
     name::{self, CgroupName, CgroupNameError},
     resource_config::ResourceConfig,
     systemd::{Systemd, SystemdError},
 };
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::{
+    collections::HashMap,
     io,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -26,8 +28,8 @@ const SCOPE_PREFIXES: [&str; 3] = ["cri-podium", "cri-containerd", "crio"];
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupSetupError {
     /// The machine has no cgroups for Pods.
-    #[error("cgroupDriver systemd: no cgroup file system is mounted that can be written")]
-    NoHierarchy,
+    #[error("cgroupDriver systemd: no cgroup file system can be used: {0}")]
+    NoHierarchy(String),
     /// systemd does not create the slices.
     #[error("cgroupDriver systemd: {0}")]
     Systemd(io::Error),
@@ -51,6 +53,9 @@ pub(super) enum Driver {
         systemd: Systemd,
         /// Whether systemd was found: no Pod starts before.
         started: AtomicBool,
+        /// Slices whose limits were set, by path. A slice that was stopped, and that systemd created again for a container, has
+        /// no limits, but another identity.
+        limited: Mutex<HashMap<String, CgroupId>>,
     },
 }
 
@@ -60,19 +65,19 @@ impl Driver {
     }
 
     pub(super) fn systemd(systemd: Systemd) -> Self {
-        Self::Systemd { systemd, started: AtomicBool::new(false) }
+        Self::Systemd { systemd, started: AtomicBool::new(false), limited: Mutex::default() }
     }
 
     pub(super) fn is_systemd(&self) -> bool {
         matches!(self, Self::Systemd { .. })
     }
 
-    /// Checks that systemd answers.
-    pub(super) async fn start(&self, has_hierarchy: bool) -> Result<(), CgroupSetupError> {
-        let Self::Systemd { systemd, started } = self else { return Ok(()) };
+    /// Checks that systemd answers. `no_hierarchy` is why there are no cgroups.
+    pub(super) async fn start(&self, no_hierarchy: Option<&str>) -> Result<(), CgroupSetupError> {
+        let Self::Systemd { systemd, started, .. } = self else { return Ok(()) };
         systemd.check().await.map_err(|error| CgroupSetupError::Systemd(error.into()))?;
-        if !has_hierarchy {
-            return Err(CgroupSetupError::NoHierarchy);
+        if let Some(error) = no_hierarchy {
+            return Err(CgroupSetupError::NoHierarchy(error.to_owned()));
         }
         started.store(true, Ordering::Relaxed);
         Ok(())
@@ -128,15 +133,28 @@ impl Driver {
         description: &str,
         limits: &ResourceConfig,
     ) -> io::Result<()> {
-        let Self::Systemd { systemd, .. } = self else {
+        let Self::Systemd { systemd, limited, .. } = self else {
             return hierarchy.set(&name.cgroupfs().map_err(io::Error::other)?, limits);
         };
         self.check_started()?;
         let slice = name.slice().map_err(io::Error::other)?;
+        limited.lock().remove(&slice.path);
         let limits =
             systemd.set(&slice, description, limits, hierarchy.is_v2(), || hierarchy.exists(&slice.path)).await?;
         // As upstream: also what systemd has not set, because its version does not know the property.
-        hierarchy.set(&slice.path, &limits)
+        hierarchy.set(&slice.path, &limits)?;
+        if let Some(identity) = hierarchy.identity(&slice.path) {
+            limited.lock().insert(slice.path, identity);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a cgroup has the limits that were set last. With the driver `cgroupfs` nothing else creates cgroups.
+    pub(super) fn is_limited(&self, hierarchy: &Hierarchy, name: &CgroupName) -> bool {
+        let Self::Systemd { limited, .. } = self else { return true };
+        let Ok(path) = self.path(name) else { return false };
+        let identity = hierarchy.identity(&path);
+        identity.is_some() && limited.lock().get(&path).copied() == identity
     }
 
     /// Removes a cgroup and those below it, when its last process has exited. `on_busy` is called while there is one.
@@ -147,7 +165,8 @@ impl Driver {
         mut on_busy: impl FnMut(),
     ) -> io::Result<()> {
         let path = self.path(name).map_err(io::Error::other)?;
-        if let Self::Systemd { systemd, .. } = self {
+        if let Self::Systemd { systemd, limited, .. } = self {
+            limited.lock().remove(&path);
             wait_until_unused(hierarchy, &path, &mut on_busy).await?;
             stop_slice(systemd, hierarchy, name).await?;
         }
@@ -160,11 +179,8 @@ impl Driver {
     /// When it has processes.
     pub(super) async fn remove_if_unused(&self, hierarchy: &Hierarchy, name: &CgroupName) -> io::Result<()> {
         let path = self.path(name).map_err(io::Error::other)?;
-        if let Self::Systemd { systemd, .. } = self {
-            // systemd would kill them.
-            if hierarchy.has_processes(&path) {
-                return Err(io::ErrorKind::ResourceBusy.into());
-            }
+        if let Self::Systemd { systemd, limited, .. } = self {
+            limited.lock().remove(&path);
             stop_slice(systemd, hierarchy, name).await?;
         }
         hierarchy.remove(&path)
@@ -183,9 +199,15 @@ impl Driver {
     }
 }
 
+/// Stops a slice without processes.
 async fn stop_slice(systemd: &Systemd, hierarchy: &Hierarchy, name: &CgroupName) -> io::Result<()> {
     let slice = name.slice().map_err(io::Error::other)?;
-    Ok(systemd.stop(&slice, || hierarchy.exists(&slice.path)).await?)
+    let is_busy = || hierarchy.has_processes(&slice.path);
+    // Before the connection is opened, and again directly before each call.
+    if is_busy() {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    Ok(systemd.stop(&slice, || hierarchy.exists(&slice.path), is_busy).await?)
 }
 
 /// Removes all cgroups of a data directory's Pods, of both drivers. Processes that were just killed are waited for.
@@ -195,11 +217,24 @@ async fn stop_slice(systemd: &Systemd, hierarchy: &Hierarchy, name: &CgroupName)
 pub async fn remove_all(root_dir: &Path) -> io::Result<()> {
     let Ok(hierarchy) = Hierarchy::detect() else { return Ok(()) };
     let root = CgroupName::parse(&default_root(root_dir));
-    Driver::Cgroupfs.remove(&hierarchy, &root, || {}).await?;
-    if root.slice().is_ok_and(|slice| hierarchy.exists(&slice.path)) {
-        Driver::new(true).remove(&hierarchy, &root, || {}).await?;
+    let removed = Driver::Cgroupfs.remove(&hierarchy, &root, || {}).await;
+    remove_slice(&Driver::new(true), &hierarchy, &root).await?;
+    removed
+}
+
+/// Removes the slice of all Pods. Without systemd its cgroups are removed, if they have no processes.
+pub(super) async fn remove_slice(driver: &Driver, hierarchy: &Hierarchy, root: &CgroupName) -> io::Result<()> {
+    let Ok(path) = driver.path(root) else { return Ok(()) };
+    if !hierarchy.exists(&path) {
+        return Ok(());
     }
-    Ok(())
+    match driver.remove(hierarchy, root, || {}).await {
+        Err(error) if !hierarchy.has_processes(&path) => {
+            tracing::warn!(%error, path, "systemd did not remove the slice of the Pods, removing its cgroups");
+            remove_when_empty(hierarchy, &path, || {}).await
+        }
+        removed => removed,
+    }
 }
 
 /// Waits until a cgroup has no processes.

@@ -9,6 +9,7 @@ use nix::{
 use std::{
     collections::BTreeSet,
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -25,6 +26,10 @@ pub(super) enum Hierarchy {
     /// Unified hierarchy.
     V2(PathBuf),
 }
+
+/// Identity of a cgroup: the inode numbers of its directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CgroupId(u64, u64);
 
 impl Hierarchy {
     /// Detects the mounted hierarchies.
@@ -126,6 +131,16 @@ impl Hierarchy {
         match self {
             Self::V1 { cpu, memory, .. } => cpu.join(path).is_dir() && memory.join(path).is_dir(),
             Self::V2(root) => root.join(path).is_dir(),
+        }
+    }
+
+    /// Returns the inode numbers of a cgroup; `None` if it is missing. A cgroup that is created again has others.
+    pub(super) fn identity(&self, path: &str) -> Option<CgroupId> {
+        let path = path.trim_start_matches('/');
+        let inode = |root: &Path| fs::metadata(root.join(path)).ok().map(|found| found.ino());
+        match self {
+            Self::V1 { cpu, memory, .. } => Some(CgroupId(inode(cpu)?, inode(memory)?)),
+            Self::V2(root) => inode(root).map(|inode| CgroupId(inode, inode)),
         }
     }
 

@@ -8,24 +8,22 @@ mod properties;
 
 use super::{name::Slice, resource_config::ResourceConfig};
 use futures::StreamExt;
-use std::{io, path::Path, time::Duration};
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout},
-};
+use parking_lot::Mutex;
+use std::{io, path::Path, sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout};
 use zbus::{Connection, OwnedObjectPath, Variant, connection::Builder, fdo, proxy};
 
 pub(super) use properties::Property;
 
 /// Exists if systemd is the init system (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
-/// Deadline of a method call.
+/// Deadline of a method call, and of opening the connection with all its retries.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Deadline of a job, as upstream's.
 const JOB_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of checks whether a job is done whose signal is lost, for example because systemd was re-executed.
 const JOB_INTERVAL: Duration = Duration::from_millis(500);
-/// Delays before a call is repeated whose connection was lost.
+/// Delays before a call is repeated whose connection was lost, or could not be opened.
 const RETRY_DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1600)];
 
@@ -46,11 +44,16 @@ pub(super) enum SystemdError {
     JobDeadline { unit: String },
     #[error("systemd created no cgroup {path} for {unit}")]
     NoCgroup { unit: String, path: String },
+    #[error("{unit} has processes")]
+    Busy { unit: String },
 }
 
 impl From<SystemdError> for io::Error {
     fn from(error: SystemdError) -> Self {
-        Self::other(error)
+        match error {
+            SystemdError::Busy { .. } => Self::new(io::ErrorKind::ResourceBusy, error),
+            error => Self::other(error),
+        }
     }
 }
 
@@ -89,7 +92,8 @@ enum Call<'a> {
     StartTransient(&'a [Property]),
     Start,
     SetProperties(&'a [Property]),
-    Stop,
+    /// With a function that returns whether the unit has processes, which systemd would kill.
+    Stop(&'a (dyn Fn() -> bool + Sync)),
     ResetFailed,
 }
 
@@ -99,7 +103,7 @@ impl Call<'_> {
             Self::StartTransient(_) => "create the unit",
             Self::Start => "start the unit",
             Self::SetProperties(_) => "set properties of the unit",
-            Self::Stop => "stop the unit",
+            Self::Stop(_) => "stop the unit",
             Self::ResetFailed => "reset the unit",
         }
     }
@@ -112,7 +116,7 @@ impl Call<'_> {
             }
             Self::Start => manager.start_unit(unit, "replace").await.map(Some),
             Self::SetProperties(properties) => manager.set_unit_properties(unit, true, properties).await.map(|()| None),
-            Self::Stop => manager.stop_unit(unit, "replace").await.map(Some),
+            Self::Stop(_) => manager.stop_unit(unit, "replace").await.map(Some),
             Self::ResetFailed => manager.reset_failed_unit(unit).await.map(|()| None),
         }
     }
@@ -124,6 +128,8 @@ struct Connected {
     manager: ManagerProxy<'static>,
     /// Version of systemd; 0 if it is unknown.
     version: u32,
+    /// Tells this connection from its successors.
+    identity: Arc<()>,
 }
 
 /// Address of systemd.
@@ -138,16 +144,22 @@ enum Target {
 pub(super) struct Systemd {
     target: Target,
     connected: Mutex<Option<Connected>>,
+    /// Held while a connection is opened.
+    opening: tokio::sync::Mutex<()>,
 }
 
 impl Systemd {
     pub(super) fn new() -> Self {
-        Self { target: Target::Machine, connected: Mutex::new(None) }
+        Self::with_target(Target::Machine)
+    }
+
+    fn with_target(target: Target) -> Self {
+        Self { target, connected: Mutex::new(None), opening: tokio::sync::Mutex::new(()) }
     }
 
     #[cfg(test)]
     pub(super) fn at(address: &str) -> Self {
-        Self { target: Target::Bus(address.to_owned()), connected: Mutex::new(None) }
+        Self::with_target(Target::Bus(address.to_owned()))
     }
 
     /// Checks that systemd is there and answers.
@@ -192,8 +204,19 @@ impl Systemd {
     }
 
     /// Stops a slice with all units in it, which removes them. Succeeds if it does not exist.
-    pub(super) async fn stop(&self, slice: &Slice, exists: impl Fn() -> bool + Sync) -> Result<(), SystemdError> {
-        let stopped = self.call(&slice.unit, &Call::Stop, &|| !exists()).await;
+    ///
+    /// # Errors
+    /// When it `is_busy`: systemd would kill its processes.
+    pub(super) async fn stop(
+        &self,
+        slice: &Slice,
+        exists: impl Fn() -> bool + Sync,
+        is_busy: impl Fn() -> bool + Sync,
+    ) -> Result<(), SystemdError> {
+        let stopped = self.call(&slice.unit, &Call::Stop(&is_busy), &|| !exists()).await;
+        if matches!(stopped, Err(SystemdError::Busy { .. })) {
+            return stopped;
+        }
         // A failed unit stays until then.
         let _ = self.call(&slice.unit, &Call::ResetFailed, &|| true).await;
         match stopped {
@@ -209,50 +232,66 @@ impl Systemd {
         call: &Call<'_>,
         is_done: &(impl Fn() -> bool + Sync),
     ) -> Result<(), SystemdError> {
-        let failed = |source| SystemdError::Call { method: call.name(), unit: unit.to_owned(), source };
         let mut delays = RETRY_DELAYS.into_iter();
         loop {
-            let result = match self.connect().await {
-                Ok(connected) => match timeout(CALL_TIMEOUT, send(&connected.manager, unit, call)).await {
-                    Ok(result) => result.map_err(failed),
-                    Err(_) => Err(SystemdError::Deadline),
-                },
-                Err(error) => Err(error),
-            };
-            match result {
-                Ok(Some(job)) => return job.wait(unit, is_done).await,
-                Ok(None) => return Ok(()),
-                Err(error) if is_connection_lost(&error) => {
-                    *self.connected.lock().await = None;
+            let connected = self.connect().await?;
+            match timeout(CALL_TIMEOUT, send(&connected.manager, unit, call)).await {
+                Ok(Ok(Some(job))) => return job.wait(unit, is_done).await,
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Err(error)) if is_connection_lost(&error) => {
+                    self.disconnect(&connected);
                     match delays.next() {
                         Some(delay) => tokio::time::sleep(delay).await,
                         None => return Err(error),
                     }
                 }
-                Err(SystemdError::Deadline) => {
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {
                     // The next call gets a new connection.
-                    *self.connected.lock().await = None;
+                    self.disconnect(&connected);
                     return Err(SystemdError::Deadline);
                 }
-                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns the connection, which is opened if there is none.
+    /// Drops a connection, unless another task has already replaced it.
+    fn disconnect(&self, failed: &Connected) {
+        let mut connected = self.connected.lock();
+        if connected.as_ref().is_some_and(|current| Arc::ptr_eq(&current.identity, &failed.identity)) {
+            *connected = None;
+        }
+    }
+
+    /// Returns the connection, which is opened if there is none. The deadline includes the wait for a task that opens it.
     async fn connect(&self) -> Result<Connected, SystemdError> {
-        let mut connected = self.connected.lock().await;
-        if let Some(connected) = &*connected {
-            return Ok(connected.clone());
+        let connect = async {
+            let mut delays = RETRY_DELAYS.into_iter();
+            loop {
+                match (self.try_connect().await, delays.next()) {
+                    (Err(_), Some(delay)) => tokio::time::sleep(delay).await,
+                    (result, _) => return result.map_err(SystemdError::Connect),
+                }
+            }
+        };
+        timeout(CALL_TIMEOUT, connect).await.map_err(|_| SystemdError::Deadline)?
+    }
+
+    async fn try_connect(&self) -> zbus::Result<Connected> {
+        if let Some(connected) = self.connected.lock().clone() {
+            return Ok(connected);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(connected) = self.connected.lock().clone() {
+            return Ok(connected);
         }
         let builder = match &self.target {
             Target::Machine => Builder::system(),
             #[cfg(test)]
             Target::Bus(address) => Builder::address(address.as_str()),
         };
-        let opened = timeout(CALL_TIMEOUT, open(builder)).await.map_err(|_| SystemdError::Deadline)?;
-        let opened = opened.map_err(SystemdError::Connect)?;
-        *connected = Some(opened.clone());
+        let opened = open(builder).await?;
+        *self.connected.lock() = Some(opened.clone());
         Ok(opened)
     }
 }
@@ -266,7 +305,7 @@ async fn open(builder: Builder<'_>) -> zbus::Result<Connected> {
         zbus::Error::MethodError(name, ..) if name.ends_with(".AlreadySubscribed") => Ok(()),
         _ => Err(error),
     })?;
-    Ok(Connected { manager, version })
+    Ok(Connected { manager, version, identity: Arc::new(()) })
 }
 
 /// Parses a version such as `252.38-1~deb12u1` or `v245.4-1.fc32` (upstream's `systemdVersionAtoi`).
@@ -312,12 +351,19 @@ impl Job {
 
 /// Sends a call. Signals are subscribed to before, so that none is missed, and only those about the unit, so that their queue
 /// cannot fill.
-async fn send(manager: &ManagerProxy<'static>, unit: &str, call: &Call<'_>) -> zbus::Result<Option<Job>> {
+async fn send(manager: &ManagerProxy<'static>, unit: &str, call: &Call<'_>) -> Result<Option<Job>, SystemdError> {
+    let failed = |source| SystemdError::Call { method: call.name(), unit: unit.to_owned(), source };
     if matches!(call, Call::SetProperties(_) | Call::ResetFailed) {
-        return call.send(manager, unit).await.map(|_| None);
+        return call.send(manager, unit).await.map(|_| None).map_err(failed);
     }
-    let removed = manager.receive_job_removed_with_args(&[(2, unit)]).await?;
-    Ok(call.send(manager, unit).await?.map(|path| Job { path, removed }))
+    let removed = manager.receive_job_removed_with_args(&[(2, unit)]).await.map_err(failed)?;
+    if let Call::Stop(is_busy) = call
+        && is_busy()
+    {
+        return Err(SystemdError::Busy { unit: unit.to_owned() });
+    }
+    let path = call.send(manager, unit).await.map_err(failed)?;
+    Ok(path.map(|path| Job { path, removed }))
 }
 
 /// Returns whether this is an error of the bus with this name.
@@ -328,7 +374,6 @@ fn has_name(error: &SystemdError, name: &str) -> bool {
 /// Returns whether the connection is closed, or systemd is not on the bus, for example because it is re-executed.
 fn is_connection_lost(error: &SystemdError) -> bool {
     match error {
-        SystemdError::Connect(_) => true,
         SystemdError::Call { source: zbus::Error::InputOutput(error), .. } => error.kind() != io::ErrorKind::TimedOut,
         SystemdError::Call { source: zbus::Error::FDO(error), .. } => matches!(
             **error,

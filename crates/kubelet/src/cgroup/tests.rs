@@ -17,6 +17,7 @@ fn manager(dir: &Path, driver: Driver) -> CgroupManager {
         kubepods,
         driver,
         hierarchy: Some(Hierarchy::V2(dir.to_owned())),
+        no_hierarchy: None,
         all_pods: ResourceConfig { memory: Some(1 << 30), ..ResourceConfig::shares(2048) },
         enforce: true,
         burstable_shares: Mutex::new(None),
@@ -198,6 +199,86 @@ async fn stopped_unit_is_started_again() {
     fs::remove_dir_all(&path).unwrap();
     cgroups.create(&pod).await.unwrap();
     assert!(path.is_dir());
+}
+
+/// systemd creates the slice of a container's scope without limits.
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_slices_get_their_limits_again() {
+    let fake = FakeSystemd::start().await;
+    let mut cgroups = systemd_cgroups(&fake).await;
+    cgroups.pids = Some(9);
+    let limited = |memory| pod("a", &json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": memory}}));
+    let (old, new) = (limited("2Mi"), limited("1Mi"));
+    cgroups.create(&new).await.unwrap();
+    cgroups.update_burstable_shares(|| vec![Arc::new(new.clone())]).await;
+    let dir = |path: &str| fake.cgroups().join(path.trim_start_matches('/'));
+    let path = cgroups.path(&new).unwrap();
+    let of_pod = || ["memory.max", "pids.max"].map(|file| crate::host_file::read_text(dir(&path).join(file)).ok());
+    let limits = |memory: u64| [Some(memory.to_string()), Some("9".to_owned())];
+    let classes = || {
+        let burstable = format!("{KUBEPODS}/r-kubepods-burstable.slice/cpu.weight");
+        [&format!("{KUBEPODS}/memory.max"), &burstable].map(|file| crate::host_file::read_text(dir(file)).ok())
+    };
+    let of_classes = [Some((1 << 30).to_string()), Some("39".to_owned())];
+    cgroups.ensure(|| old.clone(), &new).await.unwrap();
+    assert_eq!((of_pod(), classes()), (limits(1 << 20), of_classes.clone()), "a slice with limits is not changed");
+    // The old directories stay elsewhere, so that the new ones have other inodes.
+    fs::rename(dir(&path), fake.cgroups().join("old-pod")).unwrap();
+    fs::create_dir(dir(&path)).unwrap();
+    cgroups.ensure(|| old.clone(), &new).await.unwrap();
+    assert_eq!(of_pod(), limits(2 << 20), "the larger limits of a resize");
+    fs::rename(dir("r.slice"), fake.cgroups().join("old-root")).unwrap();
+    fs::create_dir_all(dir(&path)).unwrap();
+    cgroups.ensure(|| new.clone(), &new).await.unwrap();
+    assert_eq!((of_pod(), classes()), (limits(1 << 20), of_classes.clone()));
+    fs::rename(dir("r.slice"), fake.cgroups().join("older-root")).unwrap();
+    cgroups.update_burstable_shares(|| vec![Arc::new(new.clone())]).await;
+    cgroups.grow(&new, &new).await.unwrap();
+    assert_eq!((of_pod(), classes()), (limits(1 << 20), of_classes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn burstable_shares_are_set_again_after_a_failure() {
+    let fake = FakeSystemd::start().await;
+    let cgroups = systemd_cgroups(&fake).await;
+    let update = async |cpu: &str| {
+        let pod = pod("a", &json!({"requests": {"cpu": cpu}}));
+        cgroups.update_burstable_shares(|| vec![Arc::new(pod.clone())]).await;
+    };
+    update("1").await;
+    let file = fake.cgroups().join(KUBEPODS).join("r-kubepods-burstable.slice/cpu.weight");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    update("2").await;
+    fs::remove_dir(&file).unwrap();
+    update("1").await;
+    assert_eq!(crate::host_file::read_text(&file).unwrap(), "39");
+}
+
+/// The client of systemd cannot connect.
+#[tokio::test(start_paused = true)]
+async fn slices_are_removed_without_systemd() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hierarchy, root) = (Hierarchy::V2(dir.path().to_owned()), CgroupName::parse("/r"));
+    let scope = dir.path().join(KUBEPODS).join("cri-podium-c.scope");
+    fs::create_dir_all(&scope).unwrap();
+    fs::write(scope.join("cgroup.procs"), "4194304\n").unwrap();
+    let driver = Driver::systemd(Systemd::at("unix:path=/nowhere"));
+    let remove = async || driver::remove_slice(&driver, &hierarchy, &root).await;
+    assert_eq!(remove().await.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    fs::remove_file(scope.join("cgroup.procs")).unwrap();
+    remove().await.unwrap();
+    assert!(!dir.path().join("r.slice").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_without_a_hierarchy_is_an_error_with_the_cause() {
+    let fake = FakeSystemd::start().await;
+    let mut cgroups = manager(fake.cgroups(), Driver::systemd(Systemd::at(fake.address())));
+    cgroups.hierarchy = None;
+    cgroups.no_hierarchy = Some("/sys/fs/cgroup: EROFS".to_owned());
+    let error = cgroups.prepare().await.unwrap_err().to_string();
+    assert_eq!(error, "cgroupDriver systemd: no cgroup file system can be used: /sys/fs/cgroup: EROFS");
 }
 
 #[tokio::test(flavor = "multi_thread")]

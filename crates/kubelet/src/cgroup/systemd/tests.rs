@@ -40,6 +40,47 @@ async fn job_without_a_signal_is_done_when_its_effect_is_there() {
     fake.lose_signals();
     let systemd = Systemd::at(fake.address());
     systemd.set(&slice("a"), "", &ResourceConfig::shares(2), true, || true).await.unwrap();
-    systemd.stop(&slice("a"), || false).await.unwrap();
-    systemd.stop(&slice("unknown"), || true).await.unwrap();
+    systemd.stop(&slice("a"), || false, || false).await.unwrap();
+    systemd.stop(&slice("unknown"), || true, || false).await.unwrap();
+}
+
+/// systemd kills the processes of a unit that it stops.
+#[tokio::test(flavor = "multi_thread")]
+async fn unit_with_processes_is_not_stopped() {
+    let fake = FakeSystemd::start().await;
+    let systemd = Systemd::at(fake.address());
+    systemd.set(&slice("a"), "", &ResourceConfig::shares(2), true, || true).await.unwrap();
+    let error = systemd.stop(&slice("a"), || false, || true).await.unwrap_err();
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::ResourceBusy);
+    assert_eq!(fake.units(), ["a.slice"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_connection_is_retried() {
+    let fake = FakeSystemd::start().await;
+    let again = fake.reexecute().await;
+    Systemd::at(fake.address()).check().await.unwrap();
+    again.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_connection_that_failed_is_dropped() {
+    let fake = FakeSystemd::start().await;
+    let systemd = Systemd::at(fake.address());
+    let old = systemd.connect().await.unwrap();
+    systemd.disconnect(&old);
+    let new = systemd.connect().await.unwrap();
+    assert!(!Arc::ptr_eq(&old.identity, &new.identity));
+    systemd.disconnect(&old);
+    assert!(Arc::ptr_eq(&systemd.connect().await.unwrap().identity, &new.identity));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_includes_the_wait_for_another_task() {
+    let systemd = Systemd::at("unix:path=/nowhere");
+    let opening = systemd.opening.lock().await;
+    let start = Instant::now();
+    assert!(matches!(systemd.connect().await, Err(SystemdError::Deadline)));
+    assert_eq!(start.elapsed().as_secs(), CALL_TIMEOUT.as_secs());
+    drop(opening);
 }
