@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn pods_without_qos_cgroups_have_the_driver_cgroupfs() {
-        let mut config = KubeletConfiguration { cgroup_driver: SYSTEMD.to_owned(), ..KubeletConfiguration::default() };
+        let mut config = KubeletConfiguration::default();
+        SYSTEMD.clone_into(&mut config.cgroup_driver);
         assert_eq!(used(&config).0, SYSTEMD);
         config.cgroups_per_qos = false;
         assert_eq!(used(&config).0, CGROUPFS);
