@@ -101,9 +101,8 @@ pub(crate) async fn keeper_lost(inner: &Arc<Inner>, sandbox: &Arc<Sandbox>) {
 
 /// Ends the sandbox container, if any, of a sandbox without a keeper. Errors are logged: the sandbox's stop tries again.
 pub(crate) async fn end_sandbox_container(inner: &Inner, sandbox: &Sandbox) {
-    let record = sandbox.record();
-    if let Err(error) = sandbox_container::delete(inner, &record).await {
-        tracing::error!(sandbox = record.id, %error, "failed to end a sandbox container without a keeper");
+    if let Err(error) = sandbox_container::delete(inner, sandbox).await {
+        tracing::error!(sandbox = sandbox.record().id, %error, "failed to end a sandbox container without a keeper");
     }
 }
 

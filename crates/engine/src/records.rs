@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_podium_refuses_records_with_fields_that_it_does_not_have() {
+    fn earlier_podium_refuses_records_with_new_fields() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sandbox.json");
         let check = |record: SandboxRecord, version: u32| {

@@ -134,11 +134,16 @@ pub(crate) async fn ended(sandbox: Arc<Sandbox>) {
     }
 }
 
-/// Kills and deletes a sandbox container, if any, without its keeper. Succeeds if it is deleted already.
+/// Kills and deletes the sandbox container, if any, of a sandbox without a keeper. Succeeds if it is deleted already.
 ///
 /// # Errors
 /// When its processes do not end, or the OCI runtime fails.
-pub(crate) async fn delete(inner: &Inner, record: &SandboxRecord) -> Result<(), RuntimeError> {
+pub(crate) async fn delete(inner: &Inner, sandbox: &Sandbox) -> Result<(), RuntimeError> {
+    let _exclusive = sandbox.deletion.lock().await;
+    delete_recorded(inner, &sandbox.record()).await
+}
+
+async fn delete_recorded(inner: &Inner, record: &SandboxRecord) -> Result<(), RuntimeError> {
     let Some(cgroup) = &record.container_cgroup else { return Ok(()) };
     kill(cgroup).await.map_err(failed("kill the sandbox container"))?;
     oci_runtime::delete(inner, record, &record.id).await
@@ -159,7 +164,7 @@ pub(crate) async fn kill(cgroup: &str) -> io::Result<()> {
 pub(crate) async fn delete_in(inner: &Inner, sandbox_dir: &Path) -> Result<(), RuntimeError> {
     let record = records::load::<SandboxRecord>(&Sandbox::record_path(sandbox_dir));
     match record.map_err(failed("read the sandbox's record"))? {
-        Some(record) => delete(inner, &record).await,
+        Some(record) => delete_recorded(inner, &record).await,
         // It was about to be created.
         None => Ok(()),
     }

@@ -209,7 +209,7 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     keeper_process::kill_keeper(&sandbox.dir).await;
     sandbox.take_keeper();
     // The keeper may have been killed before it deleted the sandbox container.
-    if keeper.is_none() { sandbox_container::delete(inner, &record).await } else { Ok(()) }
+    if keeper.is_none() { sandbox_container::delete(inner, sandbox).await } else { Ok(()) }
 }
 
 /// Removes a sandbox with its containers. Succeeds if it does not exist.

@@ -100,6 +100,8 @@ pub(crate) struct Sandbox {
     pub(crate) creating: watch::Sender<BTreeSet<(String, u32)>>,
     /// Serializes starts and the end of creations (read) with stop and removal of the sandbox (write).
     pub(crate) changes: tokio::sync::RwLock<()>,
+    /// Held while the sandbox container is deleted: an OCI runtime may fail if two calls delete the same one.
+    pub(crate) deletion: tokio::sync::Mutex<()>,
 }
 
 impl Sandbox {
@@ -115,6 +117,7 @@ impl Sandbox {
             execs: Execs::default(),
             creating: watch::Sender::default(),
             changes: tokio::sync::RwLock::default(),
+            deletion: tokio::sync::Mutex::default(),
         }
     }
 
