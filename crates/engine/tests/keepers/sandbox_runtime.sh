@@ -68,7 +68,8 @@ run)
         cp "$pid_file" "$state/sandbox"
         echo "$id" > "$state/sandbox-id"
         [ ! -e "$0.fails" ] || fail "the sandbox fails"
-        while [ -e "$0.dies" ] && sandbox_lives; do kill -KILL "$(cat "$state/sandbox")"; done
+        # It may end between the check and the signal.
+        while [ -e "$0.dies" ] && sandbox_lives; do kill -KILL "$(cat "$state/sandbox")" 2> /dev/null || true; done
         ;;
     container)
         sandbox_lives || fail "cannot load sandbox: it does not run"
