@@ -73,14 +73,21 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
     let store = open();
     block_on(async {
         let text = "x".repeat(10_000);
-        let expected = store.revision() - 1;
+        let mut expected = store.revision() - 1;
         assert_eq!(
             store.list(&Scope::resource("pods"), None, None).objects.len() as u64,
             expected,
             "a full disk is read"
         );
-        let refused = store.write(put(&pod("refused"), Precondition::Absent, &text)).await;
-        assert_eq!(outcome(&refused), "full");
+        // The recovery may have freed space, for example of a table that was not completed.
+        for number in 0.. {
+            let answer = store.write(put(&pod(&format!("again-{number}")), Precondition::Absent, &text)).await;
+            match outcome(&answer) {
+                "full" => break,
+                "done" if number < 1000 => expected += 1,
+                other => panic!("{other}: {answer:?}"),
+            }
+        }
         fs::remove_file(&ballast).unwrap();
         let after = store.write(put(&pod("after"), Precondition::Absent, &text)).await.unwrap();
         assert_eq!(after.revision, 2 + expected, "writes continue once space is free");

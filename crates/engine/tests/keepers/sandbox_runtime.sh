@@ -125,7 +125,12 @@ delete)
         while [ -e "$0.blocks-delete" ]; do sleep 0.02; done
     fi
     # The `runc run` of a container may delete it at the same time.
-    real_runc delete --force "$id" || real_runc delete --force "$id" || exit 1
+    tries=0
+    until real_runc delete --force "$id"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || exit 1
+        sleep 0.05
+    done
     [ "$(cat "$state/sandbox-id" 2> /dev/null)" != "$id" ] || rm -f "$state/sandbox"
     ;;
 *) fail "unknown command $verb" ;;
