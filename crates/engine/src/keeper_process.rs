@@ -34,14 +34,10 @@ struct KeeperPid {
 }
 
 /// Kills the keeper of a sandbox, if it lives, and the runs of the OCI runtime that it left: one of them could create a
-/// container later, which nobody would know.
+/// container later, which nobody would know. The caller ensures that this engine runs none for the sandbox meanwhile.
 pub(crate) async fn kill_keeper(dir: &Path) {
     let Some(keeper) = read_keeper_pid(dir) else { return };
-    let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
-    while start_time(keeper.pid) == Some(keeper.start_time) && tokio::time::Instant::now() < deadline {
-        let _ = kill(Pid::from_raw(keeper.pid), Signal::SIGKILL);
-        tokio::time::sleep(KEEPER_EXIT_INTERVAL).await;
-    }
+    kill_process(&keeper).await;
     let root = oci_runtime::state_dir(&dir.file_name().unwrap_or_default().to_string_lossy());
     let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
     loop {
@@ -60,7 +56,22 @@ pub(crate) async fn kill_keeper(dir: &Path) {
     }
 }
 
-/// Returns the processes of the OCI runtime with this state directory.
+/// Kills the keeper of a sandbox, if it lives. The session of the sandbox handles its end.
+pub(crate) async fn kill_keeper_process(dir: &Path) {
+    if let Some(keeper) = read_keeper_pid(dir) {
+        kill_process(&keeper).await;
+    }
+}
+
+async fn kill_process(keeper: &KeeperPid) {
+    let deadline = tokio::time::Instant::now() + KEEPER_EXIT_TIMEOUT;
+    while start_time(keeper.pid) == Some(keeper.start_time) && tokio::time::Instant::now() < deadline {
+        let _ = kill(Pid::from_raw(keeper.pid), Signal::SIGKILL);
+        tokio::time::sleep(KEEPER_EXIT_INTERVAL).await;
+    }
+}
+
+/// Returns the processes of the OCI runtime with this state directory, those of this engine included.
 fn runs_with_root(root: &[u8]) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -116,5 +116,5 @@ pub(crate) async fn delete(inner: &Inner, sandbox: &SandboxRecord, id: &str) -> 
     if output.status.success() {
         return Ok(());
     }
-    Err(delete()(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    Err(delete()(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
 }

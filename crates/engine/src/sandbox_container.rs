@@ -5,7 +5,7 @@
 
 use crate::{
     cgroup::Cgroup,
-    keeper_process::kill_keeper,
+    keeper_process::kill_keeper_process,
     oci_runtime, prepare,
     records::{self, SandboxRecord},
     state::{Inner, Sandbox},
@@ -128,9 +128,9 @@ pub(crate) async fn ended(sandbox: Arc<Sandbox>) {
     if tokio::time::timeout(EXITS_TIMEOUT, exits).await.is_err() {
         tracing::warn!(sandbox = id, "containers have not ended with their sandbox in time");
     }
-    // A stop ends the keeper after its deletions.
+    // A stop ends the keeper after its deletions. Only the keeper: its session kills what it left before it deletes containers.
     if !sandbox.is_ending() {
-        kill_keeper(&sandbox.dir).await;
+        kill_keeper_process(&sandbox.dir).await;
     }
 }
 

@@ -196,20 +196,22 @@ async fn end_keeper(inner: &Arc<Inner>, sandbox: &Sandbox) -> Result<(), Runtime
     deleted.into_iter().collect::<Result<(), _>>()?;
     sandbox.begin_ending();
     let record = sandbox.record();
-    let keeper = sandbox.keeper().ok();
-    if let Some(keeper) = &keeper {
-        if record.has_container() {
-            containers::delete_with_keeper(keeper, &record.id).await?;
+    match sandbox.keeper() {
+        Ok(keeper) => {
+            if record.has_container() {
+                containers::delete_with_keeper(&keeper, &record.id).await?;
+            }
+            if let Err(error) = keeper.shutdown().await {
+                tracing::warn!(sandbox = record.id, %error, "failed to shut down a keeper, killing it");
+            }
         }
-        if let Err(error) = keeper.shutdown().await {
-            tracing::warn!(sandbox = record.id, %error, "failed to shut down a keeper, killing it");
-        }
+        // It may have been killed before it deleted the sandbox container.
+        Err(_) => sandbox_container::delete(inner, sandbox).await?,
     }
     // Its containers are deleted. A keeper must not outlive its sandbox.
     keeper_process::kill_keeper(&sandbox.dir).await;
     sandbox.take_keeper();
-    // The keeper may have been killed before it deleted the sandbox container.
-    if keeper.is_none() { sandbox_container::delete(inner, sandbox).await } else { Ok(()) }
+    Ok(())
 }
 
 /// Removes a sandbox with its containers. Succeeds if it does not exist.

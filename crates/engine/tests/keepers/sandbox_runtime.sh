@@ -91,6 +91,8 @@ run)
 wait)
     until [ -e "$state/$id.exit" ]; do
         if ! sandbox_lives; then
+            # Both may have ended since the condition of the loop.
+            [ ! -e "$state/$id.exit" ] || break
             real_runc kill "$id" KILL
             fail "sandbox is not running"
         fi
@@ -124,13 +126,7 @@ delete)
         [ ! -e "$0.refuses-delete" ] || { echo "the sandbox cannot be deleted" >&2; exit 128; }
         while [ -e "$0.blocks-delete" ]; do sleep 0.02; done
     fi
-    # The `runc run` of a container may delete it at the same time.
-    tries=0
-    until real_runc delete --force "$id"; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 200 ] || exit 1
-        sleep 0.05
-    done
+    real_runc delete --force "$id" || exit 1
     [ "$(cat "$state/sandbox-id" 2> /dev/null)" != "$id" ] || rm -f "$state/sandbox"
     ;;
 *) fail "unknown command $verb" ;;
