@@ -173,10 +173,24 @@ impl FjallEngine {
 
     /// Refuses a write if the disk may have too little space to finish it.
     fn check_free_space(&self) -> Result<(), CommitError> {
-        let statistics =
-            nix::sys::statvfs::statvfs(self.directory.path()).map_err(|error| CommitError::Write(error.into()))?;
-        let free = statistics.blocks_available().saturating_mul(statistics.fragment_size());
+        let free = self.free_bytes().map_err(CommitError::Write)?;
         if free < self.options.reserve_bytes { Err(CommitError::Full) } else { Ok(()) }
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let statistics = nix::sys::statvfs::statvfs(self.directory.path())?;
+        Ok(statistics.blocks_available().saturating_mul(statistics.fragment_size()))
+    }
+
+    /// Converts the error of a write. A table that does not fit on the disk poisons the database, which does not tell the cause.
+    fn write_error(&self, error: fjall::Error) -> CommitError {
+        let is_poisoned = matches!(error, fjall::Error::Poisoned);
+        let has_no_room = || self.free_bytes().is_ok_and(|free| free < self.options.memtable_bytes);
+        match io_error(error) {
+            error if is_full(&error) => CommitError::Full,
+            _ if is_poisoned && has_no_room() => CommitError::Full,
+            error => CommitError::Write(error),
+        }
     }
 
     /// Writes a batch. After a failure, the database is closed, and no part of the batch is left in it.
@@ -252,10 +266,7 @@ impl Engine for FjallEngine {
             self.database = Some(self.reopen()?);
             written = self.write(batch);
         }
-        written.map_err(|error| match io_error(error) {
-            error if is_full(&error) => CommitError::Full,
-            error => CommitError::Write(error),
-        })?;
+        written.map_err(|error| self.write_error(error))?;
         self.head = batch.head;
         self.directory.acknowledge(batch.head.sequence);
         Ok(())
