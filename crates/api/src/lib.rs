@@ -31,7 +31,6 @@ pub mod taint;
 pub mod text;
 pub mod version;
 pub mod volume_source;
-pub mod without_managed_fields;
 
 pub use k8s_openapi;
 

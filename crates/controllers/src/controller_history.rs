@@ -62,7 +62,7 @@ fn template_patch(template: &PodTemplateSpec) -> Value {
 /// Returns the template that a revision restores.
 pub(crate) fn revision_template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let template = revision.data.as_ref()?.0.pointer("/spec/template")?;
-    serde_json::from_value(template.clone()).ok()
+    decode::from_value(template).ok()
 }
 
 fn new_revision<K: ControllerObject>(source: &RevisionSource<'_, K>, data: Value) -> ControllerRevision {

@@ -1,10 +1,10 @@
 //! Informers that the components of a process share (client-go's `SharedInformerFactory`).
 
 use crate::{Cached, SharedInformer};
+use decode::Decode;
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// What an informer caches of a kind. Components that need the same view of the same kind share the informer.
 pub trait View: Cached {
     /// The kind.
-    type Kind: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static;
+    type Kind: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static;
 
     /// Returns the view of an object.
     fn of(object: Self::Kind) -> Self;
@@ -25,15 +25,7 @@ pub trait View: Cached {
 /// The whole object, without `managedFields`.
 impl<K> View for K
 where
-    K: k8s_openapi::Resource
-        + Metadata<Ty = ObjectMeta>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + PartialEq
-        + Send
-        + Sync
-        + 'static,
+    K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + PartialEq + Send + Sync + 'static,
 {
     type Kind = K;
 

@@ -1,6 +1,7 @@
 //! Reflector: a list, and a watch that continues it (client-go's `Reflector`), as a stream.
 
-use api::{object_key::object_key, without_managed_fields::WithoutManagedFields};
+use api::object_key::object_key;
+use decode::{Decode, WithoutManagedFields};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -40,7 +41,7 @@ impl<K> WatchEvent<WithoutManagedFields<K>> {
 /// Like [`watch`], without `managedFields`.
 pub fn watch_lean<K>(api: Api<WithoutManagedFields<K>>, config: Config) -> BoxStream<'static, WatchEvent<K>>
 where
-    K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
 {
     watch(api, config).map(WatchEvent::unwrap_lean).boxed()
 }

@@ -6,12 +6,11 @@
 mod store;
 
 use crate::reflector::watch_lean;
-use api::without_managed_fields::WithoutManagedFields;
+use decode::{Decode, WithoutManagedFields};
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Resource, runtime::watcher::Config};
 use parking_lot::RwLock;
-use serde::de::DeserializeOwned;
 use std::{fmt::Debug, sync::Arc};
 use store::Store;
 use tokio::sync::{
@@ -119,7 +118,7 @@ impl<T: Cached> SharedInformer<T> {
     /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
     pub async fn run<K>(self, api: Api<WithoutManagedFields<K>>, transform: fn(K) -> T, stop: CancellationToken)
     where
-        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     {
         self.run_filtered(api, Config::default(), transform, stop).await;
     }
@@ -132,7 +131,7 @@ impl<T: Cached> SharedInformer<T> {
         transform: fn(K) -> T,
         stop: CancellationToken,
     ) where
-        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     {
         let mut changes = watch_lean(api, which);
         while let Some(Some(change)) = stop.run_until_cancelled(changes.next()).await {

@@ -100,7 +100,7 @@ impl Kind for Pod {
         clamp_negative_grace_period(object);
         disabled_fields::drop_fields(object, None, &ctx.gates);
         validate::apparmor::set_fields_from_annotations(object);
-        let spec: PodSpec = serde_json::from_value(object["spec"].clone()).unwrap_or_default();
+        let spec: PodSpec = decode::from_value(&object["spec"]).unwrap_or_default();
         object["status"] = json!({"phase": "Pending", "qosClass": api::resources::qos_class(&spec).as_str()});
         if spec.scheduling_gates.is_some_and(|g| !g.is_empty()) {
             object["status"]["conditions"] = json!([{

@@ -55,7 +55,7 @@ async fn register(shared: &Shared) -> Result<(), kube::Error> {
     if !taints.is_empty() {
         node["spec"]["taints"] = json!(taints);
     }
-    let node: Node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
+    let node: Node = decode::from_value(&node).map_err(kube::Error::SerdeError)?;
     match within_deadline(api.create(&PostParams::default(), &node)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(e)) if e.code == 409 => Ok(()),

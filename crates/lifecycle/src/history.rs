@@ -138,5 +138,5 @@ pub fn replay(dump: &str) -> Result<ReplayResult, ReplayError> {
 
 /// Round-trips the status through JSON, because API timestamps have whole seconds.
 fn round_trip(status: &PodStatus) -> PodStatus {
-    serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()
+    serde_json::to_value(status).and_then(|tree| decode::from_value(&tree)).unwrap_or_default()
 }

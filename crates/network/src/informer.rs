@@ -1,7 +1,7 @@
 //! Informers of the node's network, with notifications of changes. Services and EndpointSlices are watched once, for the
 //! proxy and for DNS.
 
-use api::without_managed_fields::WithoutManagedFields;
+use decode::{Decode, WithoutManagedFields};
 use futures::stream::{self, Stream, StreamExt};
 use informer::{Cached, SharedInformer};
 use k8s_openapi::{
@@ -9,7 +9,6 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 use std::{fmt::Debug, sync::Arc};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -82,13 +81,7 @@ pub(crate) fn start_informer<K, T>(
     stop: &CancellationToken,
 ) -> SharedInformer<T>
 where
-    K: k8s_openapi::Resource
-        + k8s_openapi::Metadata<Ty = ObjectMeta>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + 'static,
+    K: k8s_openapi::Resource + k8s_openapi::Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     T: Cached,
 {
     let informer = SharedInformer::new();

@@ -100,10 +100,10 @@ impl Object {
     #[must_use]
     pub fn new(kind: Kind<'_>, value: &Value, now: Timestamp) -> Self {
         let typed = match (kind.group, kind.resource) {
-            ("", "pods") => serde_json::from_value(value.clone()).map(TypedObject::Pod),
-            ("", "services") => serde_json::from_value(value.clone()).map(TypedObject::Service),
-            ("", "persistentvolumeclaims") => serde_json::from_value(value.clone()).map(TypedObject::Claim),
-            _ if kind == RESOURCE_CLAIMS => serde_json::from_value(value.clone()).map(TypedObject::ResourceClaim),
+            ("", "pods") => decode::from_value(value).map(TypedObject::Pod),
+            ("", "services") => decode::from_value(value).map(TypedObject::Service),
+            ("", "persistentvolumeclaims") => decode::from_value(value).map(TypedObject::Claim),
+            _ if kind == RESOURCE_CLAIMS => decode::from_value(value).map(TypedObject::ResourceClaim),
             _ => Ok(TypedObject::Other),
         };
         let typed = typed.unwrap_or(TypedObject::Other);

@@ -1,7 +1,7 @@
 //! Metadata of objects as the garbage collector watches it, without `managedFields`.
 
 use super::Metadata;
-use api::without_managed_fields::WithoutManagedFields;
+use decode::deserialize_without_managed_fields;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, api::DynamicObject};
 use serde::{Deserialize, Deserializer};
@@ -13,7 +13,7 @@ pub(super) struct ObjectMetadata(Metadata);
 
 impl<'de> Deserialize<'de> for ObjectMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        WithoutManagedFields::deserialize(deserializer).map(|WithoutManagedFields(metadata)| Self(metadata))
+        deserialize_without_managed_fields(deserializer).map(Self)
     }
 }
 

@@ -153,7 +153,7 @@ impl Provisioner {
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
             },
         });
-        let volume = serde_json::from_value(volume).ok()?;
+        let volume = decode::from_value(&volume).ok()?;
         bind_volume_to_claim(&volume, claim)
     }
 

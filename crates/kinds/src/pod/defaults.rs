@@ -169,7 +169,7 @@ fn default_requests_to_limits(c: &mut Map<String, Value>) {
 fn default_pod_requests(spec: &mut Map<String, Value>) {
     let limits = spec.get("resources").and_then(|r| r["limits"].as_object()).filter(|l| !l.is_empty()).cloned();
     let Some(limits) = limits else { return };
-    let typed: PodSpec = serde_json::from_value(Value::Object(spec.clone())).unwrap_or_default();
+    let typed: PodSpec = decode::from_value(&Value::Object(spec.clone())).unwrap_or_default();
     let sums = resources::aggregate_container_resources(&typed, ResourceField::Requests).into_iter();
     // Huge pages cannot be overcommitted, so their requests equal the limits.
     let sums = sums.filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"));

@@ -158,7 +158,7 @@ fn parse(text: &str, file: &Path, rules: &Rules) -> Result<ApiPod, ManifestError
     }
     apply_defaults(&mut object, &name, file, rules);
     (rules.check)(&mut object, &rules.gates).map_err(ManifestError::Invalid)?;
-    let pod: ApiPod = serde_json::from_value(object).map_err(ManifestError::Decode)?;
+    let pod: ApiPod = decode::from_value(&object).map_err(ManifestError::Decode)?;
     if rules.gates.enabled(Gate::PreventStaticPodAPIReferences)
         && let Some(spec) = &pod.spec
     {

@@ -53,7 +53,7 @@ pub(super) fn admit(store: &Store, namespace: &str, object: &mut Value) {
         return;
     }
     // Validation rejects an object that cannot be decoded.
-    let Ok(mut pod) = serde_json::from_value::<Pod>(object.clone()) else { return };
+    let Ok(mut pod) = decode::from_value::<Pod>(object) else { return };
     let original = pod.clone();
     for range in &ranges {
         limit_range::set_defaults(range, &mut pod);
@@ -86,9 +86,9 @@ pub(super) fn validate(
         return Ok(());
     }
     if info.kind == "Pod" {
-        let pod = serde_json::from_value(object.clone());
+        let pod = decode::from_value(object);
         return pod.map_or(Ok(()), |pod| ranges.iter().try_for_each(|range| limit_range::check_pod(range, &pod)));
     }
-    let claim = serde_json::from_value(object.clone());
+    let claim = decode::from_value(object);
     claim.map_or(Ok(()), |claim| ranges.iter().try_for_each(|range| limit_range::check_claim(range, &claim)))
 }

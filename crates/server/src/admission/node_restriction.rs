@@ -192,7 +192,7 @@ impl NodeWrite<'_> {
         let check_failed = |cause: &dyn std::fmt::Display| {
             self.forbidden(format!("error checking mirror pod for API references: {cause}"))
         };
-        let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(|e| check_failed(&e))?;
+        let spec: PodSpec = decode::from_value(&pod["spec"]).map_err(|e| check_failed(&e))?;
         match api::static_pod::api_reference(&spec).map_err(|e| check_failed(&e))? {
             Some(kind) => self.forbid(format!("node {node:?} can not create pods that reference {kind}")),
             None => Ok(()),

@@ -238,7 +238,7 @@ impl Subject {
     fn decode(pod: &Value) -> Result<Self, serde_json::Error> {
         // The standards check only the annotations of the metadata.
         let annotations = serde_json::from_value(pod["metadata"]["annotations"].clone())?;
-        let spec = serde_json::from_value(pod["spec"].clone())?;
+        let spec = decode::from_value(&pod["spec"])?;
         Ok(Self { meta: ObjectMeta { annotations, ..ObjectMeta::default() }, spec })
     }
 

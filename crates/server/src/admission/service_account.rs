@@ -104,7 +104,7 @@ fn service_account(control: &AdmissionControl, namespace: &str, name: &str) -> R
 /// Denies references of a mirror Pod to an account or to Secrets: it runs without them, and the node could read the Secrets
 /// that it references.
 fn validate_mirror_pod(pod: &Value) -> Result<(), ServiceAccountError> {
-    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).map_err(ServiceAccountError::MirrorPodSpec)?;
+    let spec: PodSpec = decode::from_value(&pod["spec"]).map_err(ServiceAccountError::MirrorPodSpec)?;
     if static_pod::has_service_account(&spec) {
         return Err(ServiceAccountError::MirrorPodServiceAccount);
     }

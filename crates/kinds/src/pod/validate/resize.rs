@@ -51,7 +51,7 @@ pub(crate) fn validate_resize(object: &Value, old: &Value, errors: &mut FieldErr
         return errors.forbidden(&FieldPath::new("[]"), detail);
     }
     let path = FieldPath::new("spec");
-    let class = serde_json::from_value::<PodSpec>(spec.clone()).map(|s| api::resources::qos_class(&s).as_str());
+    let class = decode::from_value::<PodSpec>(spec).map(|s| api::resources::qos_class(&s).as_str());
     if class.is_ok_and(|class| old["status"]["qosClass"].as_str().is_some_and(|known| known != class)) {
         let text = "Pod QOS Class may not change as a result of resizing";
         errors.invalid(&path, &old["status"]["qosClass"], text);

@@ -73,7 +73,7 @@ pub(super) fn validate_pod_resources(spec: &FieldCursor<'_, '_>, errors: &mut Fi
         errors.not_supported(&quantity.path(), &Value::from(name), &["cpu", "hugepages-", "memory"]);
     }
     validate_requirements(&pod_resources, errors);
-    let Ok(typed) = serde_json::from_value::<PodSpec>(spec.value().clone()) else { return };
+    let Ok(typed) = decode::from_value::<PodSpec>(spec.value()) else { return };
     for (name, sum) in resources::aggregate_container_resources(&typed, ResourceField::Requests)
         .into_iter()
         .filter(|(name, _)| is_pod_level(name))

@@ -6,10 +6,12 @@
 //! Conditions may lack `lastTransitionTime`: the API accepts this for some kinds, as upstream does, but the types of
 //! `k8s-openapi` do not. One such object would break the watch of all others.
 
+use crate::Decode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::value::RawValue;
 use std::{fmt, marker::PhantomData};
 
 const MANAGED_FIELDS: &str = "managedFields";
@@ -21,10 +23,24 @@ const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 #[derive(Debug, Clone, PartialEq)]
 pub struct WithoutManagedFields<K>(pub K);
 
-impl<'de, K: Deserialize<'de>> Deserialize<'de> for WithoutManagedFields<K> {
+/// Only for deserializers of `serde_json` that read a string or a slice, which have the object's text: so the code depends on no
+/// deserializer. In a watch event, the text is there if the object follows the event's type, as API servers send it.
+impl<'de, K: Decode> Deserialize<'de> for WithoutManagedFields<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        K::deserialize(FilteringDeserializer { inner: deserializer, position: FieldPosition::Object }).map(Self)
+        let text = <&RawValue>::deserialize(deserializer)?;
+        K::from_json_without_managed_fields(text.get()).map(Self).map_err(Error::custom)
     }
+}
+
+/// Deserializes an object of any type as [`WithoutManagedFields`] does, from any deserializer.
+///
+/// # Errors
+///
+/// If the object is not of this type.
+pub fn deserialize_without_managed_fields<'de, K: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<K, D::Error> {
+    K::deserialize(FilteringDeserializer { inner: deserializer, position: FieldPosition::Object })
 }
 
 impl<K: k8s_openapi::Resource> k8s_openapi::Resource for WithoutManagedFields<K> {
@@ -292,5 +308,19 @@ mod tests {
             let message = |e: serde_json::Error| e.to_string().split(" at line").next().unwrap_or("").to_owned();
             assert_eq!(read(&wrong).map_err(message), serde_json::from_str::<Pod>(&wrong.to_string()).map_err(message));
         }
+    }
+
+    #[test]
+    fn watch_event_contains_object_after_type() {
+        #[derive(serde::Deserialize)]
+        #[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
+        enum WatchEvent {
+            Added(WithoutManagedFields<Pod>),
+        }
+        let read = |line: &str| serde_json::from_str(line).map(|WatchEvent::Added(pod)| pod.0.metadata.name);
+        let object = r#"{"metadata":{"name":"p","managedFields":[]}}"#;
+        let name = read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)).unwrap();
+        assert_eq!(name.as_deref(), Some("p"));
+        assert!(read(&format!(r#"{{"object":{object},"type":"ADDED"}}"#)).is_err());
     }
 }
