@@ -29,22 +29,7 @@ fn has_apparmor() -> bool {
 /// Returns a Pod that runs a script once, with this security context.
 fn pod(script: &str, context: &Value) -> PodBuilder {
     let script = format!("{{ {script}; }} 2>/dev/null");
-    PodBuilder::new("p")
-        .restart_policy("Never")
-        .grace_period(1)
-        .script(&script)
-        .container(&json!({"securityContext": context}))
-}
-
-/// Returns the output of a Pod after its end.
-fn output(kubectl: &Kubectl, pod: &PodBuilder) -> String {
-    kubectl.apply(&pod.to_string());
-    eventually("the Pod to end", || {
-        matches!(kubectl.value("pod/p", "/status/phase").as_str(), Some("Succeeded" | "Failed"))
-    });
-    let output = kubectl.run("logs p").ok();
-    kubectl.run("delete pod p --wait").ok();
-    output
+    PodBuilder::new("p").script(&script).runs_once(context)
 }
 
 #[e2e_test("the default AppArmor profile denies changes of the node")]
@@ -61,10 +46,10 @@ fn default_profile_denies_changes_of_node(cluster: &Cluster) {
     ] {
         let context = json!({"capabilities": {"add": ["SYS_ADMIN"]}, "appArmorProfile": profile});
         let pod = pod(CHANGES, &context).volume("ksm", &ksm).mount("ksm", "/sys/kernel/mm/ksm");
-        assert_eq!(output(&kubectl, &pod), expected, "{profile}");
+        assert_eq!(kubectl.output_of(&pod), expected, "{profile}");
     }
-    assert_eq!(output(&kubectl, &pod(SHOW, &json!({"privileged": true}))), "unconfined\n");
-    assert_eq!(output(&kubectl, &pod(SHOW, &json!({"allowPrivilegeEscalation": false, "runAsUser": 1000}))), DEFAULT);
+    assert_eq!(kubectl.output_of(&pod(SHOW, &json!({"privileged": true}))), "unconfined\n");
+    assert_eq!(kubectl.output_of(&pod(SHOW, &json!({"allowPrivilegeEscalation": false, "runAsUser": 1000}))), DEFAULT);
     assert!(!cluster.log().contains("default AppArmor profile"), "{}", cluster.log());
 }
 
@@ -138,7 +123,7 @@ fn confined_containers_signal_each_other(cluster: &Cluster) {
     kubectl.run("delete pod p --timeout=60s").ok();
     let script = format!("kill -USR1 {}", cluster.pid());
     let pod = pod(&format!("if {script}; then echo signalled; fi"), &json!({})).spec(&json!({"hostPID": true}));
-    assert_eq!(output(&kubectl, &pod), "");
+    assert_eq!(kubectl.output_of(&pod), "");
 }
 
 /// A loaded profile, removed on drop.

@@ -5,27 +5,12 @@ use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, e2e_test, eventually};
 
 /// Returns a Pod that runs this script with this security context, and exits.
 fn pod(script: &str, context: &Value) -> PodBuilder {
-    PodBuilder::new("p")
-        .restart_policy("Never")
-        .grace_period(1)
-        .script(script)
-        .container(&json!({"securityContext": context}))
-}
-
-/// Returns the output of a Pod after its end.
-fn output(kubectl: &Kubectl, pod: &PodBuilder) -> String {
-    kubectl.apply(&pod.to_string());
-    eventually("the Pod to end", || {
-        matches!(kubectl.value("pod/p", "/status/phase").as_str(), Some("Succeeded" | "Failed"))
-    });
-    let output = kubectl.run("logs p").ok();
-    kubectl.run("delete pod p --wait").ok();
-    output
+    PodBuilder::new("p").script(script).runs_once(context)
 }
 
 #[track_caller]
 fn check(kubectl: &Kubectl, pod: &PodBuilder, expected: &str) {
-    assert_eq!(output(kubectl, pod), expected);
+    assert_eq!(kubectl.output_of(pod), expected);
 }
 
 #[e2e_test("a securityContext sets user, groups and capabilities")]
@@ -44,7 +29,7 @@ fn security_context_sets_user_groups_capabilities(cluster: &Cluster) {
     test_images::busybox(&dir.path().join("own.tar"), &["docker.io/library/own-user:1"], &config).unwrap();
     cluster.import(&dir.path().join("own.tar"));
     check(&kubectl, &pod("id -u; id -g", &json!({})).image("docker.io/library/own-user:1"), "1000\n2000\n");
-    let rights = |context: Value| output(&kubectl, &pod("grep CapEff /proc/self/status | cut -f2", &context));
+    let rights = |context: Value| kubectl.output_of(&pod("grep CapEff /proc/self/status | cut -f2", &context));
     let bits = |text: String| u64::from_str_radix(text.trim(), 16).unwrap();
     let (net_admin, chown) = (1 << 12, 1);
     assert_eq!(bits(rights(json!({}))) & (net_admin | chown), chown);

@@ -255,13 +255,8 @@ fn pod_reaches_api_with_its_token(cluster: &Cluster) {
             .volume("tools", &json!({"hostPath": {"path": dir}}))
             .container(&json!({"volumeMounts": [{"name": "tools", "mountPath": "/tools", "readOnly": true}]}))
     };
-    kubectl.apply(&pod("operator", &[&program, "get", "pods", "-o", "name"]).to_string());
-    eventually("the Pod to end", || {
-        kubectl
-            .get("pod/operator")
-            .is_some_and(|pod| ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase))
-    });
-    assert_eq!(kubectl.run("logs operator").ok(), "pod/operator\n");
+    let operator = pod("operator", &[&program, "get", "pods", "-o", "name"]);
+    assert_eq!(kubectl.output_of(&operator), "pod/operator\n");
     let command = [
         &program,
         "--server=https://kubernetes.default.svc",

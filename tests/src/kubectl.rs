@@ -1,6 +1,6 @@
 //! Runs the real kubectl.
 
-use crate::{api_get, scaled};
+use crate::{PodBuilder, api_get, scaled};
 use serde_json::Value;
 use std::{
     io::Write,
@@ -242,6 +242,28 @@ impl Kubectl {
     #[track_caller]
     pub fn wait_ready(&self, pod: &str) {
         self.run(&format!("wait --for=condition=Ready --timeout=60s pod/{pod}")).ok();
+    }
+
+    /// Creates a Pod, waits up to 60 s until it ends, deletes it, and returns its output.
+    ///
+    /// # Panics
+    /// When the Pod is not accepted or does not end in time.
+    #[track_caller]
+    #[must_use]
+    pub fn output_of(&self, pod: &PodBuilder) -> String {
+        let object = format!("pod/{}", pod.name());
+        self.apply(&pod.to_string());
+        crate::wait_for(&format!("{object} to end"), Duration::from_secs(60), || {
+            let status = self.value(&object, "/status");
+            if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
+                Ok(())
+            } else {
+                Err(status.to_string())
+            }
+        });
+        let output = self.run(&format!("logs {object}")).ok();
+        self.run(&format!("delete {object} --wait")).ok();
+        output
     }
 
     /// Returns the condition of an object with this type; `null` when the object or the condition does not exist.

@@ -117,6 +117,15 @@ impl PodBuilder {
         self
     }
 
+    /// Sets what most tests of a container's process need: its security context, no restart, and a short grace period.
+    pub fn runs_once(self, security_context: &Value) -> Self {
+        self.restart_policy("Never").grace_period(1).container(&json!({"securityContext": security_context}))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
     /// Returns the manifest.
     #[must_use]
     pub fn build(self) -> Value {
