@@ -35,11 +35,14 @@ pub(crate) async fn allow_forwarding(names: &Names, cidr: Ipv4Net) -> Result<(),
     if find("iptables").is_none() {
         return Ok(());
     }
-    let Ok(listing) = run("iptables", &["-w", "10", "-S", "FORWARD"], "").await else {
-        return Ok(());
-    };
-    if !listing.starts_with("-P FORWARD DROP") {
-        return Ok(());
+    match run("iptables", &["-w", "10", "-S", "FORWARD"], "").await {
+        Ok(listing) if listing.starts_with("-P FORWARD DROP") => {}
+        Ok(_) => return Ok(()),
+        Err(error) => {
+            // A kernel without iptables drops nothing.
+            tracing::info!(%error, "failed to read the policy of forwarded traffic, assuming ACCEPT");
+            return Ok(());
+        }
     }
     let cidr = cidr.to_string();
     for side in ["-s", "-d"] {
