@@ -7,7 +7,6 @@
 //!
 //! [`crate::attach`] adds the port of a sandbox before its interface can send.
 
-use crate::command::run;
 use std::{fmt::Write, net::Ipv4Addr};
 
 /// Bridge port of a Pod.
@@ -25,18 +24,11 @@ pub(crate) fn table_name(bridge: &str) -> String {
     format!("{bridge}-anti-spoof")
 }
 
-/// Replaces the table. Returns whether this succeeded.
-pub(crate) async fn install(bridge: &str, ports: &[Port]) -> bool {
-    match run("nft", &["-f", "-"], &table(&table_name(bridge), ports.iter())).await {
-        Ok(_) => true,
-        Err(error) => {
-            tracing::warn!(%error, "Pods with CAP_NET_RAW can send with the addresses of other Pods");
-            false
-        }
-    }
+/// Returns the transaction that replaces the bridge's table.
+pub(crate) fn replacement(bridge: &str, ports: &[Port]) -> String {
+    table(&table_name(bridge), ports.iter())
 }
 
-/// Returns the transaction that replaces the table.
 fn table<'a>(name: &str, ports: impl Iterator<Item = &'a Port>) -> String {
     // The hook precedes br_netfilter's: dropped frames never reach connection tracking.
     format!(

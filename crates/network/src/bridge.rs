@@ -1,6 +1,6 @@
 //! Kernel settings of the bridge for Services and NetworkPolicies.
 
-use crate::command::run;
+use crate::{command::run, nft};
 use std::path::Path;
 
 /// Enables netfilter for bridged traffic, so that connection tracking sees it; returns whether this succeeded.
@@ -55,7 +55,7 @@ pub(crate) async fn drop_pod_ipv6(bridge: &str, table: &str) {
          add chain ip6 {table} forward {{ type filter hook forward priority -100 ; }}\n\
          add rule ip6 {table} forward iifname {bridge} oifname {bridge} drop\n"
     );
-    if !is_filtered || run("nft", &["-f", "-"], &script).await.is_err() {
+    if !is_filtered || nft::apply(&script).await.is_err() {
         tracing::info!("failed to drop IPv6 traffic between pods");
     }
 }

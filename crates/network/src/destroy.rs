@@ -6,7 +6,7 @@ use crate::{
     host_ports,
     links::Netlink,
     masquerade::stale_rules,
-    policies, services,
+    nft, policies, services,
 };
 use std::{fs, io, path::Path};
 
@@ -43,14 +43,19 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
 
 /// Removes the nftables tables; [`remove_rules`] removes the iptables rules.
 async fn remove_tables(names: &Names) {
-    if find("nft").is_some() {
-        let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
-        let ports = anti_spoof::table_name(&names.bridge);
-        let host_ports = host_ports::table_name(&names.bridge);
-        let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table));
-        for (family, table) in ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]) {
-            // Fails if the table does not exist, or the kernel lacks nf_tables.
-            let _ = run("nft", &["delete", "table", family, table], "").await;
+    if find("nft").is_none() {
+        return;
+    }
+    let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
+    let ports = anti_spoof::table_name(&names.bridge);
+    let host_ports = host_ports::table_name(&names.bridge);
+    let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table));
+    let tables: Vec<_> = ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]).collect();
+    let all: String = tables.iter().map(|(family, table)| nft::removal(family, table)).collect();
+    if nft::apply(&all).await.is_err() {
+        // The kernel lacks a family, or nf_tables.
+        for (family, table) in tables {
+            let _ = nft::apply(&nft::removal(family, table)).await;
         }
     }
 }

@@ -5,7 +5,6 @@
 //! return through the node; so is a Pod that reaches itself.
 
 use crate::{
-    Error,
     command::{find, run},
     nf_tables::{Element, Family, concatenate},
 };
@@ -128,13 +127,8 @@ pub(crate) fn elements(bridge: &str, pod: Ipv4Addr, mappings: &[PortMapping]) ->
     mappings.iter().map(|mapping| mapping.element(bridge, pod)).collect()
 }
 
-/// Replaces the table with these host ports.
-pub(crate) async fn install(bridge: &str, cidr: Ipv4Net, mappings: &[(Ipv4Addr, PortMapping)]) -> Result<(), Error> {
-    run("nft", &["-f", "-"], &table(bridge, cidr, mappings)).await.map(drop)
-}
-
-/// Returns the transaction that replaces the table.
-fn table(bridge: &str, cidr: Ipv4Net, mappings: &[(Ipv4Addr, PortMapping)]) -> String {
+/// Returns the transaction that replaces the bridge's table.
+pub(crate) fn replacement(bridge: &str, cidr: Ipv4Net, mappings: &[(Ipv4Addr, PortMapping)]) -> String {
     let name = table_name(bridge);
     // Services come first, as their priorities are lower. The first packet of a connection is marked, and the mark is
     // removed again if no map has its port: a verdict of NAT ends the chain.
@@ -238,7 +232,7 @@ mod tests {
             add rule ip pd-1-host-ports loopback iifname pd-1 ip daddr 127.0.0.0/8 drop
             add element ip pd-1-host-ports address-ports { 192.0.2.1 . tcp . 8081 : 10.244.0.3 . 80 }
             add element ip pd-1-host-ports ports { tcp . 8080 : 10.244.0.2 . 80 }
-        "#]].assert_eq(&table("pd-1", "10.244.0.0/24".parse().unwrap(), &mappings));
+        "#]].assert_eq(&replacement("pd-1", "10.244.0.0/24".parse().unwrap(), &mappings));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod masquerade;
 mod names;
 mod netlink_socket;
 mod nf_tables;
+mod nft;
 mod nft_table;
 mod node_event;
 mod peers;

@@ -6,6 +6,7 @@
 use crate::{
     Error, Names,
     command::{find, run},
+    nft,
 };
 use ipnet::Ipv4Net;
 
@@ -13,8 +14,8 @@ use ipnet::Ipv4Net;
 /// this is logged. Returns whether nftables works.
 pub(crate) async fn masquerade_pod_traffic(names: &Names, cidr: Ipv4Net) -> Result<bool, Error> {
     if find("nft").is_some() {
-        match run("nft", &["-f", "-"], &nft_table(&names.bridge, cidr)).await {
-            Ok(_) => return Ok(true),
+        match nft::apply(&nft_table(&names.bridge, cidr)).await {
+            Ok(()) => return Ok(true),
             // The kernel may lack nf_tables and have iptables.
             Err(e) => tracing::debug!(error = %e, "failed to use nftables"),
         }

@@ -13,9 +13,8 @@ mod tests;
 
 use crate::{
     bridge,
-    command::run,
     informer::{ChangeNotifier, changes, start_informer},
-    node_event,
+    nft, node_event,
     table_sync::TableSync,
 };
 use futures::stream;
@@ -131,11 +130,9 @@ fn report_unenforced(client: &Client, node: &str, stop: &CancellationToken) {
 /// Removes the tables; returns whether this succeeded.
 async fn remove_tables(bridge: &str) -> bool {
     let name = table_name(bridge);
-    // "delete" fails for a missing table: it is added first.
-    let script = |family: &str| format!("add table {family} {name}\ndelete table {family} {name}\n");
     // A kernel without IPv6 has none of its tables.
-    let _ = run("nft", &["-f", "-"], &script("ip6")).await;
-    let removed = run("nft", &["-f", "-"], &script("ip")).await;
+    let _ = nft::apply(&nft::removal("ip6", &name)).await;
+    let removed = nft::apply(&nft::removal("ip", &name)).await;
     if let Err(e) = &removed {
         tracing::warn!(error = %e, "failed to remove nftables rules of NetworkPolicies");
     }

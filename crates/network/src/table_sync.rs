@@ -1,7 +1,7 @@
 //! Synchronization of an nftables table with its desired state: writes the rules of Services (`syncProxyRules`), policies and
 //! masquerading to the kernel.
 
-use crate::{Error, command::run, nft_table::Table};
+use crate::{Error, command::run, nft, nft_table::Table};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl TableSync {
     async fn write(&self, desired: &Table) -> Result<(), Error> {
         match desired.script(&self.name, self.applied.as_ref()) {
             script if script.is_empty() => Ok(()),
-            script => run("nft", &["-f", "-"], &script).await.map(drop),
+            script => nft::apply(&script).await,
         }
     }
 

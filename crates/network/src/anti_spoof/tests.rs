@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Network, Options, PodAttachment,
     attach::{connector::Connector, tables, veth},
-    command::find,
+    command::{find, run},
     destroy::real_tests::{in_own_namespaces, inside, pod_namespace},
 };
 use expect_test::expect;

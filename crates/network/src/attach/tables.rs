@@ -10,6 +10,7 @@ use crate::{
     anti_spoof::{self, Port},
     host_ports,
     nf_tables::{Element, Family, concatenate, interface_name},
+    nft,
     state::Lock,
 };
 use std::{
@@ -57,18 +58,30 @@ pub(crate) async fn install(connector: &Connector) -> Result<Installed, Error> {
     let _exclusive = Lock::take(&connector.tables_lock).await?;
     let connections = connections(&connector.records)?;
     let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).collect();
-    let anti_spoofing = async { connector.has_anti_spoofing && anti_spoof::install(&connector.bridge, &ports).await };
     // Incomplete connections add their host ports when they are completed.
     let attached = connections.into_iter().filter(|c| c.is_attached);
     let mappings: Vec<_> = attached.flat_map(|c| c.port_mappings.into_iter().map(move |m| (c.ip, m))).collect();
-    let host_ports = async {
-        if connector.has_host_ports {
-            host_ports::install(&connector.bridge, connector.addresses.cidr, &mappings).await
-        } else {
-            Ok(())
-        }
-    };
-    // Each runs a program.
-    let (has_anti_spoofing, host_ports) = tokio::join!(anti_spoofing, host_ports);
-    Ok(Installed { has_anti_spoofing, host_ports })
+    let anti_spoofing = connector.has_anti_spoofing.then(|| anti_spoof::replacement(&connector.bridge, &ports));
+    let cidr = connector.addresses.cidr;
+    let host_ports = connector.has_host_ports.then(|| host_ports::replacement(&connector.bridge, cidr, &mappings));
+    Ok(replace(anti_spoofing, host_ports).await)
+}
+
+/// Runs the transactions, as one if both are possible: a program and the kernel's grace period are most of their time.
+async fn replace(anti_spoofing: Option<String>, host_ports: Option<String>) -> Installed {
+    if let (Some(anti_spoofing), Some(host_ports)) = (&anti_spoofing, &host_ports)
+        && nft::apply(&format!("{anti_spoofing}{host_ports}")).await.is_ok()
+    {
+        return Installed { has_anti_spoofing: true, host_ports: Ok(()) };
+    }
+    let anti_spoofing = async { Some(nft::apply(&anti_spoofing?).await) };
+    let host_ports = async { Some(nft::apply(&host_ports?).await) };
+    let (anti_spoofing, host_ports) = tokio::join!(anti_spoofing, host_ports);
+    if let Some(Err(error)) = &anti_spoofing {
+        tracing::warn!(%error, "Pods with CAP_NET_RAW can send with the addresses of other Pods");
+    }
+    Installed {
+        has_anti_spoofing: anti_spoofing.is_some_and(|done| done.is_ok()),
+        host_ports: host_ports.unwrap_or(Ok(())),
+    }
 }

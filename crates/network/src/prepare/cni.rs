@@ -6,9 +6,10 @@
 
 use super::{LOCK, forget_addresses, own_bridge};
 use crate::{
-    Error, Names, Network, PodConnector, anti_spoof, bridge, command, host_ports,
+    Error, Names, Network, PodConnector, anti_spoof, bridge, host_ports,
     links::{Machine, Netlink},
     nf_tables::ElementSocket,
+    nft,
     pod_cidr::{PodCidrError, find_overlap},
     policies,
     state::Lock,
@@ -99,16 +100,11 @@ async fn remove_pod_tables(names: &Names) -> bool {
     let bridge = &names.bridge;
     let (policies, host_ports) = (policies::table_name(bridge), host_ports::table_name(bridge));
     let tables = [("ip", bridge), ("ip", &policies), ("ip", &host_ports), ("ip6", &policies)];
-    let script: String = tables.iter().map(|(family, name)| removal(family, name)).collect();
-    let has_nftables = command::run("nft", &["-f", "-"], &script).await.is_ok();
+    let script: String = tables.iter().map(|(family, name)| nft::removal(family, name)).collect();
+    let has_nftables = nft::apply(&script).await.is_ok();
     // The kernel may lack nftables for bridges.
-    let _ = command::run("nft", &["-f", "-"], &removal("bridge", &anti_spoof::table_name(bridge))).await;
+    let _ = nft::apply(&nft::removal("bridge", &anti_spoof::table_name(bridge))).await;
     has_nftables
-}
-
-/// Returns commands that delete a table. "delete" fails for a missing table: it is added first.
-fn removal(family: &str, name: &str) -> String {
-    format!("add table {family} {name}\ndelete table {family} {name}\n")
 }
 
 #[cfg(test)]
