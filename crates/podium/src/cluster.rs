@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
-use tokio::{net::TcpListener, runtime::Handle};
+use tokio::{net::TcpListener, runtime::Handle, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A running cluster.
@@ -108,6 +108,8 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
+        container_runtime::check(dir, args)?;
+        let opening = open_store_in_background(dir, args, encryption, !options.temporary);
         let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
             container_runtime::start(dir, args, &node).await?;
         cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
@@ -126,7 +128,7 @@ impl Cluster {
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let store = open_store(dir, args, encryption, !options.temporary)?;
+        let store = opening.await??;
         let control_plane = ControlPlaneRuntime::new()?;
         let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -241,12 +243,20 @@ impl Cluster {
     }
 }
 
-fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption, sync: bool) -> Result<Store> {
-    let engine = FjallEngine::open(dir.store(), FjallOptions { sync, ..FjallOptions::default() })?;
-    let engine = TransformedEngine::new(engine, Arc::new(encryption));
-    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
-    let options = store::Options { quota_bytes, ..store::Options::default() };
-    Store::open(engine, options).map_err(encryption_config::explain)
+/// Opens the store in a thread: the files of a new one are synced, while programs set up the network.
+fn open_store_in_background(
+    dir: &DataDir,
+    args: &NodeArgs,
+    encryption: Encryption,
+    sync: bool,
+) -> JoinHandle<Result<Store>> {
+    let (dir, quota_bytes) = (dir.store(), store_quota::bytes(args.quota_backend_bytes));
+    tokio::task::spawn_blocking(move || {
+        let engine = FjallEngine::open(dir, FjallOptions { sync, ..FjallOptions::default() })?;
+        let engine = TransformedEngine::new(engine, Arc::new(encryption));
+        let options = store::Options { quota_bytes, ..store::Options::default() };
+        Store::open(engine, options).map_err(encryption_config::explain)
+    })
 }
 
 /// Configures the API server.
