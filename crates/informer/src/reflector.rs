@@ -31,8 +31,8 @@ pub enum WatchEvent<K> {
 impl<K> WatchEvent<WithoutManagedFields<K>> {
     fn unwrap_lean(self) -> WatchEvent<K> {
         match self {
-            Self::Applied(object) => WatchEvent::Applied(Box::new(object.0)),
-            Self::Deleted(object) => WatchEvent::Deleted(Box::new(object.0)),
+            Self::Applied(object) => WatchEvent::Applied(object.0),
+            Self::Deleted(object) => WatchEvent::Deleted(object.0),
             Self::Listed(keys) => WatchEvent::Listed(keys),
         }
     }
