@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail};
 use http::Method;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Time for the work of a start, before the idle memory is measured.
-const SETTLE: Duration = Duration::from_secs(5);
+/// Time for the work of a start, before the idle memory is measured. Its threads end after 10 s, and return their memory.
+const SETTLE: Duration = Duration::from_secs(30);
 const POD: &str = "compared";
 
 /// Unit of a value.

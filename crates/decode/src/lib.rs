@@ -3,6 +3,7 @@
 //! The types of `k8s-openapi` are generic over their deserializer, so each crate that deserializes a Pod has 0.7 MB of code of
 //! its own for this. The functions of [`Decode`] are not generic: all crates share one copy for each kind. The binary is most of
 //! the memory of an idle Podium.
+#![forbid(unsafe_code)]
 
 mod without_managed_fields;
 
