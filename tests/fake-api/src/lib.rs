@@ -404,7 +404,8 @@ impl State {
 }
 
 fn send(events: &Events, event: &str, object: &Value) -> bool {
-    let line = format!("{}\n", json!({ "type": event, "object": object }));
+    // The type comes first, as from an API server.
+    let line = format!("{{\"type\":{},\"object\":{object}}}\n", json!(event));
     events.send(Ok(http_body::Frame::data(line.into()))).is_ok()
 }
 
