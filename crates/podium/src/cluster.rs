@@ -110,8 +110,10 @@ impl Cluster {
         let endpoint = KubeletEndpoint::bind(&config).await?;
         container_runtime::check(dir, args)?;
         let opening = open_store_in_background(dir, args, encryption, !options.temporary);
-        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
-            container_runtime::start(dir, args, &node).await?;
+        // Both end before an error returns: the caller may remove the data directory.
+        let (started, store) = tokio::join!(container_runtime::start(dir, args, &node), opening);
+        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } = started?;
+        let store = store??;
         cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -128,7 +130,6 @@ impl Cluster {
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let store = opening.await??;
         let control_plane = ControlPlaneRuntime::new()?;
         let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
