@@ -154,6 +154,15 @@ fn run_refuses_unknown_fields_and_kinds() {
     assert!(code == 2 && text.contains("the cluster serves no Strange of example.com/v1"), "{code} {text}");
 }
 
+#[e2e_test("podium run that fails to start leaves no files")]
+fn failed_start_leaves_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = command_of(dir.path(), &pod("true").build(), "60s");
+    let output = command.args(["--pod-cidr", "nonsense"]).output().unwrap();
+    let (code, text) = outcome(dir.path(), &output);
+    assert!(code != 0 && text.contains("--pod-cidr nonsense: must be an IPv4 CIDR"), "{code} {text}");
+}
+
 #[e2e_test("a second Ctrl-C ends podium run at once")]
 fn second_ctrl_c_ends_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
