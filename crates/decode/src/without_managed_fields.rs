@@ -21,7 +21,7 @@ const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// An object that is deserialized without its `managedFields`, and whose conditions may lack `lastTransitionTime`.
 ///
-/// It is boxed, because a watch keeps several in its futures: those of Pods would have 20 KB each.
+/// It is boxed, because the futures of a watch contain several: a Pod takes kilobytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WithoutManagedFields<K>(pub Box<K>);
 
