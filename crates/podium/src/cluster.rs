@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
-use tokio::{net::TcpListener, runtime::Handle, task::JoinHandle};
+use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A running cluster.
@@ -108,12 +108,8 @@ impl Cluster {
         let policy = kubelet_config::node_policy(&config, &args.feature_gates)?;
         let providers = kubelet_config::credential_providers(args)?;
         let endpoint = KubeletEndpoint::bind(&config).await?;
-        container_runtime::check(dir, args)?;
-        let opening = open_store_in_background(dir, args, encryption, !options.temporary);
-        // Both end before an error returns: the caller may remove the data directory.
-        let (started, store) = tokio::join!(container_runtime::start(dir, args, &node), opening);
-        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } = started?;
-        let store = store??;
+        let NodeRuntime { runtime, name, network, load_balancer_pool, archives } =
+            container_runtime::start(dir, args, &node).await?;
         cgroup_driver::resolve(dir, &*runtime, &mut config).await?;
         let cidr = network.as_ref().map_or_else(|| args.pod_cidr.clone(), |network| Some(network.cidr.to_string()));
         let address = listener.local_addr()?;
@@ -130,6 +126,7 @@ impl Cluster {
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
+        let store = open_store(dir, args, encryption, !options.temporary)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -244,20 +241,12 @@ impl Cluster {
     }
 }
 
-/// Opens the store in a thread: the files of a new one are synced, while programs set up the network.
-fn open_store_in_background(
-    dir: &DataDir,
-    args: &NodeArgs,
-    encryption: Encryption,
-    sync: bool,
-) -> JoinHandle<Result<Store>> {
-    let (dir, quota_bytes) = (dir.store(), store_quota::bytes(args.quota_backend_bytes));
-    tokio::task::spawn_blocking(move || {
-        let engine = FjallEngine::open(dir, FjallOptions { sync, ..FjallOptions::default() })?;
-        let engine = TransformedEngine::new(engine, Arc::new(encryption));
-        let options = store::Options { quota_bytes, ..store::Options::default() };
-        Store::open(engine, options).map_err(encryption_config::explain)
-    })
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption, sync: bool) -> Result<Store> {
+    let engine = FjallEngine::open(dir.store(), FjallOptions { sync, ..FjallOptions::default() })?;
+    let engine = TransformedEngine::new(engine, Arc::new(encryption));
+    let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
+    let options = store::Options { quota_bytes, ..store::Options::default() };
+    Store::open(engine, options).map_err(encryption_config::explain)
 }
 
 /// Configures the API server.

@@ -44,26 +44,13 @@ pub(crate) async fn recursive_read_only_mounts(runtime: &dyn Runtime) -> Handler
     }
 }
 
-/// Checks that the runtime of the arguments is that of the Pods in the data directory.
+/// Starts or connects to the runtime of the arguments, and sets up the Pod network.
 ///
 /// # Errors
-/// When it is not, with what to do.
-pub(crate) fn check(dir: &DataDir, args: &NodeArgs) -> Result<()> {
-    let requested = requested(args);
-    check_unchanged(dir, &requested)?;
-    if requested == RecordedRuntime::Engine {
-        check_image_store(dir, args.image_store.path())?;
-        check_connector(dir, args)?;
-    }
-    Ok(())
-}
-
-/// Starts or connects to the runtime of the arguments, after [`check`], and sets up the Pod network.
-///
-/// # Errors
-/// When a part cannot be started.
+/// When the data directory has Pods in another runtime, or a part cannot be started.
 pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Result<NodeRuntime> {
     let requested = requested(args);
+    check_unchanged(dir, &requested)?;
     if let RecordedRuntime::External(endpoint) = &requested {
         // Checked before the endpoint is recorded in the data directory.
         let version = async { CriRuntime::new(endpoint, dir.root())?.version().await };
@@ -74,6 +61,8 @@ pub(crate) async fn start(dir: &DataDir, args: &NodeArgs, node_name: &str) -> Re
         let (network, load_balancer_pool, archives) = (None, None, None);
         return Ok(NodeRuntime { runtime, name: version.name, network, load_balancer_pool, archives });
     }
+    check_image_store(dir, args.image_store.path())?;
+    check_connector(dir, args)?;
     dir.record_runtime(&requested)?;
     let mut options = network::Options::new(dir.root());
     options.pod_cidr = args.pod_cidr.as_deref().map(parse_pod_cidr).transpose()?;
