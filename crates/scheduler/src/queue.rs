@@ -1,7 +1,8 @@
 //! Scheduling queue: active, backoff and unschedulable Pods. Pure: the time is an argument.
 //!
-//! An unschedulable Pod is moved when the cluster changes, after its backoff of 1, 2, 4, 8, 10 s since the last
-//! attempt.
+//! An unschedulable Pod is moved when the cluster changes: into the backoff queue, until 1, 2, 4, 8, 10 s have passed
+//! since its last attempt. A scheduler without other work does not wait for that ([`SchedulingQueue::pop_backing_off`],
+//! upstream's `SchedulerPopFromBackoffQ`), unless the attempt had failed by an error.
 
 use crate::cache::Uid;
 use informer::pod_summary::PodSummary;
@@ -17,13 +18,19 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Maximum time that a Pod stays unschedulable after a missed event (`DefaultPodMaxInUnschedulablePodsDuration`).
 const MAX_UNSCHEDULABLE_DURATION: Duration = Duration::from_secs(300);
+/// Pods whose backoff ends in the same window are popped by priority (`backoffQOrderingWindowDuration`).
+const BACKOFF_WINDOW: Duration = Duration::from_secs(1);
+
+/// Place of a Pod in the active queue: the highest priority first, then the oldest.
+type ActiveKey = (Reverse<i32>, u64, Uid);
 
 /// Scheduling queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SchedulingQueue {
     entries: HashMap<Uid, QueuedPod>,
-    /// Active queue: the highest priority first, then the oldest.
-    active: BTreeSet<(Reverse<i32>, u64, Uid)>,
+    active: BTreeSet<ActiveKey>,
+    /// Pods in backoff, by window, unless their attempt had failed by an error.
+    backing_off: BTreeSet<(u128, ActiveKey)>,
     /// Pods in backoff and unschedulable Pods, by expiry.
     timers: BTreeSet<(Instant, Uid)>,
     /// Number of Pods added so far, for their order.
@@ -31,6 +38,8 @@ pub struct SchedulingQueue {
     /// Number of moves so far: a Pod in flight during a move does not become unschedulable (upstream's
     /// `moveRequestCycle`).
     moves: u64,
+    /// Start of the first window.
+    start: Instant,
 }
 
 /// A Pod without a node.
@@ -59,15 +68,31 @@ enum State {
     Active,
     /// Popped: an attempt is in flight; it started at this number of moves. `updated`: the Pod has changed since.
     InFlight { moves: u64, updated: bool },
-    /// In `timers`, in backoff.
-    BackingOff { until: Instant },
+    /// In `timers`, and in `backing_off` if in a window.
+    BackingOff { until: Instant, window: Option<u128> },
     /// In `timers` until the maximum unschedulable duration; a move requeues it, not before `backoff`.
     Unschedulable { until: Instant, backoff: Instant },
 }
 
 impl SchedulingQueue {
+    /// Creates an empty queue.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            entries: HashMap::new(),
+            active: BTreeSet::new(),
+            backing_off: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            arrivals: 0,
+            moves: 0,
+            start: now,
+        }
+    }
+
     /// Adds or updates a pending Pod. An unschedulable Pod is moved only if its spec or labels have changed.
     pub fn add_or_update(&mut self, uid: &str, pod: PendingPod, now: Instant) {
+        // Its place depends on the old priority.
+        self.leave_sets(uid);
         let Some(entry) = self.entries.get_mut(uid) else {
             self.arrivals += 1;
             let arrival = self.arrivals;
@@ -75,42 +100,24 @@ impl SchedulingQueue {
                 uid.to_owned(),
                 QueuedPod { pod, arrival, attempts: 0, state: State::Active, provisioning_requested: false },
             );
-            self.activate(uid);
+            self.set_state(uid, State::Active);
             return;
         };
         let changed = !entry.pod.summary.is_scheduled_alike(&pod.summary);
-        let (state, old) = (entry.state, priority(&entry.pod));
         entry.pod = pod;
-        match state {
-            State::Active => {
-                self.active.remove(&(Reverse(old), self.entries[uid].arrival, uid.to_owned()));
-                self.activate(uid);
-            }
+        match entry.state {
             State::InFlight { moves, updated } => {
                 self.set_state(uid, State::InFlight { moves, updated: updated || changed });
             }
-            State::Unschedulable { until, backoff } if changed => {
-                self.timers.remove(&(until, uid.to_owned()));
-                self.back_off(uid, backoff, now);
-            }
-            State::Unschedulable { .. } | State::BackingOff { .. } => {}
+            State::Unschedulable { backoff, .. } if changed => self.back_off(uid, backoff, now),
+            state => self.set_state(uid, state),
         }
     }
 
     /// Removes a Pod that is bound, deleted, or another scheduler's.
     pub fn remove(&mut self, uid: &str) {
-        let Some(entry) = self.entries.remove(uid) else {
-            return;
-        };
-        match entry.state {
-            State::Active => {
-                self.active.remove(&(Reverse(priority(&entry.pod)), entry.arrival, uid.to_owned()));
-            }
-            State::BackingOff { until } | State::Unschedulable { until, .. } => {
-                self.timers.remove(&(until, uid.to_owned()));
-            }
-            State::InFlight { .. } => {}
-        }
+        self.leave_sets(uid);
+        self.entries.remove(uid);
     }
 
     /// Removes Pods that are not listed.
@@ -121,23 +128,28 @@ impl SchedulingQueue {
         }
     }
 
-    /// Pops the next Pod. The caller finishes the attempt with [`Self::add_unschedulable`], [`Self::retry`] or
+    /// Pops the next active Pod. The caller finishes the attempt with [`Self::add_unschedulable`], [`Self::retry`] or
     /// [`Self::remove`].
     pub fn pop(&mut self, now: Instant) -> Option<(Uid, Arc<PodSummary>)> {
-        while let Some((at, _)) = self.timers.first()
-            && *at <= now
+        while let Some((at, uid)) = self.timers.first().cloned()
+            && at <= now
         {
-            if let Some((_, uid)) = self.timers.pop_first() {
-                self.activate(&uid);
-            }
+            self.set_state(&uid, State::Active);
         }
-        let (_, _, uid) = self.active.pop_first()?;
-        let moves = self.moves;
-        let entry = self.entries.get_mut(&uid)?;
-        entry.attempts = entry.attempts.saturating_add(1);
-        entry.state = State::InFlight { moves, updated: false };
-        let pod = Arc::clone(&entry.pod.summary);
-        Some((uid, pod))
+        let (_, _, uid) = self.active.first()?.clone();
+        self.start_attempt(uid)
+    }
+
+    /// Pops the next Pod in backoff, as [`Self::pop`] does, for a scheduler without other work.
+    pub fn pop_backing_off(&mut self) -> Option<(Uid, Arc<PodSummary>)> {
+        let (_, (_, _, uid)) = self.backing_off.first()?.clone();
+        self.start_attempt(uid)
+    }
+
+    /// Returns whether [`Self::pop_backing_off`] has a Pod.
+    #[must_use]
+    pub fn has_backing_off(&self) -> bool {
+        !self.backing_off.is_empty()
     }
 
     /// Marks the Pod as unschedulable; it is requeued if the queue was moved during the attempt.
@@ -148,11 +160,9 @@ impl SchedulingQueue {
         let backoff = now + backoff_duration(*attempts);
         if *updated || *moves != self.moves {
             self.back_off(uid, backoff, now);
-            return;
+        } else {
+            self.set_state(uid, State::Unschedulable { until: now + MAX_UNSCHEDULABLE_DURATION, backoff });
         }
-        let until = now + MAX_UNSCHEDULABLE_DURATION;
-        self.timers.insert((until, uid.to_owned()));
-        self.set_state(uid, State::Unschedulable { until, backoff });
     }
 
     /// Marks that provisioning was requested for the Pod.
@@ -174,11 +184,10 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues the Pod after its backoff.
+    /// Requeues the Pod after its backoff, also if there is no other work: the attempt has failed by an error.
     pub fn retry(&mut self, uid: &str, now: Instant) {
         if let Some(QueuedPod { attempts, state: State::InFlight { .. }, .. }) = self.entries.get(uid) {
-            let until = now + backoff_duration(*attempts);
-            self.back_off(uid, until, now);
+            self.set_state(uid, State::BackingOff { until: now + backoff_duration(*attempts), window: None });
         }
     }
 
@@ -190,18 +199,15 @@ impl SchedulingQueue {
     /// Moves the unschedulable Pods that the predicate selects.
     pub fn move_matching(&mut self, now: Instant, may_be_schedulable: impl Fn(&PendingPod) -> bool) {
         self.moves += 1;
-        let unschedulable: Vec<(Uid, Instant, Instant)> = self
+        let unschedulable: Vec<(Uid, Instant)> = self
             .entries
             .iter()
             .filter_map(|(uid, entry)| match entry.state {
-                State::Unschedulable { until, backoff } if may_be_schedulable(&entry.pod) => {
-                    Some((uid.clone(), until, backoff))
-                }
+                State::Unschedulable { backoff, .. } if may_be_schedulable(&entry.pod) => Some((uid.clone(), backoff)),
                 _ => None,
             })
             .collect();
-        for (uid, until, backoff) in unschedulable {
-            self.timers.remove(&(until, uid.clone()));
+        for (uid, backoff) in unschedulable {
             self.back_off(&uid, backoff, now);
         }
     }
@@ -230,31 +236,67 @@ impl SchedulingQueue {
         self.entries.is_empty()
     }
 
+    fn start_attempt(&mut self, uid: Uid) -> Option<(Uid, Arc<PodSummary>)> {
+        self.set_state(&uid, State::InFlight { moves: self.moves, updated: false });
+        let entry = self.entries.get_mut(&uid)?;
+        entry.attempts = entry.attempts.saturating_add(1);
+        let pod = Arc::clone(&entry.pod.summary);
+        Some((uid, pod))
+    }
+
     fn back_off(&mut self, uid: &str, until: Instant, now: Instant) {
         if until <= now {
-            self.activate(uid);
-            return;
+            return self.set_state(uid, State::Active);
         }
-        self.timers.insert((until, uid.to_owned()));
-        self.set_state(uid, State::BackingOff { until });
+        let window = until.duration_since(self.start).as_nanos() / BACKOFF_WINDOW.as_nanos();
+        self.set_state(uid, State::BackingOff { until, window: Some(window) });
     }
 
-    fn activate(&mut self, uid: &str) {
-        if let Some(entry) = self.entries.get_mut(uid) {
-            entry.state = State::Active;
-            self.active.insert((Reverse(priority(&entry.pod)), entry.arrival, uid.to_owned()));
-        }
-    }
-
+    /// Moves the Pod from the sets of its state to those of the new one.
     fn set_state(&mut self, uid: &str, state: State) {
-        if let Some(entry) = self.entries.get_mut(uid) {
-            entry.state = state;
+        self.leave_sets(uid);
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.state = state;
+        match state {
+            State::Active => {
+                self.active.insert(entry.active_key(uid));
+            }
+            State::BackingOff { until, window } => {
+                self.timers.insert((until, uid.to_owned()));
+                self.backing_off.extend(window.map(|window| (window, entry.active_key(uid))));
+            }
+            State::Unschedulable { until, .. } => {
+                self.timers.insert((until, uid.to_owned()));
+            }
+            State::InFlight { .. } => {}
+        }
+    }
+
+    /// Takes the Pod out of the sets of its state.
+    fn leave_sets(&mut self, uid: &str) {
+        let Some(entry) = self.entries.get(uid) else { return };
+        match entry.state {
+            State::Active => {
+                self.active.remove(&entry.active_key(uid));
+            }
+            State::BackingOff { until, window } => {
+                self.timers.remove(&(until, uid.to_owned()));
+                if let Some(window) = window {
+                    self.backing_off.remove(&(window, entry.active_key(uid)));
+                }
+            }
+            State::Unschedulable { until, .. } => {
+                self.timers.remove(&(until, uid.to_owned()));
+            }
+            State::InFlight { .. } => {}
         }
     }
 }
 
-fn priority(pod: &PendingPod) -> i32 {
-    pod.summary.priority
+impl QueuedPod {
+    fn active_key(&self, uid: &str) -> ActiveKey {
+        (Reverse(self.pod.summary.priority), self.arrival, uid.to_owned())
+    }
 }
 
 fn backoff_duration(attempts: u32) -> Duration {
@@ -266,136 +308,4 @@ fn backoff_duration(attempts: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    struct Clock {
-        start: Instant,
-        queue: SchedulingQueue,
-    }
-
-    impl Clock {
-        fn new() -> Self {
-            Self { start: Instant::now(), queue: SchedulingQueue::default() }
-        }
-
-        fn at(&self, seconds: u64) -> Instant {
-            self.start + Duration::from_secs(seconds)
-        }
-
-        fn add_or_update(&mut self, name: &str, priority: i32, seconds: u64) {
-            let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [], "priority": priority } });
-            let now = self.at(seconds);
-            let summary = Arc::new(PodSummary::from_pod(serde_json::from_value(pod).expect("a Pod")));
-            self.queue.add_or_update(name, PendingPod { summary, depends_on_other_pods: false }, now);
-        }
-
-        /// Pops all Pods that are due, in order.
-        fn pop_all(&mut self, seconds: u64) -> Vec<String> {
-            let now = self.at(seconds);
-            std::iter::from_fn(|| self.queue.pop(now)).map(|(uid, _)| uid).collect()
-        }
-
-        fn add_unschedulable(&mut self, name: &str, seconds: u64) {
-            let now = self.at(seconds);
-            self.queue.add_unschedulable(name, now);
-        }
-
-        fn move_all(&mut self, seconds: u64) {
-            let now = self.at(seconds);
-            self.queue.move_all(now);
-        }
-    }
-
-    #[test]
-    fn queue_orders_by_priority_then_arrival() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        clock.add_or_update("b", 5, 0);
-        clock.add_or_update("c", 0, 0);
-        assert_eq!(clock.pop_all(0), ["b", "a", "c"]);
-    }
-
-    #[test]
-    fn unschedulable_pod_waits_for_move_and_backoff() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        assert_eq!(clock.pop_all(0), ["a"]);
-        clock.add_unschedulable("a", 0);
-        assert!(clock.pop_all(60).is_empty());
-        clock.move_all(60);
-        assert_eq!(clock.pop_all(60), ["a"], "the back-off of 1 s is long over");
-        clock.add_unschedulable("a", 60);
-        clock.move_all(61);
-        assert!(clock.pop_all(61).is_empty());
-        assert_eq!(clock.queue.next_wakeup(), Some(clock.at(62)));
-        assert_eq!(clock.pop_all(62), ["a"], "the second back-off is 2 s");
-    }
-
-    #[test]
-    fn move_during_attempt_requeues_pod() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        clock.pop_all(0);
-        clock.move_all(0);
-        clock.add_unschedulable("a", 0);
-        assert_eq!(clock.pop_all(1), ["a"]);
-    }
-
-    #[test]
-    fn only_relevant_update_requeues_unschedulable_pod() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        clock.pop_all(0);
-        clock.add_unschedulable("a", 0);
-        clock.add_or_update("a", 0, 20);
-        assert!(clock.pop_all(20).is_empty());
-        clock.add_or_update("a", 1, 20);
-        assert_eq!(clock.pop_all(20), ["a"]);
-    }
-
-    #[test]
-    fn backoff_doubles_up_to_ten_seconds() {
-        let seconds: Vec<u64> = (1..=6).map(|n| backoff_duration(n).as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 10, 10]);
-        assert_eq!(backoff_duration(u32::MAX), MAX_BACKOFF);
-    }
-
-    #[test]
-    fn undone_attempt_has_no_backoff() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        clock.pop_all(0);
-        clock.queue.undo_attempt("a");
-        clock.add_unschedulable("a", 0);
-        assert!(clock.pop_all(0).is_empty());
-        clock.move_all(0);
-        assert_eq!(clock.pop_all(0), ["a"]);
-    }
-
-    #[test]
-    fn unschedulable_pod_is_retried_after_maximum_duration() {
-        let mut clock = Clock::new();
-        clock.add_or_update("a", 0, 0);
-        clock.pop_all(0);
-        clock.add_unschedulable("a", 0);
-        assert_eq!(clock.queue.next_wakeup(), Some(clock.at(300)));
-        assert_eq!(clock.pop_all(300), ["a"]);
-    }
-
-    #[test]
-    fn removed_pods_leave_no_queue_entries() {
-        let mut clock = Clock::new();
-        for name in ["a", "b", "c"] {
-            clock.add_or_update(name, 0, 0);
-        }
-        clock.pop_all(0);
-        clock.add_or_update("d", 0, 0);
-        clock.add_unschedulable("a", 0);
-        let now = clock.at(0);
-        clock.queue.retry("b", now);
-        clock.queue.retain(|_| false);
-        assert!(clock.queue.is_empty() && clock.queue.active.is_empty() && clock.queue.timers.is_empty());
-    }
-}
+mod tests;

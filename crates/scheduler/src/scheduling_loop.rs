@@ -47,7 +47,7 @@ impl SchedulingLoop {
             writer: Writer::new(client, &options.scheduler_name),
             options,
             cache: Cache::default(),
-            queue: SchedulingQueue::default(),
+            queue: SchedulingQueue::new(Instant::now()),
             writes: JoinSet::new(),
             nodes: informers.informer(),
             pods: informers.informer(),
@@ -65,6 +65,7 @@ impl SchedulingLoop {
         let mut budgets = self.budgets.subscribe();
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
+            let has_time = self.may_schedule() && self.queue.has_backing_off();
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = nodes.next() => self.on_node(&event),
@@ -77,6 +78,8 @@ impl SchedulingLoop {
                     Err(e) => tracing::error!(error = %e, "write task failed"),
                 },
                 () = sleep_until(wakeup) => {}
+                // Pending at first: events and other tasks precede.
+                () = tokio::task::yield_now(), if has_time => self.schedule_backing_off(),
             }
             self.synced = self.synced || self.sync();
             self.schedule();
@@ -110,13 +113,25 @@ impl SchedulingLoop {
     /// Schedules the Pods of the queue until it is empty or too many writes are in flight.
     fn schedule(&mut self) {
         while self.may_schedule() {
-            if self.cache.take_pods_changed() && std::mem::take(&mut self.may_depend_on_other_pods) {
-                self.queue.move_matching(Instant::now(), |pod| pod.depends_on_other_pods);
-            }
+            self.move_dependent_pods();
             let Some((uid, pod)) = self.queue.pop(Instant::now()) else {
                 return;
             };
             self.schedule_one(uid, &pod);
+        }
+    }
+
+    /// Schedules one Pod before the end of its backoff, while there is no other work.
+    fn schedule_backing_off(&mut self) {
+        if let Some((uid, pod)) = self.queue.pop_backing_off() {
+            self.schedule_one(uid, &pod);
+        }
+    }
+
+    /// Moves Pods that depend on other Pods, if one of those has changed.
+    fn move_dependent_pods(&mut self) {
+        if self.cache.take_pods_changed() && std::mem::take(&mut self.may_depend_on_other_pods) {
+            self.queue.move_matching(Instant::now(), |pod| pod.depends_on_other_pods);
         }
     }
 

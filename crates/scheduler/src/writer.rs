@@ -16,9 +16,12 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Timeout of a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum interval between two writes of an event's series. A Pod can be attempted at each change of the cluster.
+const SERIES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Error of a write.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +57,15 @@ pub(crate) struct Writer {
     client: Client,
     name: String,
     /// Last `FailedScheduling` event of each pending Pod: repetitions update its series.
-    failures: Arc<Mutex<HashMap<Uid, Event>>>,
+    failures: Arc<Mutex<HashMap<Uid, FailureEvent>>>,
+}
+
+/// `FailedScheduling` event as the API server has it, and the repetitions that it does not have yet.
+#[derive(Clone)]
+struct FailureEvent {
+    event: Event,
+    written: Instant,
+    repetitions: i32,
 }
 
 impl Writer {
@@ -204,26 +215,36 @@ impl Writer {
     }
 
     async fn record_scheduling_failure(&self, uid: &str, pod: &Pod, message: &str) {
+        let now = Instant::now();
         let last = self.failures.lock().get(uid).cloned();
-        let Some(mut event) = last.filter(|e| e.note.as_deref() == Some(&truncate_note(message))) else {
+        let Some(mut failure) = last.filter(|f| f.event.note.as_deref() == Some(&truncate_note(message))) else {
             let event = self.event(pod, "Warning", "FailedScheduling", "Scheduling", message);
-            self.failures.lock().insert(uid.to_owned(), event.clone());
+            let failure = FailureEvent { event: event.clone(), written: now, repetitions: 0 };
+            self.failures.lock().insert(uid.to_owned(), failure);
             self.create_event(event).await;
             return;
         };
-        let count = event.series.as_ref().map_or(1, |s| s.count).saturating_add(1);
-        let series = EventSeries { count, last_observed_time: MicroTime(Timestamp::now()) };
-        event.series = Some(series.clone());
+        failure.repetitions = failure.repetitions.saturating_add(1);
+        if now >= failure.written + SERIES_INTERVAL {
+            let count = failure.event.series.as_ref().map_or(1, |s| s.count).saturating_add(failure.repetitions);
+            failure.event.series = Some(EventSeries { count, last_observed_time: MicroTime(Timestamp::now()) });
+            (failure.written, failure.repetitions) = (now, 0);
+            if let Err(e) = self.patch_event_series(&failure.event).await {
+                let (namespace, name) = namespaced_name(&pod.metadata);
+                tracing::debug!(namespace, name, error = %e, "failed to update event series");
+                // The event may have expired: create a new one next time.
+                self.forget(uid);
+                return;
+            }
+        }
+        self.failures.lock().insert(uid.to_owned(), failure);
+    }
+
+    async fn patch_event_series(&self, event: &Event) -> Result<(), WriteError> {
         let (namespace, name) = namespaced_name(&event.metadata);
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "series": series })));
-        if let Err(e) = with_timeout(events.patch(name, &params, &patch)).await {
-            tracing::debug!(namespace, name, error = %e, "failed to update event series");
-            // The event may have expired: create a new one next time.
-            self.forget(uid);
-            return;
-        }
-        self.failures.lock().insert(uid.to_owned(), event);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "series": event.series })));
+        with_timeout(events.patch(name, &params, &patch)).await.map(drop)
     }
 
     pub(crate) fn event(&self, pod: &Pod, type_: &str, reason: &str, action: &str, message: &str) -> Event {

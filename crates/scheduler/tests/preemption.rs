@@ -213,9 +213,8 @@ async fn higher_priority_pod_replaces_lower_nomination() {
         pod(&api, "higher", 11, "4", |_| {});
         api.wait_until("it is nominated", |api| nominated(api, "higher").is_some()).await;
         api.wait_until("the other one is not", |api| nominated(api, "high").is_none()).await;
-        assert_eq!(
+        assert!(
             since.elapsed() < Duration::from_millis(500),
-            is_written_at_once,
             "is_written_at_once: {is_written_at_once}, {:?}",
             since.elapsed()
         );
