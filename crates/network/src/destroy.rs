@@ -49,15 +49,10 @@ async fn remove_tables(names: &Names) {
     let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
     let ports = anti_spoof::table_name(&names.bridge);
     let host_ports = host_ports::table_name(&names.bridge);
-    let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table));
-    let tables: Vec<_> = ip.into_iter().chain([("ip6", &policies), ("bridge", &ports)]).collect();
-    let all: String = tables.iter().map(|(family, table)| nft::removal(family, table)).collect();
-    if nft::apply(&all).await.is_err() {
-        // The kernel lacks a family, or nf_tables.
-        for (family, table) in tables {
-            let _ = nft::apply(&nft::removal(family, table)).await;
-        }
-    }
+    let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table.as_str()));
+    let tables: Vec<_> = ip.into_iter().chain([("ip6", policies.as_str()), ("bridge", &ports)]).collect();
+    // The kernel may lack nf_tables.
+    let _ = nft::remove_tables(&tables).await;
 }
 
 /// Removes the iptables rules.

@@ -130,12 +130,7 @@ fn report_unenforced(client: &Client, node: &str, stop: &CancellationToken) {
 /// Removes the tables; returns whether this succeeded.
 async fn remove_tables(bridge: &str) -> bool {
     let name = table_name(bridge);
-    let ip = nft::removal("ip", &name);
-    let mut removed = nft::apply(&format!("{}{ip}", nft::removal("ip6", &name))).await;
-    if removed.is_err() {
-        // A kernel without IPv6 has none of its tables.
-        removed = nft::apply(&ip).await;
-    }
+    let removed = nft::remove_tables(&[("ip6", &name), ("ip", &name)]).await;
     if let Err(e) = &removed {
         tracing::warn!(error = %e, "failed to remove nftables rules of NetworkPolicies");
     }

@@ -99,12 +99,9 @@ fn free_address(machine: &Machine, own: Option<u32>, gateways: &[Ipv4Addr]) -> O
 async fn remove_pod_tables(names: &Names) -> bool {
     let bridge = &names.bridge;
     let (policies, host_ports) = (policies::table_name(bridge), host_ports::table_name(bridge));
-    let tables = [("ip", bridge), ("ip", &policies), ("ip", &host_ports), ("ip6", &policies)];
-    let script: String = tables.iter().map(|(family, name)| nft::removal(family, name)).collect();
-    let has_nftables = nft::apply(&script).await.is_ok();
-    // The kernel may lack nftables for bridges.
-    let _ = nft::apply(&nft::removal("bridge", &anti_spoof::table_name(bridge))).await;
-    has_nftables
+    let ports = anti_spoof::table_name(bridge);
+    let tables = [("ip", bridge), ("ip", &policies), ("ip", &host_ports), ("ip6", &policies), ("bridge", &ports)];
+    nft::remove_tables(&tables.map(|(family, table)| (family, table.as_str()))).await.is_ok()
 }
 
 #[cfg(test)]
