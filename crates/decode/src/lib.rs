@@ -25,11 +25,11 @@ use k8s_openapi::api::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-pub use without_managed_fields::{WithoutManagedFields, deserialize_without_managed_fields};
+pub use without_managed_fields::deserialize_without_managed_fields;
 
 /// A type that several crates decode.
 pub trait Decode: Sized {
-    /// Decodes JSON as [`WithoutManagedFields`] does.
+    /// Decodes JSON as [`deserialize_without_managed_fields`] does.
     ///
     /// # Errors
     ///

@@ -6,12 +6,9 @@
 //! Conditions may lack `lastTransitionTime`: the API accepts this for some kinds, as upstream does, but the types of
 //! `k8s-openapi` do not. One such object would break the watch of all others.
 
-use crate::Decode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
-use serde_json::value::RawValue;
 use std::{fmt, marker::PhantomData};
 
 const MANAGED_FIELDS: &str = "managedFields";
@@ -19,22 +16,7 @@ const LAST_TRANSITION_TIME: &str = "lastTransitionTime";
 /// Go's zero time.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// An object that is deserialized without its `managedFields`, and whose conditions may lack `lastTransitionTime`.
-///
-/// It is boxed, because the futures of a watch contain several: a Pod takes kilobytes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WithoutManagedFields<K>(pub Box<K>);
-
-/// Only for deserializers of `serde_json` that read a string or a slice, which have the object's text: so the code depends on no
-/// deserializer. In a watch event, the text is there if the object follows the event's type, as API servers send it.
-impl<'de, K: Decode> Deserialize<'de> for WithoutManagedFields<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <&RawValue>::deserialize(deserializer)?;
-        K::from_json_without_managed_fields(text.get()).map(|object| Self(Box::new(object))).map_err(Error::custom)
-    }
-}
-
-/// Deserializes an object of any type as [`WithoutManagedFields`] does, from any deserializer.
+/// Deserializes an object of any type, without its `managedFields`. Its conditions may lack `lastTransitionTime`.
 ///
 /// # Errors
 ///
@@ -43,27 +25,6 @@ pub fn deserialize_without_managed_fields<'de, K: Deserialize<'de>, D: Deseriali
     deserializer: D,
 ) -> Result<K, D::Error> {
     K::deserialize(FilteringDeserializer { inner: deserializer, position: FieldPosition::Object })
-}
-
-impl<K: k8s_openapi::Resource> k8s_openapi::Resource for WithoutManagedFields<K> {
-    const API_VERSION: &'static str = K::API_VERSION;
-    const GROUP: &'static str = K::GROUP;
-    const KIND: &'static str = K::KIND;
-    const VERSION: &'static str = K::VERSION;
-    const URL_PATH_SEGMENT: &'static str = K::URL_PATH_SEGMENT;
-    type Scope = K::Scope;
-}
-
-impl<K: k8s_openapi::Metadata<Ty = ObjectMeta>> k8s_openapi::Metadata for WithoutManagedFields<K> {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        self.0.metadata()
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        self.0.metadata_mut()
-    }
 }
 
 /// Position in an object where deserialization is customized.
@@ -246,8 +207,13 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for FilteringDeserialize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Decode;
     use k8s_openapi::api::core::v1::{Pod, Service};
     use serde_json::{Value, json};
+
+    fn read<K: Decode>(object: &Value) -> serde_json::Result<K> {
+        K::from_json_without_managed_fields(&object.to_string())
+    }
 
     #[test]
     fn managed_fields_are_dropped_and_nothing_else() {
@@ -256,10 +222,9 @@ mod tests {
             "spec": {"containers": [{"name": "c", "resources": {}}]}, "status": {"phase": "Running"}});
         let bare: Pod = serde_json::from_value(object.clone()).unwrap();
         object["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
-        let WithoutManagedFields(read) =
-            serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).unwrap();
-        assert_eq!(*read, bare);
-        assert_ne!(*read, serde_json::from_value::<Pod>(object).unwrap());
+        let read: Pod = read(&object).unwrap();
+        assert_eq!(read, bare);
+        assert_ne!(read, serde_json::from_value::<Pod>(object).unwrap());
     }
 
     #[test]
@@ -270,18 +235,10 @@ mod tests {
                 condition["lastTransitionTime"] = transition_time;
             }
             let object = json!({"metadata": {"name": "s"}, "status": {"conditions": [condition.clone(), condition]}});
-            serde_json::from_str::<WithoutManagedFields<Service>>(&object.to_string()).map(
-                |WithoutManagedFields(service)| {
-                    service
-                        .status
-                        .unwrap()
-                        .conditions
-                        .unwrap()
-                        .iter()
-                        .map(|c| c.last_transition_time.0.to_string())
-                        .collect()
-                },
-            )
+            read(&object).map(|service: Service| {
+                let conditions = service.status.unwrap().conditions.unwrap();
+                conditions.iter().map(|c| c.last_transition_time.0.to_string()).collect()
+            })
         };
         let check = |transition_time: Value, expected: &str| {
             let read: Vec<String> = service(transition_time).unwrap();
@@ -293,36 +250,21 @@ mod tests {
         assert!(service(json!("soon")).is_err());
         for conditions in [json!(null), json!([]), json!([{"type": "Ready", "lastTransitionTime": null}, {}])] {
             let object = json!({"status": {"conditions": conditions}});
-            let WithoutManagedFields(read) =
-                serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).unwrap();
-            assert_eq!(*read, serde_json::from_value::<Pod>(object).unwrap());
+            assert_eq!(read::<Pod>(&object).unwrap(), serde_json::from_value::<Pod>(object).unwrap());
         }
     }
 
     #[test]
     fn object_without_metadata_deserializes_as_before() {
-        let read =
-            |object: &Value| serde_json::from_str::<WithoutManagedFields<Pod>>(&object.to_string()).map(|lean| *lean.0);
         for object in [json!({}), json!({"metadata": null}), json!({"metadata": {}}), json!({"spec": null})] {
-            assert_eq!(read(&object).unwrap(), serde_json::from_value::<Pod>(object).unwrap());
+            assert_eq!(read::<Pod>(&object).unwrap(), serde_json::from_value::<Pod>(object).unwrap());
         }
         for wrong in [json!(1), json!([]), json!({"metadata": 1}), json!({"metadata": {"name": 1}})] {
             let message = |e: serde_json::Error| e.to_string().split(" at line").next().unwrap_or("").to_owned();
-            assert_eq!(read(&wrong).map_err(message), serde_json::from_str::<Pod>(&wrong.to_string()).map_err(message));
+            assert_eq!(
+                read::<Pod>(&wrong).map_err(message),
+                serde_json::from_str::<Pod>(&wrong.to_string()).map_err(message)
+            );
         }
-    }
-
-    #[test]
-    fn watch_event_contains_object_after_type() {
-        #[derive(serde::Deserialize)]
-        #[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
-        enum WatchEvent {
-            Added(WithoutManagedFields<Pod>),
-        }
-        let read = |line: &str| serde_json::from_str(line).map(|WatchEvent::Added(pod)| pod.0.metadata.name);
-        let object = r#"{"metadata":{"name":"p","managedFields":[]}}"#;
-        let name = read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)).unwrap();
-        assert_eq!(name.as_deref(), Some("p"));
-        assert!(read(&format!(r#"{{"object":{object},"type":"ADDED"}}"#)).is_err());
     }
 }

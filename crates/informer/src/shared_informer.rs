@@ -6,7 +6,7 @@
 mod store;
 
 use crate::reflector::watch_lean;
-use decode::{Decode, WithoutManagedFields};
+use decode::Decode;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::{Metadata, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Resource, runtime::watcher::Config};
@@ -116,7 +116,7 @@ impl<T: Cached> SharedInformer<T> {
     }
 
     /// Lists and watches the objects until cancelled, and caches what `transform` makes of each.
-    pub async fn run<K>(self, api: Api<WithoutManagedFields<K>>, transform: fn(K) -> T, stop: CancellationToken)
+    pub async fn run<K>(self, api: Api<K>, transform: fn(K) -> T, stop: CancellationToken)
     where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     {
@@ -124,13 +124,8 @@ impl<T: Cached> SharedInformer<T> {
     }
 
     /// Like [`Self::run`], for the objects that `which` selects.
-    pub async fn run_filtered<K>(
-        self,
-        api: Api<WithoutManagedFields<K>>,
-        which: Config,
-        transform: fn(K) -> T,
-        stop: CancellationToken,
-    ) where
+    pub async fn run_filtered<K>(self, api: Api<K>, which: Config, transform: fn(K) -> T, stop: CancellationToken)
+    where
         K: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     {
         let mut changes = watch_lean(api, which);

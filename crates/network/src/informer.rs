@@ -1,7 +1,7 @@
 //! Informers of the node's network, with notifications of changes. Services and EndpointSlices are watched once, for the
 //! proxy and for DNS.
 
-use decode::{Decode, WithoutManagedFields};
+use decode::Decode;
 use futures::stream::{self, Stream, StreamExt};
 use informer::{Cached, SharedInformer};
 use k8s_openapi::{
@@ -75,11 +75,7 @@ impl ChangeNotifier {
 }
 
 /// Starts an informer, which caches what `transform` makes of each object until `stop` is cancelled.
-pub(crate) fn start_informer<K, T>(
-    api: Api<WithoutManagedFields<K>>,
-    transform: fn(K) -> T,
-    stop: &CancellationToken,
-) -> SharedInformer<T>
+pub(crate) fn start_informer<K, T>(api: Api<K>, transform: fn(K) -> T, stop: &CancellationToken) -> SharedInformer<T>
 where
     K: k8s_openapi::Resource + k8s_openapi::Metadata<Ty = ObjectMeta> + Clone + Decode + Debug + Send + 'static,
     T: Cached,

@@ -22,7 +22,11 @@ struct Script {
 impl Script {
     fn new(answers: &[(u16, Value)]) -> Self {
         let lines = |body: &Value| match body {
-            Value::Array(events) => events.iter().map(|event| format!("{event}\n")).collect(),
+            // As API servers send it: the type first.
+            Value::Array(events) => {
+                let line = |e: &Value| format!("{{\"type\":{},\"object\":{}}}\n", e["type"], e["object"]);
+                events.iter().map(line).collect()
+            }
             other => other.to_string(),
         };
         let answers = answers.iter().rev().map(|(code, body)| (*code, lines(body))).collect();
@@ -140,6 +144,22 @@ async fn failed_list_is_retried_with_backoff() {
     let start = tokio::time::Instant::now();
     assert_eq!(take(&script, 1).await, ["="]);
     assert_eq!(script.requests.lock().len(), 3);
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_that_cannot_be_decoded_begins_a_new_list() {
+    let mut wrong = config_map("wrong", 4);
+    wrong["data"] = json!(1);
+    let script = Script::new(&[
+        list(5, &[config_map("a", 4), wrong.clone()]),
+        list(5, &[config_map("a", 4)]),
+        (200, json!([event("MODIFIED", wrong)])),
+        list(7, &[config_map("a", 4), config_map("b", 6)]),
+    ]);
+    let start = tokio::time::Instant::now();
+    assert_eq!(take(&script, 6).await, ["+x/a", "+x/a", "=x/a", "+x/a", "+x/b", "=x/a,x/b"]);
+    assert_eq!(script.versions(), [None, None, Some("5".to_owned()), None]);
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
