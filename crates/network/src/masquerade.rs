@@ -68,7 +68,7 @@ async fn ensure(names: &Names, table: &str, add: [&str; 2], rule: &[&str]) -> Re
 }
 
 /// Returns the transaction that replaces the table. "delete" fails for a missing table: it is added first.
-fn nft_table(name: &str, cidr: Ipv4Net) -> String {
+pub(crate) fn nft_table(name: &str, cidr: Ipv4Net) -> String {
     format!(
         "table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n  chain postrouting {{\n    \
          type nat hook postrouting priority 100; policy accept;\n    \

@@ -6,6 +6,7 @@ use crate::{
     Error, Names, Network, Options, PodConnector,
     attach::{connector::Connector, tables},
     bridge,
+    command::find,
     links::{Link, Machine, Netlink},
     masquerade,
     nf_tables::ElementSocket,
@@ -33,15 +34,7 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
     state::save_cidr(&names, cidr)?;
     drop(lock);
 
-    // Each runs a program.
-    let (has_nftables, forwarding) =
-        tokio::join!(masquerade::masquerade_pod_traffic(&names, cidr), masquerade::allow_forwarding(&names, cidr));
-    let has_nftables = has_nftables?;
-    forwarding?;
-    let sees_bridge = has_nftables && bridge::enable_netfilter(&names.bridge).await;
-    if !has_nftables {
-        tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
-    }
+    let has_nftables = find("nft").is_some();
     let mut network = Network {
         connector: PodConnector::Netlink,
         bridge: names.bridge.clone(),
@@ -50,18 +43,52 @@ pub(crate) async fn prepare(options: Options) -> Result<Network, Error> {
         cidr,
         gateway: gateway(cidr),
         proxies_services: has_nftables,
-        filters_bridged_traffic: sees_bridge,
+        filters_bridged_traffic: false,
         has_anti_spoofing: has_nftables,
         has_host_ports: has_nftables,
         mtu,
     };
-    install_tables(&mut network).await?;
+    // Each runs a program.
+    let forwarding = masquerade::allow_forwarding(&network.names, cidr);
+    let (has_all_tables, forwarding) = tokio::join!(install_all_tables(&network), forwarding);
+    forwarding?;
+    if has_all_tables? {
+        enable_pod_traffic(&network);
+    } else {
+        let has_nftables = masquerade::masquerade_pod_traffic(&network.names, cidr).await?;
+        if !has_nftables {
+            tracing::warn!("nftables is not available, disabling Services and NetworkPolicies");
+        }
+        network.proxies_services = has_nftables;
+        network.has_anti_spoofing = has_nftables;
+        network.has_host_ports = has_nftables;
+        install_tables(&mut network).await?;
+    }
+    network.filters_bridged_traffic = network.proxies_services && bridge::enable_netfilter(&network.bridge).await;
     Ok(network)
 }
 
-/// Installs the tables of anti-spoofing and host ports, and the kernel's settings for Pods.
-pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
+/// Installs the tables of masquerading, anti-spoofing and host ports by one transaction, and returns whether this succeeded: most
+/// of the time of a transaction are grace periods of the kernel.
+async fn install_all_tables(network: &Network) -> Result<bool, Error> {
+    if !network.proxies_services {
+        return Ok(false);
+    }
+    let masquerade = masquerade::nft_table(&network.bridge, network.cidr);
+    tables::install_with(&Connector::of(network), &masquerade).await
+}
+
+/// Sets the kernel's settings for Pods. The tables are installed.
+fn enable_pod_traffic(network: &Network) {
     bridge::enable_forwarding();
+    // Only with the rule that drops external packets to 127.0.0.0/8.
+    if network.has_host_ports {
+        bridge::route_loopback(&network.bridge);
+    }
+}
+
+/// Installs the tables of anti-spoofing and host ports, and sets the kernel's settings for Pods.
+pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
     if network.proxies_services {
         let installed = tables::install(&Connector::of(network)).await?;
         if let Err(error) = &installed.host_ports {
@@ -69,11 +96,8 @@ pub(crate) async fn install_tables(network: &mut Network) -> Result<(), Error> {
         }
         network.has_anti_spoofing = installed.has_anti_spoofing;
         network.has_host_ports = installed.host_ports.is_ok();
-        // Only with the rule that drops external packets to 127.0.0.0/8.
-        if network.has_host_ports {
-            bridge::route_loopback(&network.bridge);
-        }
     }
+    enable_pod_traffic(network);
     Ok(())
 }
 

@@ -32,7 +32,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{FjallEngine, FjallOptions, Store, TransformedEngine};
+use store::{FjallEngine, FjallOptions, MemoryEngine, Store, TransformedEngine};
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -60,7 +60,7 @@ pub(crate) struct ApiServerOptions {
     pub(crate) token_lifetime: TokenLifetime,
     /// Maximum number of requests in flight; `None` for the default.
     pub(crate) max_inflight: Option<usize>,
-    /// Whether the cluster is not started again: its store need not survive a power failure.
+    /// Whether the cluster is not started again: its store is in memory.
     pub(crate) temporary: bool,
 }
 
@@ -126,7 +126,7 @@ impl Cluster {
         let mut names = vec![node.clone(), format!("kubernetes.default.svc.{}", config.cluster_domain)];
         names.extend(api.names(&nix::unistd::gethostname()?.to_string_lossy().to_lowercase()));
         let pki = Pki::load_or_create(&dir.pki(), &names, &ips)?;
-        let store = open_store(dir, args, encryption, !options.temporary)?;
+        let store = open_store(dir, args, encryption, options.temporary)?;
         let control_plane = ControlPlaneRuntime::new()?;
         let dialer = Arc::new(KubeletDialer::new(&node, Handle::current()));
         let gates = policy.gates.clone();
@@ -241,12 +241,16 @@ impl Cluster {
     }
 }
 
-fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption, sync: bool) -> Result<Store> {
-    let engine = FjallEngine::open(dir.store(), FjallOptions { sync, ..FjallOptions::default() })?;
-    let engine = TransformedEngine::new(engine, Arc::new(encryption));
+fn open_store(dir: &DataDir, args: &NodeArgs, encryption: Encryption, is_temporary: bool) -> Result<Store> {
     let quota_bytes = store_quota::bytes(args.quota_backend_bytes);
     let options = store::Options { quota_bytes, ..store::Options::default() };
-    Store::open(engine, options).map_err(encryption_config::explain)
+    let store = if is_temporary {
+        Store::open(MemoryEngine::new(), options)
+    } else {
+        let engine = FjallEngine::open(dir.store(), FjallOptions::default())?;
+        Store::open(TransformedEngine::new(engine, Arc::new(encryption)), options)
+    };
+    store.map_err(encryption_config::explain)
 }
 
 /// Configures the API server.

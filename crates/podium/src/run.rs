@@ -162,6 +162,7 @@ async fn run_manifests(
 
 /// Creates all objects and prints the timeline until the exit code is known.
 async fn apply_manifests(client: &Client, manifests: &[Manifest], timeline: &mut ClusterTimeline) -> Result<i32> {
+    timeline.skip_past_events().await;
     let mut completion = Completion::default();
     for manifest in manifests {
         let created = create(client, manifest).await.with_context(|| manifest.origin.clone())?;

@@ -13,8 +13,8 @@ use std::{
     sync::Arc,
 };
 use store::{
-    Batch, BatchChange, CommitError, Engine, FjallEngine, FjallOptions, Head, Key, MemoryEngine, OpenError, Options,
-    Precondition, Record, Revision, Scope, Store, StoredForm, Template, TransformError, TransformedEngine, Transformer,
+    Batch, BatchChange, CommitError, Engine, FjallEngine, Head, Key, MemoryEngine, OpenError, Options, Precondition,
+    Record, Revision, Scope, Store, StoredForm, Template, TransformError, TransformedEngine, Transformer,
 };
 
 /// Objects by key: revision, revision of the creation, and data.
@@ -218,12 +218,10 @@ fn memory_engine_keeps_the_contract() {
 
 #[test]
 fn fjall_engine_keeps_the_contract() {
-    for sync in [true, false] {
-        check_contract(|| {
-            let folder = tempfile::tempdir().unwrap();
-            move || FjallEngine::open(folder.path(), FjallOptions { sync, ..fjall_options() }).unwrap()
-        });
-    }
+    check_contract(|| {
+        let folder = tempfile::tempdir().unwrap();
+        move || FjallEngine::open(folder.path(), fjall_options()).unwrap()
+    });
 }
 
 #[test]

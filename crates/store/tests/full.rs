@@ -43,8 +43,7 @@ fn check(reserve_bytes: u64, memtable_bytes: u64) {
     let Some(disk) = SmallDisk::new() else { return };
     let ballast = disk.path().join("ballast");
     fs::write(&ballast, vec![1; 2 << 20]).unwrap();
-    let options =
-        FjallOptions { reserve_bytes, memtable_bytes, reopen_backoff: Duration::ZERO, ..FjallOptions::default() };
+    let options = FjallOptions { reserve_bytes, memtable_bytes, reopen_backoff: Duration::ZERO };
     let open = || {
         let engine = FjallEngine::open(disk.path().join("store"), options.clone()).unwrap();
         Store::open(engine, Options::default()).unwrap()

@@ -70,7 +70,7 @@ impl Pki {
         if !is_admin_kubeconfig(&text) {
             return Ok(false);
         }
-        let config = serde_saphyr::from_str::<Value>(&text).unwrap_or_default();
+        let config = parse(&text).unwrap_or_default();
         if config["users"][0]["user"]["client-certificate-data"] == STANDARD.encode(&admin.certificate) {
             return Ok(false);
         }
@@ -83,8 +83,13 @@ impl Pki {
 /// `kubectl config` may have rewritten it in YAML.
 #[must_use]
 pub fn is_admin_kubeconfig(text: &str) -> bool {
-    let Ok(config) = serde_saphyr::from_str::<Value>(text) else { return false };
+    let Some(config) = parse(text) else { return false };
     [("clusters", "podium"), ("users", "podium-admin"), ("contexts", "podium")].iter().all(|(list, name)| {
         config[list].as_array().is_some_and(|all| matches!(all.as_slice(), [only] if only["name"] == *name))
     })
+}
+
+/// Parses a kubeconfig: first as JSON, as it is written here, because the YAML parser is 0.6 MB of an idle Podium's memory.
+fn parse(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().or_else(|| serde_saphyr::from_str(text).ok())
 }

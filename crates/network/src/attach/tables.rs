@@ -56,6 +56,21 @@ pub(crate) struct Installed {
 /// Replaces both tables by those of the recorded Pods. Without the kernel's support for one, the other works nevertheless.
 pub(crate) async fn install(connector: &Connector) -> Result<Installed, Error> {
     let _exclusive = Lock::take(&connector.tables_lock).await?;
+    let (anti_spoofing, host_ports) = replacements(connector)?;
+    Ok(replace(anti_spoofing, host_ports).await)
+}
+
+/// Replaces both tables in one transaction with `others`; returns whether this succeeded. Nothing has changed if not: the kernel
+/// may lack one of them.
+pub(crate) async fn install_with(connector: &Connector, others: &str) -> Result<bool, Error> {
+    let _exclusive = Lock::take(&connector.tables_lock).await?;
+    let (anti_spoofing, host_ports) = replacements(connector)?;
+    let all = [others, &anti_spoofing.unwrap_or_default(), &host_ports.unwrap_or_default()].concat();
+    Ok(nft::apply(&all).await.is_ok())
+}
+
+/// Returns the transactions that replace the tables of anti-spoofing and host ports.
+fn replacements(connector: &Connector) -> Result<(Option<String>, Option<String>), Error> {
     let connections = connections(&connector.records)?;
     let ports: Vec<Port> = connections.iter().map(|c| port(c.ip)).collect();
     // Incomplete connections add their host ports when they are completed.
@@ -64,7 +79,7 @@ pub(crate) async fn install(connector: &Connector) -> Result<Installed, Error> {
     let anti_spoofing = connector.has_anti_spoofing.then(|| anti_spoof::replacement(&connector.bridge, &ports));
     let cidr = connector.addresses.cidr;
     let host_ports = connector.has_host_ports.then(|| host_ports::replacement(&connector.bridge, cidr, &mappings));
-    Ok(replace(anti_spoofing, host_ports).await)
+    Ok((anti_spoofing, host_ports))
 }
 
 /// Runs the transactions, as one if both are possible: a program and the kernel's grace period are most of their time.

@@ -97,6 +97,13 @@ impl ClusterTimeline {
         }
     }
 
+    /// Skips the Events that have happened. Without this, [`Self::next`] would skip those until its first list.
+    pub(super) async fn skip_past_events(&mut self) {
+        while let Some(event) = self.events.next().await
+            && !matches!(event, Ok(Watched::InitDone))
+        {}
+    }
+
     /// Waits for the next event or log line and prints it.
     pub(super) async fn next(&mut self) {
         tokio::select! {

@@ -59,19 +59,11 @@ pub struct FjallOptions {
     pub memtable_bytes: u64,
     /// Pause after a failed reopening of the database.
     pub reopen_backoff: Duration,
-    /// Whether a change is on the disk when it is acknowledged. Without it, a change survives the process, but not a power
-    /// failure.
-    pub sync: bool,
 }
 
 impl Default for FjallOptions {
     fn default() -> Self {
-        Self {
-            reserve_bytes: 32 << 20,
-            memtable_bytes: 4 << 20,
-            reopen_backoff: Duration::from_millis(250),
-            sync: true,
-        }
+        Self { reserve_bytes: 32 << 20, memtable_bytes: 4 << 20, reopen_backoff: Duration::from_millis(250) }
     }
 }
 
@@ -198,7 +190,7 @@ impl FjallEngine {
         let Some(database) = &self.database else {
             return Err(fjall::Error::Poisoned);
         };
-        let written = database.write(batch, self.options.sync);
+        let written = database.write(batch);
         if written.is_err() {
             self.database = None;
             // Repeated before the next commit; done at once, so that the batch does not reappear if the process ends
@@ -215,9 +207,8 @@ impl FjallEngine {
 }
 
 impl Open {
-    fn write(&self, batch: &Batch, sync: bool) -> Result<(), fjall::Error> {
-        let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
-        let mut write = self.database.batch().durability(Some(mode));
+    fn write(&self, batch: &Batch) -> Result<(), fjall::Error> {
+        let mut write = self.database.batch().durability(Some(PersistMode::SyncData));
         let too_long = || fjall::Error::Io(io::Error::new(ErrorKind::InvalidInput, "a key is too long"));
         for change in &batch.changes {
             match change {

@@ -1,4 +1,4 @@
-//! Volatile engine, for tests.
+//! Volatile engine, for clusters that are not started again, and for tests.
 
 use super::{Batch, BatchChange, CommitError, Engine, Head};
 use crate::{Key, Object, OpenError, Record};
