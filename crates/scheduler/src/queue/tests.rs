@@ -1,5 +1,3 @@
-#![expect(clippy::expect_used, reason = "a test may panic")]
-
 use super::*;
 use serde_json::json;
 
