@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// An object's text, and its name and version. `METADATA`: the server is asked for the metadata only.
+/// An object's text, and its name and version. `METADATA`: the server is requested to send only the metadata.
 #[derive(Debug, Clone)]
 pub(super) struct RawObject<const METADATA: bool> {
     metadata: ObjectMeta,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_object_without_metadata_is_read_and_another_value_refused() {
+    fn raw_object_may_lack_metadata() {
         for object in [json!({}), json!({"metadata": null}), json!({"metadata": {}})] {
             let read: RawObject<false> = serde_json::from_str(&object.to_string()).unwrap();
             assert_eq!(*read.meta(), ObjectMeta::default(), "{object}");
