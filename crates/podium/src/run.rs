@@ -109,8 +109,8 @@ async fn prepare(cluster: &Cluster, dir: &DataDir, args: &RunArgs, printer: Prin
     Ok(())
 }
 
-/// Waits until the node lifecycle controller has removed the taint of a node that was not ready. The scheduler would retry a Pod
-/// that comes earlier after 1 s.
+/// Waits until the node lifecycle controller has removed the taint of a node that was not ready: the scheduler would refuse a Pod
+/// that comes earlier, and the timeline begin with that failure.
 async fn wait_untainted(client: &Client, node: &str) -> Result<()> {
     let removed = await_condition(Api::<Node>::all(client.clone()), node, |node: Option<&Node>| {
         node.is_some_and(|node| !has_taint(node, NOT_READY_TAINT))

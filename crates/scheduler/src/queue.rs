@@ -2,7 +2,8 @@
 //!
 //! An unschedulable Pod is moved when the cluster changes: into the backoff queue, until 1, 2, 4, 8, 10 s have passed
 //! since its last attempt. A scheduler without other work does not wait for that ([`SchedulingQueue::pop_backing_off`],
-//! upstream's `SchedulerPopFromBackoffQ`), unless the attempt had failed by an error.
+//! upstream's `SchedulerPopFromBackoffQ`), unless the attempt had failed by an error. It does so once in a backoff, where upstream
+//! has no limit: a Pod that stays unschedulable in a changing cluster would be attempted, and reported, at each change.
 
 use crate::cache::Uid;
 use informer::pod_summary::PodSummary;
@@ -29,7 +30,7 @@ type ActiveKey = (Reverse<i32>, u64, Uid);
 pub struct SchedulingQueue {
     entries: HashMap<Uid, QueuedPod>,
     active: BTreeSet<ActiveKey>,
-    /// Pods in backoff, by window, unless their attempt had failed by an error.
+    /// Pods in backoff that [`SchedulingQueue::pop_backing_off`] may pop, by window.
     backing_off: BTreeSet<(u128, ActiveKey)>,
     /// Pods in backoff and unschedulable Pods, by expiry.
     timers: BTreeSet<(Instant, Uid)>,
@@ -56,6 +57,8 @@ struct QueuedPod {
     pod: PendingPod,
     arrival: u64,
     attempts: u32,
+    /// Whether the last attempt did not wait for the end of the backoff.
+    was_early: bool,
     state: State,
     /// Whether provisioning of a volume was requested.
     provisioning_requested: bool,
@@ -98,7 +101,14 @@ impl SchedulingQueue {
             let arrival = self.arrivals;
             self.entries.insert(
                 uid.to_owned(),
-                QueuedPod { pod, arrival, attempts: 0, state: State::Active, provisioning_requested: false },
+                QueuedPod {
+                    pod,
+                    arrival,
+                    attempts: 0,
+                    was_early: false,
+                    state: State::Active,
+                    provisioning_requested: false,
+                },
             );
             self.set_state(uid, State::Active);
             return;
@@ -137,13 +147,13 @@ impl SchedulingQueue {
             self.set_state(&uid, State::Active);
         }
         let (_, _, uid) = self.active.first()?.clone();
-        self.start_attempt(uid)
+        self.start_attempt(uid, false)
     }
 
     /// Pops the next Pod in backoff, as [`Self::pop`] does, for a scheduler without other work.
     pub fn pop_backing_off(&mut self) -> Option<(Uid, Arc<PodSummary>)> {
         let (_, (_, _, uid)) = self.backing_off.first()?.clone();
-        self.start_attempt(uid)
+        self.start_attempt(uid, true)
     }
 
     /// Returns whether [`Self::pop_backing_off`] has a Pod.
@@ -184,10 +194,12 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues the Pod after its backoff, also if there is no other work: the attempt has failed by an error.
+    /// Requeues the Pod after its backoff, also if there is no other work: the attempt has failed by an error. There is a backoff
+    /// after an attempt that was undone, too.
     pub fn retry(&mut self, uid: &str, now: Instant) {
         if let Some(QueuedPod { attempts, state: State::InFlight { .. }, .. }) = self.entries.get(uid) {
-            self.set_state(uid, State::BackingOff { until: now + backoff_duration(*attempts), window: None });
+            let until = now + backoff_duration((*attempts).max(1));
+            self.set_state(uid, State::BackingOff { until, window: None });
         }
     }
 
@@ -236,10 +248,11 @@ impl SchedulingQueue {
         self.entries.is_empty()
     }
 
-    fn start_attempt(&mut self, uid: Uid) -> Option<(Uid, Arc<PodSummary>)> {
+    fn start_attempt(&mut self, uid: Uid, is_early: bool) -> Option<(Uid, Arc<PodSummary>)> {
         self.set_state(&uid, State::InFlight { moves: self.moves, updated: false });
         let entry = self.entries.get_mut(&uid)?;
         entry.attempts = entry.attempts.saturating_add(1);
+        entry.was_early = is_early;
         let pod = Arc::clone(&entry.pod.summary);
         Some((uid, pod))
     }
@@ -248,8 +261,9 @@ impl SchedulingQueue {
         if until <= now {
             return self.set_state(uid, State::Active);
         }
+        let was_early = self.entries.get(uid).is_some_and(|entry| entry.was_early);
         let window = until.duration_since(self.start).as_nanos() / BACKOFF_WINDOW.as_nanos();
-        self.set_state(uid, State::BackingOff { until, window: Some(window) });
+        self.set_state(uid, State::BackingOff { until, window: (!was_early).then_some(window) });
     }
 
     /// Moves the Pod from the sets of its state to those of the new one.

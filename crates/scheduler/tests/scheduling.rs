@@ -218,6 +218,16 @@ async fn provisioning_precedes_binding_without_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failed_volume_write_is_retried_after_a_backoff() {
+    let api = start();
+    (0..2).for_each(|_| api.refuse_next(&format!("PUT {CLAIM}"), 500));
+    let before = tokio::time::Instant::now();
+    with_claim(&api);
+    api.wait_until("provisioning is requested", is_provisioning_requested).await;
+    assert!(before.elapsed() >= std::time::Duration::from_secs(2), "after {:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_provisioning_is_reported_and_retried() {
     let api = start();
     with_claim(&api);

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::LogParams,
-    runtime::{watcher, watcher::Event as Watched},
+    runtime::{WatchStreamExt, watcher, watcher::Event as Watched},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,9 +84,9 @@ impl ClusterTimeline {
         Self {
             client: client.clone(),
             printer,
-            pods: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
-            jobs: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
-            events: watcher(Api::all(client.clone()), watcher::Config::default()).boxed(),
+            pods: watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff().boxed(),
+            jobs: watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff().boxed(),
+            events: watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff().boxed(),
             log,
             lines,
             timeline: Timeline::default(),

@@ -156,7 +156,12 @@ fn idle_scheduler_pops_moved_pod_before_its_backoff_ends() {
     assert!(clock.pop_all(10).is_empty(), "its attempt is in flight");
     clock.add_unschedulable("a", 0);
     clock.move_all(0);
+    assert!(clock.pop_all_backing_off().is_empty(), "only once in a backoff");
     assert_eq!(clock.queue.next_wakeup(), Some(clock.at(2)), "the attempt counts for the backoff");
+    assert_eq!(clock.pop_all(2), ["a"]);
+    clock.add_unschedulable("a", 2);
+    clock.move_all(2);
+    assert_eq!(clock.pop_all_backing_off(), ["a"]);
 }
 
 #[test]
@@ -164,11 +169,16 @@ fn failed_attempt_waits_for_its_backoff() {
     let mut clock = Clock::new();
     clock.add_or_update("a", 0, 0);
     clock.pop_all(0);
-    let now = clock.at(0);
-    clock.queue.retry("a", now);
-    clock.move_all(0);
-    assert!(clock.pop_all_backing_off().is_empty());
-    assert_eq!(clock.pop_all(1), ["a"]);
+    for second in 0..3 {
+        let now = clock.at(second);
+        // As an attempt that waits for volumes.
+        clock.queue.undo_attempt("a");
+        clock.queue.retry("a", now);
+        clock.move_all(second);
+        assert!(clock.pop_all_backing_off().is_empty());
+        assert!(clock.pop_all(second).is_empty());
+        assert_eq!(clock.pop_all(second + 1), ["a"]);
+    }
 }
 
 #[test]
