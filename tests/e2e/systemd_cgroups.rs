@@ -241,6 +241,10 @@ fn systemd_driver_is_refused_without_systemd() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let error = refused(&dir.path().join("data"), "systemd");
+    let data_dir = dir.path().join("data");
+    let error = refused(&data_dir, "systemd");
     assert!(error.contains("cgroupDriver systemd: systemd is not the init system of this machine"), "{error}");
+    // The store and the network exist already.
+    let down = Command::new(podium_binary()).args(["down", "--data-dir"]).arg(&data_dir).output().unwrap();
+    assert!(down.status.success(), "{down:?}");
 }
