@@ -78,7 +78,7 @@ async fn install_all_tables(network: &Network) -> Result<bool, Error> {
     tables::install_with(&Connector::of(network), &masquerade).await
 }
 
-/// Sets the kernel's settings for Pods. The tables are installed.
+/// Sets the kernel's settings for Pods, after the tables are installed.
 fn enable_pod_traffic(network: &Network) {
     bridge::enable_forwarding();
     // Only with the rule that drops external packets to 127.0.0.0/8.

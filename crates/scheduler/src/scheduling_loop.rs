@@ -65,7 +65,7 @@ impl SchedulingLoop {
         let mut budgets = self.budgets.subscribe();
         loop {
             let wakeup = self.queue.next_wakeup().filter(|_| self.may_schedule());
-            let has_time = self.may_schedule() && self.queue.has_backing_off();
+            let is_idle = self.may_schedule() && self.queue.has_backing_off();
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = nodes.next() => self.on_node(&event),
@@ -79,7 +79,7 @@ impl SchedulingLoop {
                 },
                 () = sleep_until(wakeup) => {}
                 // Pending at first: events and other tasks precede.
-                () = tokio::task::yield_now(), if has_time => self.schedule_backing_off(),
+                () = tokio::task::yield_now(), if is_idle => self.schedule_backing_off(),
             }
             self.synced = self.synced || self.sync();
             self.schedule();

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 /// Timeout of a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Minimum interval between two writes of an event's series. A Pod can be attempted at each change of the cluster.
+/// Minimum interval between two writes of an event's series: the first backoffs are shorter.
 const SERIES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Error of a write.
