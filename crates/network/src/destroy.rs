@@ -6,7 +6,8 @@ use crate::{
     host_ports,
     links::Netlink,
     masquerade::stale_rules,
-    nft, policies, services,
+    nf_tables::{self, Family},
+    policies, services,
 };
 use std::{fs, io, path::Path};
 
@@ -43,16 +44,13 @@ async fn remove_links(names: &Names) -> Result<(), Error> {
 
 /// Removes the nftables tables; [`remove_rules`] removes the iptables rules.
 async fn remove_tables(names: &Names) {
-    if find("nft").is_none() {
-        return;
-    }
     let (services, policies) = (services::table_name(&names.bridge), policies::table_name(&names.bridge));
     let ports = anti_spoof::table_name(&names.bridge);
     let host_ports = host_ports::table_name(&names.bridge);
-    let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| ("ip", table.as_str()));
-    let tables: Vec<_> = ip.into_iter().chain([("ip6", policies.as_str()), ("bridge", &ports)]).collect();
+    let ip = [&names.bridge, &services, &policies, &host_ports].map(|table| (Family::Ip, table.as_str()));
+    let tables: Vec<_> = ip.into_iter().chain([(Family::Ip6, policies.as_str()), (Family::Bridge, &ports)]).collect();
     // The kernel may lack nf_tables.
-    let _ = nft::remove_tables(&tables).await;
+    let _ = nf_tables::remove_tables(&tables).await;
 }
 
 /// Removes the iptables rules.

@@ -1,10 +1,13 @@
-//! Elements of nftables sets and maps, over netlink.
+//! Elements of nftables sets and maps, and removal of tables, over netlink.
 //!
 //! The program nft takes some milliseconds for each transaction, and takes longer the more rules there are. Tables,
 //! chains and rules are created by nft; what changes with each Pod is elements. No library with a suitable license
 //! encodes them without a C library.
 
-use crate::netlink_socket::{FLAG_ACK, Message, Socket};
+use crate::{
+    Error,
+    netlink_socket::{Answer, FLAG_ACK, Message, Socket},
+};
 use parking_lot::Mutex;
 use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use std::{io, sync::Arc};
@@ -16,10 +19,12 @@ const MAX_BATCH: usize = 64;
 const SUBSYSTEM: u8 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
+const DELETE_TABLE: u8 = 2;
 const NEW_ELEMENT: u8 = 12;
 const DELETE_ELEMENT: u8 = 14;
 const FLAG_CREATE: u16 = 0x400;
 const NESTED: u16 = 0x8000;
+const TABLE_NAME: u16 = 1;
 const LIST_TABLE: u16 = 1;
 const LIST_SET: u16 = 2;
 const LIST_ELEMENTS: u16 = 3;
@@ -33,6 +38,7 @@ const DATA_VALUE: u16 = 1;
 pub(crate) enum Family {
     Ip = 2,
     Bridge = 7,
+    Ip6 = 10,
 }
 
 /// Element of a set, or of a map with `data`.
@@ -107,6 +113,39 @@ impl ElementSocket {
     }
 }
 
+/// Removes tables with all that they contain, in one transaction; missing ones are not an error.
+///
+/// # Errors
+/// If the kernel has no nf_tables, or refuses to remove one. The others are removed nevertheless.
+pub(crate) async fn remove_tables(tables: &[(Family, &str)]) -> Result<(), Error> {
+    let messages = tables.iter().map(|(family, name)| table_removal(*family, name)).collect();
+    let removal = tokio::task::spawn_blocking(move || remove(messages));
+    let removed = removal.await.map_err(io::Error::from).flatten();
+    removed.map_err(|source| Error::Kernel { doing: "remove nftables tables".into(), source })
+}
+
+fn table_removal(family: Family, name: &str) -> Message {
+    let body = [header(family as u8, 0), attribute(TABLE_NAME, &text(name))].concat();
+    Message { kind: u16::from_be_bytes([SUBSYSTEM, DELETE_TABLE]), flags: FLAG_ACK, body }
+}
+
+/// Commits removals; the first transaction finds out which ones are possible.
+fn remove(mut messages: Vec<Message>) -> io::Result<()> {
+    let mut socket = Socket::open(NETLINK_NETFILTER)?;
+    let mut refused = None;
+    while !messages.is_empty() {
+        let answers = commit(&mut socket, &messages)?;
+        if answers.iter().all(Result::is_ok) {
+            break;
+        }
+        let mut is_possible = answers.iter().map(Result::is_ok);
+        messages.retain(|_| is_possible.next().unwrap_or_default());
+        let mut errors = answers.into_iter().filter_map(Result::err);
+        refused = refused.or_else(|| errors.find(|error| error.kind() != io::ErrorKind::NotFound));
+    }
+    refused.map_or(Ok(()), Err)
+}
+
 /// Joins the parts of a key or of data: each is padded to four bytes.
 pub(crate) fn concatenate(parts: &[&[u8]]) -> Vec<u8> {
     let mut joined = Vec::new();
@@ -156,16 +195,21 @@ fn delete(socket: &mut Socket, elements: &[Element]) -> Result<(), ElementError>
     Ok(())
 }
 
-/// Commits one transaction.
 fn change(socket: &mut Socket, verb: u8, elements: &[Element]) -> Result<(), ElementError> {
     let flags = FLAG_ACK | if verb == NEW_ELEMENT { FLAG_CREATE } else { 0 };
     let kind = u16::from_be_bytes([SUBSYSTEM, verb]);
-    let limit = |kind| Message { kind, flags: 0, body: header(0, u16::from(SUBSYSTEM)) };
-    let changes = elements.iter().map(|element| Message { kind, flags, body: body(element) });
-    let messages: Vec<_> = [limit(BATCH_BEGIN)].into_iter().chain(changes).chain([limit(BATCH_END)]).collect();
-    let answers = socket.exchange(&messages).map_err(|source| ElementError { index: None, source })?;
+    let messages: Vec<_> = elements.iter().map(|element| Message { kind, flags, body: body(element) }).collect();
+    let answers = commit(socket, &messages).map_err(|source| ElementError { index: None, source })?;
     let refused = answers.into_iter().enumerate().find_map(|(n, answer)| Some((n, answer.err()?)));
-    refused.map_or(Ok(()), |(n, source)| Err(ElementError { index: n.checked_sub(1), source }))
+    refused.map_or(Ok(()), |(n, source)| Err(ElementError { index: Some(n), source }))
+}
+
+/// Runs a transaction, which has no effect if a change is refused. Returns an answer to each change.
+fn commit(socket: &mut Socket, changes: &[Message]) -> io::Result<Vec<Answer>> {
+    let limit = |kind| Message { kind, flags: 0, body: header(0, u16::from(SUBSYSTEM)) };
+    let messages = [&[limit(BATCH_BEGIN)], changes, &[limit(BATCH_END)]].concat();
+    let answers = socket.exchange(&messages)?;
+    Ok(answers.into_iter().skip(1).take(changes.len()).collect())
 }
 
 /// Encodes `struct nfgenmsg`.
@@ -174,8 +218,12 @@ fn header(family: u8, resource: u16) -> Vec<u8> {
     vec![family, 0, high, low]
 }
 
+/// Encodes a string, which ends with a zero byte.
+fn text(text: &str) -> Vec<u8> {
+    [text.as_bytes(), &[0]].concat()
+}
+
 fn body(element: &Element) -> Vec<u8> {
-    let text = |text: &str| [text.as_bytes(), &[0]].concat();
     let value = |value: &[u8]| attribute(DATA_VALUE, value);
     let data = element.data.as_ref().map(|data| attribute(ELEMENT_DATA | NESTED, &value(data)));
     let item = [attribute(ELEMENT_KEY | NESTED, &value(&element.key)), data.unwrap_or_default()].concat();
@@ -200,6 +248,35 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        command::{find, run},
+        destroy::real_tests::in_own_namespaces,
+        nft,
+    };
+
+    #[test]
+    fn only_named_tables_are_removed_with_their_contents() {
+        in_own_namespaces(async || {
+            if find("nft").is_none() {
+                println!("skipped: nft is missing");
+                return;
+            }
+            let script = "add table ip a
+                add set ip a s { type ipv4_addr; elements = { 10.0.0.1 } }
+                add chain ip a b { type filter hook input priority 0; }
+                add chain ip a c
+                add rule ip a b ip saddr @s jump c
+                add table ip6 a
+                add table ip stays";
+            nft::apply(script).await.expect("tables");
+            // Again, when they do not exist.
+            for _ in 0..2 {
+                let tables = [(Family::Bridge, "a"), (Family::Ip6, "a"), (Family::Ip, "a"), (Family::Ip, "missing")];
+                remove_tables(&tables).await.expect("no error");
+                assert_eq!(run("nft", &["list", "tables"], "").await.expect("a list"), "table ip stays\n");
+            }
+        });
+    }
 
     #[test]
     fn parts_of_a_key_are_padded() {

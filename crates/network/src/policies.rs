@@ -14,7 +14,8 @@ mod tests;
 use crate::{
     bridge,
     informer::{ChangeNotifier, changes, start_informer},
-    nft, node_event,
+    nf_tables::{self, Family},
+    node_event,
     table_sync::TableSync,
 };
 use futures::stream;
@@ -130,7 +131,7 @@ fn report_unenforced(client: &Client, node: &str, stop: &CancellationToken) {
 /// Removes the tables; returns whether this succeeded.
 async fn remove_tables(bridge: &str) -> bool {
     let name = table_name(bridge);
-    let removed = nft::remove_tables(&[("ip6", &name), ("ip", &name)]).await;
+    let removed = nf_tables::remove_tables(&[(Family::Ip6, &name), (Family::Ip, &name)]).await;
     if let Err(e) = &removed {
         tracing::warn!(error = %e, "failed to remove nftables rules of NetworkPolicies");
     }

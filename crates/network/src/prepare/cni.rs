@@ -6,10 +6,11 @@
 
 use super::{LOCK, forget_addresses, own_bridge};
 use crate::{
-    Error, Names, Network, PodConnector, anti_spoof, bridge, host_ports,
+    Error, Names, Network, PodConnector, anti_spoof, bridge,
+    command::find,
+    host_ports,
     links::{Machine, Netlink},
-    nf_tables::ElementSocket,
-    nft,
+    nf_tables::{self, ElementSocket, Family},
     pod_cidr::{PodCidrError, find_overlap},
     policies,
     state::Lock,
@@ -32,7 +33,7 @@ pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, 
     let lock = Lock::take(Path::new(LOCK)).await?;
     let address = take_address(&names, pod_cidr).await?;
     drop(lock);
-    let has_nftables = remove_pod_tables(&names).await;
+    let has_nftables = remove_pod_tables(&names).await && find("nft").is_some();
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services");
     }
@@ -94,14 +95,15 @@ fn free_address(machine: &Machine, own: Option<u32>, gateways: &[Ipv4Addr]) -> O
     })
 }
 
-/// Removes the tables that belong to Podium's own Pod network, and returns whether nftables works. Those of Services stay:
+/// Removes the tables that belong to Podium's own Pod network, and returns whether the kernel has nf_tables. Those of Services stay:
 /// Pods use them while Podium starts.
 async fn remove_pod_tables(names: &Names) -> bool {
     let bridge = &names.bridge;
     let (policies, host_ports) = (policies::table_name(bridge), host_ports::table_name(bridge));
     let ports = anti_spoof::table_name(bridge);
-    let tables = [("ip", bridge), ("ip", &policies), ("ip", &host_ports), ("ip6", &policies), ("bridge", &ports)];
-    nft::remove_tables(&tables.map(|(family, table)| (family, table.as_str()))).await.is_ok()
+    let ip = [bridge, &policies, &host_ports].map(|table| (Family::Ip, table.as_str()));
+    let tables: Vec<_> = ip.into_iter().chain([(Family::Ip6, policies.as_str()), (Family::Bridge, &ports)]).collect();
+    nf_tables::remove_tables(&tables).await.is_ok()
 }
 
 #[cfg(test)]
