@@ -138,6 +138,7 @@ pub(crate) struct Shared {
     pub(crate) shutdown: NodeShutdown,
     pub(crate) rates: http::CpuRates,
     pub(crate) log_readers: http::LogReaders,
+    pub(crate) log_watcher: logs::LogWatcher,
     pub(crate) probes: probe_handlers::metrics::ProbeMetrics,
     /// Service account tokens of Pods.
     pub(crate) tokens: volumes::TokenCache,
@@ -203,6 +204,7 @@ impl Kubelet {
             shutdown,
             rates: http::CpuRates::default(),
             log_readers: http::LogReaders::default(),
+            log_watcher: logs::LogWatcher::default(),
             probes: probe_handlers::metrics::ProbeMetrics::default(),
             tokens: volumes::TokenCache::default(),
             images,

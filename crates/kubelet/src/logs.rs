@@ -1,9 +1,11 @@
 //! Container logs in CRI format, exits and termination messages.
 
 mod file;
+mod log_watcher;
 mod termination_message;
 
 pub(crate) use file::LogFile;
+pub(crate) use log_watcher::{LogWatch, LogWatcher};
 
 use crate::{Shared, blocking};
 use jiff::Timestamp;

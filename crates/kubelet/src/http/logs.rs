@@ -3,7 +3,7 @@
 use super::{HttpError, find_pod, log_readers::LogReader};
 use crate::{
     Shared, container_exits,
-    logs::{self, LogFile, LogOptions},
+    logs::{self, LogFile, LogOptions, LogWatch},
 };
 use api::text::parse_query_bool;
 use axum::{
@@ -15,10 +15,7 @@ use axum::{
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use lifecycle::Pod;
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
-
-/// Interval at which a followed log is checked for new lines.
-const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(100);
+use std::{collections::HashMap, io, sync::Arc};
 
 pub(super) async fn container_logs(
     State(shared): State<Arc<Shared>>,
@@ -60,11 +57,13 @@ pub(super) async fn container_logs(
         container_exits::wait_log_complete(&shared, pod.uid(), &id).await;
     }
     let unreadable = |e: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {e}"));
-    let log =
-        LogFile::open(logs::log_path(&shared, &pod, &container, attempt), tail, follow).await.map_err(unreadable)?;
+    let path = logs::log_path(&shared, &pod, &container, attempt);
+    let log = LogFile::open(path.clone(), tail, follow).await.map_err(unreadable)?;
+    // Before the first read, so that no change is missed.
+    let watch = if follow { Some(shared.log_watcher.watch(&path).await) } else { None };
     let remaining_bytes = options.limit_bytes.unwrap_or(usize::MAX);
     let mut reader =
-        Reader { shared, uid: pod.uid().to_owned(), id, log, options, remaining_bytes, follow, _permit: permit };
+        Reader { shared, uid: pod.uid().to_owned(), id, log, options, remaining_bytes, watch, _permit: permit };
     if follow {
         return Ok(Body::from_stream(stream::unfold(reader, Reader::stream)).into_response());
     }
@@ -104,7 +103,8 @@ struct Reader {
     options: LogOptions,
     /// Bytes left of `limitBytes`.
     remaining_bytes: usize,
-    follow: bool,
+    /// Watch of the log, if it is followed.
+    watch: Option<LogWatch>,
     _permit: LogReader,
 }
 
@@ -117,7 +117,7 @@ impl Reader {
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         while self.remaining_bytes > 0 {
             // Checked before the read, so that the output of an exited container is read to its end.
-            let is_growing = self.follow && self.is_growing();
+            let is_growing = self.watch.is_some() && self.is_growing();
             let raw = self.log.next_lines().await?;
             if !raw.is_empty() {
                 let mut text = logs::render(&raw, &self.options);
@@ -128,11 +128,11 @@ impl Reader {
                 }
                 continue;
             }
-            if !is_growing {
-                break;
+            let Some(watch) = self.watch.as_mut().filter(|_| is_growing) else { break };
+            tokio::select! {
+                () = watch.changed() => {}
+                () = wait_complete(&self.shared, &self.uid, &self.id) => {}
             }
-            // New lines are polled; the container's exit is an event.
-            let _ = tokio::time::timeout(FOLLOW_POLL_INTERVAL, self.is_complete()).await;
         }
         Ok(None)
     }
@@ -141,13 +141,14 @@ impl Reader {
         let handle = self.shared.pods.by_uid(&self.uid);
         handle.is_some_and(|handle| may_write(&handle.state.borrow(), &self.id))
     }
+}
 
-    async fn is_complete(&self) {
-        let Some(mut state) = self.shared.pods.by_uid(&self.uid).map(|handle| handle.state) else { return };
-        if state.wait_for(|pod| !may_write(pod, &self.id)).await.is_err() {
-            // The worker was stopped with the kubelet.
-            std::future::pending::<()>().await;
-        }
+/// Waits until the container with this ID writes no more to its log.
+async fn wait_complete(shared: &Shared, uid: &str, id: &str) {
+    let Some(mut state) = shared.pods.by_uid(uid).map(|handle| handle.state) else { return };
+    if state.wait_for(|pod| !may_write(pod, id)).await.is_err() {
+        // The worker was stopped with the kubelet.
+        std::future::pending::<()>().await;
     }
 }
 
