@@ -196,7 +196,13 @@ fn is_masked(found: &OwnedFd) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bundle::Process;
+    use nix::{
+        mount::{MsFlags, mount},
+        sched::{CloneFlags, unshare},
+    };
     use oci_spec::runtime::Linux;
+    use std::os::fd::AsRawFd;
 
     /// Verifies the paths of this process, which has those of the machine.
     fn check(masked: &[&str], readonly: &[&str]) -> Result<(), String> {
@@ -283,6 +289,49 @@ mod tests {
         for path in ["/proc/1/attr", "/proc/sys/kernel", "/proc/sysrq-trigger", "/proc/net"] {
             assert_eq!(found(&["/proc", path]), Some(path.into()));
         }
+    }
+
+    /// Runs `test` with the ID of a thread that has its own mounts, or prints why this is not possible.
+    fn with_own_mounts(test: impl FnOnce(i32) + Send + 'static) {
+        let thread = std::thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNS) {
+                println!("skipped: no mount namespace here ({error})");
+                return;
+            }
+            mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+            test(nix::unistd::gettid().as_raw());
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn replaced_console_is_an_error() {
+        with_own_mounts(|thread| {
+            let pty = nix::pty::openpty(None, None).unwrap();
+            let mount_empty_dev =
+                || mount(Some("tmpfs"), "/dev", Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+            let mut linux = Linux::default();
+            linux.set_masked_paths(Some(vec!["/dev/no-such-file".to_owned()])).set_readonly_paths(None);
+            let mut process = Process::default();
+            process.set_terminal(Some(true));
+            let mut spec = Spec::default();
+            spec.set_linux(Some(linux)).set_process(Some(process));
+            let console = "/dev/console";
+            let replaced = || Err("/dev/console of the container is not a terminal of the container".to_owned());
+            let verify = || verify_paths(thread, &spec).map_err(|error| error.to_string());
+
+            mount_empty_dev();
+            fs::write(console, "").unwrap();
+            assert_eq!(verify(), replaced(), "a file");
+            mount(Some("/proc/version"), console, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+            assert_eq!(verify(), replaced(), "a file of the kernel");
+            let path = format!("/proc/self/fd/{}", pty.slave.as_raw_fd());
+            mount(Some(path.as_str()), console, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+            assert_eq!(verify(), Ok(()), "a terminal");
+            mount_empty_dev();
+            std::os::unix::fs::symlink("/proc/version", console).unwrap();
+            assert_eq!(verify(), replaced(), "a link");
+        });
     }
 
     #[test]

@@ -99,7 +99,12 @@ fn open_or_create(volume: &Path, sub: &str) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    use std::{
+        os::unix::fs::symlink,
+        sync::atomic::{AtomicBool, Ordering},
+        time::{Duration, Instant},
+    };
 
     #[test]
     fn sub_path_stays_within_its_volume() {
@@ -126,6 +131,50 @@ mod tests {
             let found = open_or_create(&volume, sub).and_then(|f| fs::read_link(proc_fd_path(&f))).ok();
             assert_eq!(found, expected.map(|e| volume.canonicalize().unwrap().join(e)), "{sub}");
         }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing is created outside");
+    }
+
+    #[test]
+    fn directory_that_is_swapped_with_a_link_does_not_lead_outside() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (volume, outside) = (dir.join("volume"), dir.join("outside"));
+        let (current, other) = (volume.join("swapped"), volume.join("other"));
+        fs::create_dir_all(current.join("inside")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        symlink(&outside, &other).unwrap();
+        let is_done = AtomicBool::new(false);
+        // Checked at the end: a panic would leave the other thread.
+        let (mut found, mut refused, mut escaped) = (0, 0, Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    renameat2(AT_FDCWD, &current, AT_FDCWD, &other, RenameFlags::RENAME_EXCHANGE).unwrap();
+                }
+            });
+            let deadline = Instant::now() + Duration::from_secs(60);
+            for attempt in 0.. {
+                // The second path is created, and removed for the next attempt.
+                let sub = if attempt % 2 == 0 { "swapped/inside" } else { "swapped/new" };
+                match open_or_create(&volume, sub) {
+                    Ok(file) => {
+                        let path = fs::read_link(proc_fd_path(&file)).unwrap();
+                        escaped.extend((!path.starts_with(&volume)).then_some(path));
+                        found += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+                for directory in [&current, &other] {
+                    let _ = fs::remove_dir(directory.join("new"));
+                }
+                if attempt >= 20_000 && found > 100 && refused > 100 || Instant::now() > deadline {
+                    break;
+                }
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        assert!(escaped.is_empty(), "{escaped:?}");
+        assert!(found > 100 && refused > 100, "{found} found, {refused} refused: the swaps were not concurrent");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing is created outside");
     }
 }
