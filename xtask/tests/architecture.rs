@@ -7,7 +7,7 @@ use common::{root, sources};
 use std::{collections::BTreeSet, fs};
 
 /// Each crate and the workspace crates that it may depend on (ARCHITECTURE.md).
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 33] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 34] = [
     ("admission", &["api", "decode", "expr"]),
     ("api", &[]),
     ("apply", &[]),
@@ -17,7 +17,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 33] = [
     ("cni", &["api", "files", "runtime"]),
     ("controllers", &["admission", "api", "decode", "informer"]),
     ("decode", &[]),
-    ("distribution", &["runtime"]),
+    ("distribution", &["runtime", "tls"]),
     ("encryption", &["api", "store"]),
     ("engine", &["bundle", "distribution", "files", "images", "keeper", "runtime"]),
     ("errors", &["api"]),
@@ -28,7 +28,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 33] = [
     ("informer", &["api", "decode"]),
     ("keeper", &["files"]),
     ("kinds", &["admission", "api", "apply", "decode", "errors", "schema", "wire"]),
-    ("kubelet", &["api", "decode", "files", "informer", "lifecycle", "runtime", "spdy"]),
+    ("kubelet", &["api", "decode", "files", "informer", "lifecycle", "runtime", "spdy", "tls"]),
     ("lifecycle", &["api", "decode"]),
     ("network", &["api", "decode", "files", "informer"]),
     ("request", &["api", "errors"]),
@@ -52,11 +52,13 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 33] = [
             "request",
             "response",
             "store",
+            "tls",
             "wire",
         ],
     ),
     ("spdy", &[]),
     ("store", &[]),
+    ("tls", &[]),
     ("wire", &["api"]),
     (
         "podium",

@@ -1,6 +1,6 @@
 //! Connections to registries: name resolution, TCP, proxies of the environment, and TLS.
 
-use crate::{hosts::is_loopback, tls};
+use crate::{hosts::is_loopback, tls_config};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
@@ -177,7 +177,7 @@ impl Connector {
             Err(_) => return Err(ConnectError::HandshakeTimeout.into()),
         };
         match &self.plain_text {
-            Some(flag) if tls::is_plain_text(&error) => {
+            Some(flag) if tls_config::is_plain_text(&error) => {
                 let stream = self.open(&uri, proxy.as_ref()).await?;
                 flag.store(true, Ordering::Relaxed);
                 Ok(HttpStream { io: Box::new(stream), is_proxied: false })

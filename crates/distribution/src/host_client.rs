@@ -5,7 +5,7 @@ use crate::{
     client::{HttpClient, display},
     connector::{Connector, Network},
     hosts::{RegistryHost, Scheme, TlsFiles, is_loopback},
-    tls,
+    tls_config,
 };
 use bytes::Bytes;
 use fluent_uri::UriRef;
@@ -48,11 +48,11 @@ impl HostClient {
         let may_be_plain = host.scheme == Scheme::HttpsOrHttp;
         let dial_timeout = host.dial_timeout.unwrap_or(timeouts.dial);
         let flag = may_be_plain.then(|| Arc::clone(&plain_text));
-        let own = Connector::new(network, tls::client_config(&host.tls, true)?, dial_timeout, flag);
+        let own = Connector::new(network, tls_config::client_config(&host.tls, true)?, dial_timeout, flag);
         // That certificates of a local registry are not verified says nothing about other hosts.
         let skip_verify = host.tls.skip_verify.filter(|_| !is_loopback(host.authority.host()));
         let files = TlsFiles { skip_verify, ..host.tls.clone() };
-        let foreign = Connector::new(network, tls::client_config(&files, false)?, timeouts.dial, None);
+        let foreign = Connector::new(network, tls_config::client_config(&files, false)?, timeouts.dial, None);
         let (own, foreign) = (HttpClient::new(network, own, timeouts), HttpClient::new(network, foreign, timeouts));
         Ok(Self { host, timeouts, own, foreign, plain_text })
     }

@@ -23,7 +23,7 @@ mod reference;
 mod retries;
 #[cfg(test)]
 mod tests;
-mod tls;
+mod tls_config;
 mod transfer;
 
 pub use blob_store::{BlobStore, BlobWriter};

@@ -8,6 +8,8 @@ use super::{
     registry::Registry,
 };
 use crate::{BlobStore, Digest, LayerProgress, PullOptions, Reference, partial_blob::PartialBlob};
+use bytes::Bytes;
+use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -47,6 +49,25 @@ async fn image_of_index_is_pulled_for_the_platform() {
             assert_eq!(pulled.image_id, Digest::of(&own.config));
             assert!(store.blob(&digest).is_some() && store.blob(&Digest::of(&own.manifest)).is_some());
         }
+    }
+}
+
+#[tokio::test]
+async fn layers_of_all_compressions_are_pulled() {
+    let layers: Vec<Bytes> = (0..5).map(|seed| noise(seed, 100)).collect();
+    let mut image = Image::new(&layers);
+    let mut manifest: Value = serde_json::from_slice(&image.manifest).unwrap();
+    let (oci, docker) = ("application/vnd.oci.image.layer.v1.tar", "application/vnd.docker.image.rootfs.diff.tar");
+    let types = [(oci, ""), (oci, "+gzip"), (oci, "+zstd"), (docker, ".gzip"), (docker, ".zstd")];
+    for (number, (media_type, compression)) in types.into_iter().enumerate() {
+        manifest["layers"][number]["mediaType"] = json!(format!("{media_type}{compression}"));
+    }
+    image.manifest = Bytes::from(manifest.to_string());
+    let registry = Registry::serve(image.tagged()).await;
+    let store = Arc::new(MemoryStore::default());
+    pull(&registry.reference(), &options(), &store).await.unwrap();
+    for (layer, kind) in layers.iter().zip(types) {
+        assert_eq!(store.blob(&Digest::of(layer)).as_deref(), Some(&**layer), "{kind:?}");
     }
 }
 

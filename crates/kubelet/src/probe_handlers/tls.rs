@@ -1,10 +1,10 @@
 //! TLS without verification of the server's certificate, as upstream's HTTPS probes connect (`InsecureSkipVerify`).
 
+use ::tls::ServerVerifier;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, InvalidMessage, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime},
+    ClientConfig, Error, InvalidMessage,
+    crypto::ring,
+    pki_types::{InvalidDnsNameError, ServerName},
 };
 use std::{
     io,
@@ -55,47 +55,8 @@ pub(super) async fn connect(tcp: TcpStream, host: &str) -> Result<(TlsStream<Tcp
 static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let verifier = Arc::new(NoVerification(provider));
+    let verifier = Arc::new(ServerVerifier::accept_any(provider));
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 });
-
-/// Verifier that accepts every certificate.
-#[derive(Debug)]
-struct NoVerification(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for NoVerification {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}

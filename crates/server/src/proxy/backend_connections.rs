@@ -7,6 +7,7 @@ use crate::proxy::{
 use errors::ApiError;
 use rustls::{ClientConfig, client::ResolvesClientCert, crypto::ring, pki_types::ServerName};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use tls::ServerVerifier;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -60,9 +61,9 @@ pub(crate) fn tls_config(
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let verifier = match ca_bundle {
         Some(pem) => backend_tls::ca_verifier(pem, provider)?,
-        None => backend_tls::accept_any(provider),
+        None => ServerVerifier::accept_any(provider),
     };
-    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let config = match client_certificate {
         None => builder.with_no_client_auth(),
         Some(client_certificate) => builder.with_client_cert_resolver(Arc::clone(client_certificate)),

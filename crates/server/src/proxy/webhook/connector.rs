@@ -55,8 +55,7 @@ impl Connector {
         let stream = TcpStream::connect((address.as_str(), port)).await.map_err(|e| dial_error(&e, &address, port))?;
         let _ = stream.set_nodelay(true);
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let stream =
-            self.tls.connect(name, stream).await.map_err(|e| io::Error::other(backend_tls::go_error_text(&e)))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|e| io::Error::other(tls::go_error_text(&e)))?;
         Ok(TlsConnection(TokioIo::new(stream)))
     }
 }

@@ -1,0 +1,7 @@
+//! Verification of servers' certificates as by Go's TLS clients, and Go's text of TLS errors.
+
+mod error_text;
+mod verifier;
+
+pub use error_text::go_error_text;
+pub use verifier::ServerVerifier;
