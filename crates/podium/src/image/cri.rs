@@ -1,4 +1,4 @@
-//! Commands on the images of a CRI runtime: Podium's own containerd, or another one.
+//! Commands on the images of an external CRI runtime.
 
 use super::IS_UP;
 use crate::print::print_line;
