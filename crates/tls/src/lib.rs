@@ -1,4 +1,5 @@
 //! Verification of servers' certificates as by Go's TLS clients, and Go's text of TLS errors.
+#![forbid(unsafe_code)]
 
 mod error_text;
 mod verifier;

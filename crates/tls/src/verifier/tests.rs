@@ -104,7 +104,7 @@ fn certificate_of_a_trusted_authority_is_accepted_for_its_names() {
 }
 
 #[test]
-fn self_signed_certificate_of_the_bundle_is_accepted_while_valid() {
+fn certificate_of_the_bundle_is_accepted_while_valid() {
     let key = KeyPair::generate().unwrap();
     let certificate = self_signed(&params(), &key);
     assert_eq!(handshake(verifier(&[&certificate]), Server::new(&certificate, &key), NAME), Ok(()));
