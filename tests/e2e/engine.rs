@@ -53,6 +53,10 @@ fn engine_runs_pods_without_containerd() {
     let refused = kubectl.args(&["exec", "serves", "--", "sh", "-c", "echo here; exit 5"], "").failed();
     assert!(refused.contains("exit code 5"), "{refused}");
     assert_eq!(kubectl.args(&["exec", "-i", "serves", "--", "cat"], "input").ok(), "input");
+    for keeper in keepers(&cluster) {
+        let status = fs::read_to_string(keeper.dir().join("status")).unwrap();
+        assert!(status.contains("Threads:\t1\n"), "{}: {status}", keeper.command());
+    }
 
     kubectl.run("delete pods --all --timeout=60s").ok();
     eventually("all keepers to end", || keepers(&cluster).is_empty());

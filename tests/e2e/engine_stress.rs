@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -155,6 +156,41 @@ fn check_removed(cluster: &Cluster, uids: &BTreeSet<String>, sandboxes: &BTreeSe
     assert!(!states.iter().any(is_left), "{states:?}");
 }
 
+/// Returns the files of a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Returns the addresses in use: a network has a file for each.
+fn addresses(cluster: &Cluster) -> Vec<Ipv4Addr> {
+    let networks = files(&cluster.data_dir().join("network/ipam"));
+    let records = networks.iter().flat_map(|network| files(network));
+    records.filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
+}
+
+/// Returns the interfaces of these addresses on the node, as far as they exist.
+fn interfaces(addresses: &BTreeSet<Ipv4Addr>) -> Vec<PathBuf> {
+    let paths = addresses.iter().map(|ip| format!("/sys/class/net/veth{:08x}", u32::from(*ip)));
+    paths.map(PathBuf::from).filter(|path| path.exists()).collect()
+}
+
+/// Checks that no Pod is connected to the network any more. Interfaces are deleted in the background.
+fn check_network(cluster: &Cluster, used: &BTreeSet<Ipv4Addr>) {
+    let connections = || files(&cluster.data_dir().join("network/attachments"));
+    eventually("all connections to be removed", || connections().is_empty());
+    assert_eq!(addresses(cluster), Vec::<Ipv4Addr>::new());
+    wait_for("all interfaces of Pods to be deleted", ROUND_TIMEOUT, || {
+        let left = interfaces(used);
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
+}
+
+/// Checks that no container uses an image any more.
+fn check_images(store: &Path) {
+    let uses: Vec<PathBuf> = files(&store.join("uses")).iter().flat_map(|owner| files(owner)).collect();
+    assert!(uses.is_empty(), "{uses:?}");
+}
+
 #[e2e_test("kills of Podium, keepers and containers at random moments lose nothing")]
 fn random_kills_lose_nothing() {
     let kills = number("PODIUM_STRESS_KILLS").unwrap_or(DEFAULT_KILLS);
@@ -162,8 +198,8 @@ fn random_kills_lose_nothing() {
     let seed = number("PODIUM_STRESS_SEED").unwrap_or(u64::try_from(now).unwrap() | 1);
     eprintln!("PODIUM_STRESS_SEED={seed}");
     let (mut random, mut killed, mut round) = (Random(seed), 0, 0);
-    let (mut cluster, _images) = start();
-    let (mut uids, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    let (mut cluster, images) = start();
+    let (mut uids, mut ids, mut used, mut connected) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), 0);
     while killed < kills {
         let kubectl = cluster.kubectl_in("default");
         let mut pods = create_pods(&kubectl, round, &mut random);
@@ -177,6 +213,8 @@ fn random_kills_lose_nothing() {
                 || if begin.elapsed() >= delay { Ok(()) } else { Err(String::new()) },
             );
             ids.extend(pods.iter().flat_map(|pod| sandboxes(&cluster, &pod.uid)));
+            used.extend(addresses(&cluster));
+            connected = connected.max(interfaces(&used).len());
             killed += u64::from(kill_one(&mut cluster, &mut pods, &mut random));
         }
         // The port of the API server may have changed.
@@ -187,4 +225,7 @@ fn random_kills_lose_nothing() {
         eprintln!("round {round}: {killed} kills");
     }
     check_removed(&cluster, &uids, &ids);
+    assert!(connected > 0, "no Pod had an interface: {used:?}");
+    check_network(&cluster, &used);
+    check_images(images.path());
 }

@@ -1,12 +1,23 @@
 //! `--kubelet-config` with real containers.
 
 use serde_json::json;
-use std::{os::unix::process::ExitStatusExt, path::Path};
-use tests::{ClusterBuilder, PodBuilder, e2e_test, eventually, pod_cgroup};
+use std::{
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    path::Path,
+};
+use tests::{Cluster, ClusterBuilder, PodBuilder, e2e_test, eventually, pod_cgroup};
 
 fn files_of(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Returns whether an inotify instance of Podium watches a directory.
+fn is_watched(cluster: &Cluster, dir: &Path) -> bool {
+    let inode = std::fs::metadata(dir).unwrap().ino();
+    let files = std::fs::read_dir(format!("/proc/{}/fdinfo", cluster.pid())).unwrap().flatten();
+    let infos: String = files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
+    infos.lines().any(|line| line.starts_with("inotify ") && line.contains(&format!(" ino:{inode:x} ")))
 }
 
 #[e2e_test("kubectl logs -f continues across log rotation")]
@@ -19,12 +30,16 @@ fn logs_are_followed_across_rotation() {
     let pod = PodBuilder::new("p").restart_policy("Never").grace_period(1).script(script);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
-    let followed = kubectl.run("logs -f p").ok();
+    let uid = kubectl.value("pod/p", "/metadata/uid");
+    let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}", uid.as_str().unwrap()));
+    let followed = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| kubectl.run("logs -f p").ok());
+        eventually("the log to be watched, not polled", || is_watched(&cluster, &logs.join("c")));
+        reader.join().unwrap()
+    });
     let numbers: Vec<usize> =
         followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
     assert_eq!(numbers, (1..=400).collect::<Vec<_>>(), "every line once and in order");
-    let uid = kubectl.value("pod/p", "/metadata/uid");
-    let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}", uid.as_str().unwrap()));
     let files = files_of(&logs.join("c"));
     assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
     kubectl.run("delete pod p --timeout=30s").ok();

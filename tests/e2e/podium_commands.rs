@@ -1,9 +1,17 @@
 //! `podium image` and `podium explain`.
 
+use crate::image_pulls::printing;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
-use std::{process::Stdio, time::Duration};
-use test_images::ImageConfig;
-use tests::{Cluster, ClusterBuilder, PodBuilder, e2e_test, wait_for};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+use test_images::{ImageConfig, OciImage, oci};
+use tests::{Cluster, ClusterBuilder, PASSWORD, PodBuilder, Registry, USER, e2e_test, wait_for};
 
 /// Returns whether `podium` succeeded, and its output.
 fn podium(cluster: &Cluster, args: &[&str]) -> (bool, String) {
@@ -101,6 +109,94 @@ fn image_commands_work_on_cluster_runtime(cluster: &Cluster) {
     }
     assert!(run(&["image", "rm", image]).0);
     assert!(!run(&["image", "ls"]).1.contains(image));
+}
+
+/// Configuration of a registry in the directory of the machine, which is removed on drop.
+struct RegistryHosts {
+    domain: String,
+    /// One configuration exists at a time: each removes the directories that it has created.
+    _lock: MutexGuard<'static, ()>,
+    /// Directories that did not exist, the deepest one first.
+    created: Vec<PathBuf>,
+}
+
+impl RegistryHosts {
+    /// Configures a registry with a name of its own, whose mirror is `registry`: with plain HTTP and its user's login.
+    fn new(registry: &Registry) -> Self {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let (lock, domain) = (LOCK.lock(), format!("mirror-{}.test:5000", std::process::id()));
+        let dir = Path::new("/etc/podium/certs.d").join(&domain);
+        let created = dir.ancestors().take_while(|dir| !dir.exists()).map(Path::to_owned).collect();
+        let hosts = Self { domain, _lock: lock, created };
+        fs::create_dir_all(&dir).unwrap();
+        let (host, login) = (registry.host(), STANDARD.encode(format!("{USER}:{PASSWORD}")));
+        let config = format!(
+            "server = \"https://{}\"\n[host.\"http://{host}\"]\ncapabilities = [\"pull\", \"resolve\"]\n\
+             [host.\"http://{host}\".header]\nAuthorization = \"Basic {login}\"\n",
+            hosts.domain
+        );
+        fs::write(dir.join("hosts.toml"), config).unwrap();
+        hosts
+    }
+}
+
+impl Drop for RegistryHosts {
+    fn drop(&mut self) {
+        if let Some(dir) = self.created.first() {
+            let _ = fs::remove_file(dir.join("hosts.toml"));
+        }
+        // Not those that another test run uses.
+        self.created.iter().for_each(|dir| drop(fs::remove_dir(dir)));
+    }
+}
+
+#[e2e_test("image pull gets images from the mirror of the machine's configuration")]
+fn image_pull_uses_configured_mirror(cluster: &Cluster) {
+    let (kubectl, registry) = (cluster.kubectl(), Registry::start());
+    let hosts = RegistryHosts::new(&registry);
+    let images = [
+        ("plain", OciImage::busybox(&printing("plain")).unwrap()),
+        ("zstd", OciImage::busybox_zstd(&printing("zstd")).unwrap()),
+    ];
+    for (name, image) in &images {
+        let repository = format!("team/{name}");
+        registry.push(&repository, "1", image);
+        let reference = format!("{}/{repository}:1", hosts.domain);
+        let output = cluster.podium(&["image", "pull", &reference]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {stderr}");
+        let id = format!("{}\n", oci::digest(&image.config));
+        // Progress is for terminals.
+        assert_eq!((String::from_utf8_lossy(&output.stdout), stderr), (id.into(), "".into()), "{name}");
+        let (_, list) = podium(cluster, &["image", "ls"]);
+        assert!(list.lines().any(|line| line.starts_with(&reference)), "{name}: {list}");
+        let pod = PodBuilder::new(name).grace_period(1).image(&reference);
+        kubectl.apply(&pod.container(&json!({"imagePullPolicy": "Never"})).to_string());
+        kubectl.wait_ready(name);
+        assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name}\n"));
+    }
+}
+
+#[e2e_test("image pull shows its progress on a terminal")]
+fn image_pull_shows_progress_on_terminal() {
+    // With its own store, the layer is fetched.
+    let (dir, registry) = (tempfile::tempdir().unwrap(), Registry::start());
+    let hosts = RegistryHosts::new(&registry);
+    let image = OciImage::busybox(&printing("progress")).unwrap();
+    registry.push("progress", "1", &image);
+    let (program, reference) = (tests::podium_binary(), format!("{}/progress:1", hosts.domain));
+    let command = format!("{} image pull {reference}", program.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &command, "/dev/null"]).stdin(Stdio::null());
+    terminal.env("PODIUM_IMAGE_STORE", dir.path().join("images")).env("PODIUM_DATA_DIR", dir.path().join("data"));
+    let output = terminal.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains(&oci::digest(&image.config)), "{text}");
+    assert!(
+        text.contains(&format!("{reference} \u{2588}")) || text.contains(&format!("{reference} \u{2591}")),
+        "{text}"
+    );
 }
 
 #[e2e_test("podium explain shows reason, next step and deadline")]

@@ -11,10 +11,13 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2e_test, eventually};
+use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2e_test, eventually, podium_binary};
 
 /// Where root file systems of Pods with user namespaces are mounted.
 const ROOT_FILE_SYSTEMS: &str = "/run/podium/rootfs";
+
+/// Soft limit of open files with which Podium is started, and which it raises for itself.
+const FILE_LIMIT: &str = "500";
 
 /// Returns the OCI runtime with this name that has ID-mapped mounts.
 fn oci_runtime(name: &str) -> Option<PathBuf> {
@@ -62,8 +65,10 @@ fn apply(kubectl: &Kubectl, host_path: &Path) {
     kubectl.apply(&first.to_string());
     let sysctls = json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": "77"},
         {"name": "kernel.shm_rmid_forced", "value": "1"}]);
+    let mut unmasked = container("d", "sleep 10000");
+    unmasked["securityContext"] = json!({"procMount": "Unmasked"});
     let second = pod("second")
-        .add_container(container("d", "sleep 10000"))
+        .add_container(unmasked)
         .container(&json!({"livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}))
         .spec(&json!({"shareProcessNamespace": true, "securityContext": {"sysctls": sysctls}}));
     kubectl.apply(&second.to_string());
@@ -88,12 +93,53 @@ fn check_files(cluster: &Cluster, kubectl: &Kubectl, host_path: &Path) {
 /// Checks that the processes of a Pod are unprivileged on the node.
 fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
     let uid = kubectl.value(&format!("pod/{pod}"), "/metadata/uid");
-    let processes: Vec<Process> = Process::of_pod(uid.as_str().unwrap()).collect();
-    let owners: Vec<u32> = processes.iter().map(|process| fs::metadata(process.dir()).unwrap().uid()).collect();
+    // Some end meanwhile: the containers execute commands in a loop.
+    let found = Process::of_pod(uid.as_str().unwrap()).filter_map(|process| fs::metadata(process.dir()).ok());
+    let owners: Vec<u32> = found.map(|process| process.uid()).collect();
     assert!(
         !owners.is_empty() && owners.iter().all(|owner| *owner >= host_id && *owner - host_id < 65_536),
         "{owners:?}"
     );
+}
+
+/// Writes a program that executes Podium with a soft limit of open files that is below the hard limit.
+fn write_podium(dir: &Path) -> PathBuf {
+    let program = dir.join("podium");
+    let script = format!("#!/bin/sh\nulimit -Sn {FILE_LIMIT}\nexec {} \"$@\"\n", podium_binary().display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// Checks that the limit of open files is raised for Podium and not for containers. Here, because `runc` 1.1 of Debian 12
+/// raises it sometimes: its Go 1.19.8 does that at the start of a program.
+fn check_file_limits(cluster: &Cluster, kubectl: &Kubectl) {
+    let limits = |text: String| -> Vec<String> {
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit of open files");
+        line.split_whitespace().take(2).map(str::to_owned).collect()
+    };
+    let raised = limits(fs::read_to_string(Process(cluster.pid()).dir().join("limits")).unwrap());
+    assert_eq!(raised[0], raised[1], "Podium raises its limit");
+    for file in ["/proc/1/limits", "/proc/self/limits"] {
+        assert_eq!(limits(exec(kubectl, "first", &format!("cat {file}"))), [FILE_LIMIT, &raised[1]], "{file}");
+    }
+}
+
+/// Checks that no path of /proc is hidden or read-only in the container with `procMount: Unmasked`, and only there.
+fn check_proc_mounts(kubectl: &Kubectl) {
+    let mounts = |container: &str| {
+        kubectl.args(&["exec", "second", "-c", container, "--", "grep", " /proc", "/proc/mounts"], "").ok()
+    };
+    let (masked, unmasked) = (mounts("c"), mounts("d"));
+    for path in ["/proc/acpi", "/proc/timer_list", "/proc/sys"] {
+        assert!(masked.contains(&format!(" {path} ")), "{path}: {masked}");
+    }
+    let [proc] = unmasked.lines().collect::<Vec<_>>()[..] else { panic!("expected only /proc: {unmasked}") };
+    assert!(proc.contains(" /proc proc rw,"), "{proc}");
+    let read =
+        |container: &str| kubectl.args(&["exec", "second", "-c", container, "--", "cat", "/proc/interrupts"], "").ok();
+    assert_eq!(read("c"), "");
+    assert!(read("d").contains("CPU0"), "{}", read("d"));
 }
 
 #[e2e_test("Pods with hostUsers false have user namespaces with ranges of their own")]
@@ -116,7 +162,8 @@ fn check_user_namespaces(name: &str) {
     chown(volume.path().join("f"), Some(1000), Some(1000)).unwrap();
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
     let builder = ClusterBuilder::default().env("PATH", &path).env("PODIUM_DEFAULT_RUNTIME", name);
-    let mut cluster = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string()).start();
+    let builder = builder.env("PODIUM_IMAGE_STORE", &images.path().display().to_string());
+    let mut cluster = builder.program(&write_podium(programs.path())).start();
     let kubectl = cluster.kubectl_in("default");
     apply(&kubectl, volume.path());
     let ids = ["first", "second"].map(|pod| host_id(&kubectl, pod));
@@ -137,6 +184,8 @@ fn check_user_namespaces(name: &str) {
     assert_eq!(exec(&kubectl, "second", sysctls), "77\n1\n");
     assert_eq!(exec(&kubectl, "second", "cat /proc/1/comm"), "podium-pod-init\n");
     assert!(exec(&kubectl, "second", "ps").contains("sleep 10000"));
+    check_proc_mounts(&kubectl);
+    check_file_limits(&cluster, &kubectl);
 
     cluster.stop_podium(Signal::SIGKILL);
     cluster.start_podium();

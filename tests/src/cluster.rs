@@ -116,7 +116,7 @@ impl Cluster {
     fn start_until(&mut self, text: &str) {
         let seen = self.log().len();
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log file");
-        let mut command = Command::new(podium_binary());
+        let mut command = Command::new(self.program());
         // JSON is YAML.
         let kubelet = self.dir.path().join("kubelet.yaml");
         std::fs::write(&kubelet, self.builder.kubelet_config.to_string()).expect("a file");
@@ -146,10 +146,14 @@ impl Cluster {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
+    fn program(&self) -> PathBuf {
+        self.builder.program.clone().unwrap_or_else(podium_binary)
+    }
+
     /// Returns a `podium` command with this cluster's data directory.
     #[must_use]
     pub fn podium(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(podium_binary());
+        let mut command = Command::new(self.program());
         command.args(args).envs(self.builder.env.iter().cloned()).env("PODIUM_DATA_DIR", self.data_dir());
         command
     }

@@ -12,11 +12,18 @@ pub struct ClusterBuilder {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) kubelet_config: Value,
     pub(crate) images: bool,
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
-        Self { args: Vec::new(), env: Vec::new(), kubelet_config: kubelet_configuration(json!({})), images: true }
+        Self {
+            args: Vec::new(),
+            env: Vec::new(),
+            kubelet_config: kubelet_configuration(json!({})),
+            images: true,
+            program: None,
+        }
     }
 }
 
@@ -47,6 +54,12 @@ impl ClusterBuilder {
     /// Skips the import of the busybox image. The cluster shares its images with no other one.
     pub fn without_images(mut self) -> Self {
         self.images = false;
+        self
+    }
+
+    /// Runs this program in place of the binary under test, for example a copy that the test may damage.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
         self
     }
 

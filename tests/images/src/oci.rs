@@ -2,6 +2,7 @@
 
 use crate::{ARCHITECTURE, ImageConfig, ImageError, append, image};
 use data_encoding::HEXLOWER;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{io, path::Path};
@@ -30,13 +31,26 @@ impl OciImage {
     /// When busybox is not installed.
     pub fn busybox(config: &ImageConfig) -> Result<Self, ImageError> {
         let (image, layer) = image(config)?;
+        Ok(Self::new(config, &image, layer, "application/vnd.oci.image.layer.v1.tar"))
+    }
+
+    /// Builds a busybox image whose layer is compressed with zstd.
+    ///
+    /// # Errors
+    /// When busybox is not installed.
+    pub fn busybox_zstd(config: &ImageConfig) -> Result<Self, ImageError> {
+        let (image, layer) = image(config)?;
+        let layer = compress_to_vec(layer.as_slice(), CompressionLevel::Fastest);
+        Ok(Self::new(config, &image, layer, "application/vnd.oci.image.layer.v1.tar+zstd"))
+    }
+
+    fn new(config: &ImageConfig, image: &Value, layer: Vec<u8>, layer_type: &str) -> Self {
         let image = image.to_string().into_bytes();
-        let layers = [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)];
         let config_type = "application/vnd.oci.image.config.v1+json";
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
-            "config": descriptor(config_type, &image), "layers": layers});
+            "config": descriptor(config_type, &image), "layers": [descriptor(layer_type, &layer)]});
         let architecture = config.architecture.clone().unwrap_or_else(|| ARCHITECTURE.to_owned());
-        Ok(Self { config: image, layer, manifest: manifest.to_string().into_bytes(), architecture })
+        Self { config: image, layer, manifest: manifest.to_string().into_bytes(), architecture }
     }
 
     /// Builds an index of images, each for its platform, as JSON.
