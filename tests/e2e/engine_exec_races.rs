@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     panic::resume_unwind,
+    sync::LazyLock,
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ const CLIENTS: usize = 3;
 /// Maximum time of a command.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Argument of the processes that commands leave, which no other process has.
-const LEFT: &str = "sleep 86397";
+static LEFT: LazyLock<String> = LazyLock::new(|| format!("sleep {}", 10_000_000 + std::process::id()));
 
 /// Results of commands.
 #[derive(Debug, Default)]
@@ -34,7 +35,8 @@ fn kinds() -> [(&'static str, Value); 3] {
 /// Returns a Pod whose first container ends with a code, soon after it is started. The other one stays, and with it the
 /// Pod's sandbox: its end would end all processes.
 fn pod(name: &str, spec: &Value, round: u64) -> PodBuilder {
-    let script = format!("usleep {}; exit {}", 700_000 + round * 97_000, code(round));
+    let lifetime = scaled(Duration::from_millis(700 + round * 97)).as_micros();
+    let script = format!("usleep {lifetime}; exit {}", code(round));
     let pod = PodBuilder::new(name).restart_policy("Never").grace_period(1).script(&script).spec(spec);
     pod.add_container(container("stays", "exec sleep 100000"))
 }
@@ -45,7 +47,7 @@ fn code(round: u64) -> u64 {
 
 /// Executes commands until the container has ended, and once again. Each leaves a process.
 fn execute(kubectl: &Kubectl, pod: &str) -> Execs {
-    let script = format!("{LEFT} > /dev/null 2>&1 & echo here");
+    let script = format!("{} > /dev/null 2>&1 & echo here", *LEFT);
     let mut execs = Execs::default();
     loop {
         let has_ended = !terminated(kubectl, pod).is_null();
@@ -114,7 +116,8 @@ fn exec_in_ending_container_leaves_nothing() {
             checks.into_iter().for_each(|check| all.extend(join(check)));
         });
         // The sandboxes still exist: these processes are not those of a cgroup that was removed.
-        let left: Vec<String> = Process::all().map(Process::command).filter(|command| command.contains(LEFT)).collect();
+        let left: Vec<String> =
+            Process::all().map(Process::command).filter(|command| command.contains(&*LEFT)).collect();
         assert!(left.is_empty(), "round {round}: {left:?}");
         kubectl.run("delete pods --all --timeout=60s").ok();
     }
