@@ -7,7 +7,7 @@ use std::io;
 #[must_use]
 pub fn go_error_text(error: &io::Error) -> String {
     let cause = match error.get_ref().and_then(|e| e.downcast_ref::<Error>()) {
-        // Of the handshake: the server does not have the certificate's key.
+        // The server does not have the certificate's key.
         Some(Error::InvalidCertificate(CertificateError::BadSignature)) => {
             return "tls: invalid signature by the server certificate".to_owned();
         }

@@ -17,7 +17,7 @@ use rustls::{
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Verifier of the certificates that a server presents. The server must have the certificate's key in any case.
+/// Verifier of the certificates that a server presents.
 #[derive(Debug)]
 pub struct ServerVerifier {
     trust: Trust,
@@ -50,7 +50,8 @@ impl ServerVerifier {
         Ok(Self { trust: Trust::Certificates { web_pki, bundle }, provider })
     }
 
-    /// Accepts every certificate (Go's `InsecureSkipVerify`).
+    /// Accepts every certificate (Go's `InsecureSkipVerify`), also those that rustls cannot read: of version 1, or with a short key.
+    /// So it does not verify that the server has the certificate's key, which would authenticate nobody.
     #[must_use]
     pub fn accept_any(provider: Arc<CryptoProvider>) -> Self {
         Self { trust: Trust::Any, provider }
@@ -91,6 +92,9 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        if matches!(self.trust, Trust::Any) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
@@ -101,6 +105,9 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        if matches!(self.trust, Trust::Any) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }

@@ -4,7 +4,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use rustls::{
     ClientConfig, ClientConnection, ServerConfig, ServerConnection,
     crypto::ring,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
@@ -94,7 +94,7 @@ fn certificate_of_a_trusted_authority_is_accepted_for_its_names() {
     assert_eq!(handshake(verifier(&[authority]), Server::new(&certificate, &key), NAME), Ok(()));
     let result = handshake(verifier(&[authority]), Server::new(&certificate, &key), "other");
     check_refused(result, &format!("certificate is valid for {NAME}, not other"));
-    // One has the issuer's name.
+    // The last one has the issuer's name.
     let replaced = CertifiedIssuer::self_signed(ca_params(), KeyPair::generate().unwrap()).unwrap();
     let unrelated = self_signed(&params(), &key);
     for bundle in [&[][..], &[&unrelated], &[replaced.der()]] {
@@ -122,11 +122,38 @@ fn certificate_of_the_bundle_is_accepted_while_valid() {
 }
 
 #[test]
-fn any_certificate_needs_its_key() {
+fn trusted_certificate_needs_its_key() {
     let (key, other_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let certificate = self_signed(&params(), &key);
-    let accept_any = || ServerVerifier::accept_any(Arc::new(ring::default_provider()));
-    assert_eq!(handshake(accept_any(), Server::new(&certificate, &key), "other"), Ok(()));
-    let result = handshake(accept_any(), Server::new(&certificate, &other_key), NAME);
+    let result = handshake(verifier(&[&certificate]), Server::new(&certificate, &other_key), NAME);
     assert_eq!(result, Err("tls: invalid signature by the server certificate".to_owned()));
+}
+
+/// Certificate of version 1, which rustls does not read, and its key: `openssl x509 -req -signkey` without extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBFDCBuwIUd+hwJPt56LTnlKQ5nLWUcfe1t8EwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCdjEwHhcNMjYxMTI4MTUzMjMxWhcNMjYxMTI5MTUzMjMxWjANMQswCQYD
+VQQDDAJ2MTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABD6uTpp429JdPIJwyNAJ
+W2ravtI9M6/Ne/XtyFw4CgL5R6i3CgVvHe0UzsgIcYQUYsJHshVOb7r4SJ06oAju
+Z5cwCgYIKoZIzj0EAwIDSAAwRQIgKHw6gLa80mHE88lTKlDAVWUCMnbTIHHk3EFf
+HsWNHfQCIQDO1pjwq3+JjqSsijxnC3fRPGMra+rlf0LnOaANyVplmA==
+-----END CERTIFICATE-----
+";
+const VERSION_1_KEY: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgsBn3OErueGKbKYNK
+nA7HsseDnremA7r+m7gpAsK+teahRANCAAQ+rk6aeNvSXTyCcMjQCVtq2r7SPTOv
+zXv17chcOAoC+UeotwoFbx3tFM7ICHGEFGLCR7IVTm+6+EidOqAI7meX
+-----END PRIVATE KEY-----
+";
+
+#[test]
+fn every_certificate_is_accepted_without_verification() {
+    let key = KeyPair::generate().unwrap();
+    let certificate = self_signed(&params(), &key);
+    let old = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+    let old_key = KeyPair::from_pem(VERSION_1_KEY).unwrap();
+    for (certificate, key) in [(&certificate, &key), (&old, &old_key)] {
+        let verifier = ServerVerifier::accept_any(Arc::new(ring::default_provider()));
+        assert_eq!(handshake(verifier, Server::new(certificate, key), "other"), Ok(()));
+    }
 }
