@@ -6,11 +6,10 @@
 
 use super::{LOCK, forget_addresses, own_bridge};
 use crate::{
-    Error, Names, Network, PodConnector, anti_spoof, bridge,
-    command::find,
-    host_ports,
+    Error, Names, Network, PodConnector, anti_spoof, bridge, host_ports,
     links::{Machine, Netlink},
     nf_tables::{self, ElementSocket, Family},
+    nft,
     pod_cidr::{PodCidrError, find_overlap},
     policies,
     state::Lock,
@@ -33,7 +32,7 @@ pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, 
     let lock = Lock::take(Path::new(LOCK)).await?;
     let address = take_address(&names, pod_cidr).await?;
     drop(lock);
-    let has_nftables = remove_pod_tables(&names).await && find("nft").is_some();
+    let has_nftables = remove_pod_tables(&names).await && works(&names).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services");
     }
@@ -95,8 +94,8 @@ fn free_address(machine: &Machine, own: Option<u32>, gateways: &[Ipv4Addr]) -> O
     })
 }
 
-/// Removes the tables that belong to Podium's own Pod network, and returns whether the kernel has nf_tables. Those of Services stay:
-/// Pods use them while Podium starts.
+/// Removes the tables that belong to Podium's own Pod network, and returns whether this succeeded. Those of Services stay: Pods use
+/// them while Podium starts.
 async fn remove_pod_tables(names: &Names) -> bool {
     let bridge = &names.bridge;
     let (policies, host_ports) = (policies::table_name(bridge), host_ports::table_name(bridge));
@@ -104,6 +103,11 @@ async fn remove_pod_tables(names: &Names) -> bool {
     let ip = [bridge, &policies, &host_ports].map(|table| (Family::Ip, table.as_str()));
     let tables: Vec<_> = ip.into_iter().chain([(Family::Ip6, policies.as_str()), (Family::Bridge, &ports)]).collect();
     nf_tables::remove_tables(&tables).await.is_ok()
+}
+
+/// Returns whether the program nft can create tables for Services.
+async fn works(names: &Names) -> bool {
+    nft::apply(&format!("add table ip {0}\ndelete table ip {0}\n", names.bridge)).await.is_ok()
 }
 
 #[cfg(test)]
