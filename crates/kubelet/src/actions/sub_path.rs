@@ -164,6 +164,7 @@ mod tests {
                     }
                     Err(_) => refused += 1,
                 }
+                escaped.extend(Some(outside.join("new")).filter(|path| path.exists()));
                 for directory in [&current, &other] {
                     let _ = fs::remove_dir(directory.join("new"));
                 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which a watched log is read nevertheless: not all file systems report all changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Delay between batches of events: what a container writes line by line is read in blocks.
+/// Delay between batches of events, so that many short lines are read in one block.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 /// Events in a batch.
 const BATCH: usize = 1024;
@@ -43,11 +43,15 @@ impl LogWatcher {
     /// Watches a log. One that cannot be watched is polled.
     pub(crate) async fn watch(&self, log: &Path) -> LogWatch {
         let (watcher, dir) = (self.clone(), log.parent().unwrap_or(log).to_owned());
-        let added = tokio::task::spawn_blocking(move || watcher.add(&dir)).await.map_err(io::Error::from).flatten();
-        let watched = added.inspect_err(|error| {
-            tracing::debug!(%error, log = %log.display(), "failed to watch log, polling instead");
+        // Its result has the watch, so that a request that is cancelled meanwhile leaves none.
+        let added = tokio::task::spawn_blocking(move || {
+            let watched = watcher.add(&dir)?;
+            Ok(LogWatch { watcher, watched: Some(watched) })
         });
-        LogWatch { watcher: self.clone(), watched: watched.ok() }
+        added.await.map_err(io::Error::from).flatten().unwrap_or_else(|error| {
+            tracing::debug!(%error, log = %log.display(), "failed to watch log, polling instead");
+            LogWatch { watcher: self.clone(), watched: None }
+        })
     }
 
     fn add(&self, dir: &Path) -> io::Result<(WatchDescriptor, watch::Receiver<()>)> {
@@ -109,7 +113,7 @@ impl State {
     }
 }
 
-/// Publishes events until the watcher is dropped.
+/// Publishes events, until there is one after the watcher was dropped.
 async fn publish(events: EventStream<Vec<u8>>, state: std::sync::Weak<Mutex<State>>) {
     let mut batches = events.ready_chunks(BATCH);
     while let Some(batch) = batches.next().await {
