@@ -52,12 +52,8 @@ pub(super) async fn port_forward(
     mut request: Request<Body>,
 ) -> Result<Response<Body>, HttpError> {
     let sandbox = find_pod(&shared, &namespace, &pod)?.sandbox_id().map(|id| SandboxId(id.to_owned()));
-    let sandbox = sandbox.ok_or_else(|| {
-        (
-            StatusCode::NOT_FOUND,
-            format!("unable to upgrade connection: pod does not exist ({pod}_{namespace} has no sandbox)"),
-        )
-    })?;
+    // Upstream's text, to which clients add a prefix.
+    let sandbox = sandbox.ok_or_else(|| (StatusCode::NOT_FOUND, "pod does not exist".to_owned()))?;
     let ports = ports(query.as_deref().unwrap_or(""))?;
     let target = Target { runtime: Arc::clone(&shared.runtime), sandbox };
     let upgrade = Upgrade::parse(&mut request, &WEBSOCKET, &SPDY)?;

@@ -97,9 +97,7 @@ async fn forward_upgrade(kubelets: &KubeletClient, node: &str, path: &str, call:
     }
     let response = send(kubelets, node, request.body(Empty::new())).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // Upstream's proxy forwards the kubelet's error text unchanged.
-        let (code, message) = (response.status().as_u16(), error_of_response(response).await.message);
-        return Ok(response::full(code, "text/plain; charset=utf-8", message));
+        return forward_error(response).await;
     }
     let mut switched = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
     if let Some(headers) = switched.headers_mut() {
@@ -107,6 +105,18 @@ async fn forward_upgrade(kubelets: &KubeletClient, node: &str, path: &str, call:
     }
     reverse_proxy::splice(hyper::upgrade::on(response), client, std::mem::take(&mut call.audit));
     switched.body(upgrade::empty_body()).map_err(ApiError::internal)
+}
+
+/// Returns the kubelet's error as text, as upstream's proxy does, or as a Status.
+///
+/// client-go reads the text as YAML, to find a Status. A text of the form `key: value` is a mapping, and so a Status without
+/// message: kubectl would print `Error from server: ` and no cause. A text with a colon is sent as a Status.
+async fn forward_error(response: Response<hyper::body::Incoming>) -> HandlerResult {
+    let (code, error) = (response.status().as_u16(), error_of_response(response).await);
+    if error.message.contains(':') {
+        return Err(error);
+    }
+    Ok(response::full(code, "text/plain; charset=utf-8", error.message))
 }
 
 fn copy_upgrade_headers(from: &HeaderMap, to: &mut HeaderMap) {

@@ -74,6 +74,12 @@ async fn respond(mut request: Request<Incoming>, certificate: &str) -> Response<
         let page = Full::new(Bytes::from_static(b"<a href=\"/there\">"));
         return Response::builder().header(header::CONTENT_TYPE, "text/html").body(page).unwrap();
     }
+    if path.ends_with("/ended") {
+        return text(500, "failed to exec in container: container c is stopped".to_owned());
+    }
+    if path.ends_with("/absent") {
+        return text(404, "pod does not exist".to_owned());
+    }
     if path.ends_with("/teapot") {
         return text(418, "short and stout".to_owned());
     }

@@ -251,6 +251,36 @@ async fn logs_and_exec_of_a_pod_on_another_node_name_the_node() {
     assert!(String::from_utf8_lossy(&status).contains("no kubelet of m"), "{status:?}");
 }
 
+/// kubectl reads a text with a colon as a YAML mapping, and loses it.
+#[tokio::test]
+async fn errors_of_streams_with_a_colon_are_statuses() {
+    let api = api_with_nodes().await;
+    let spec =
+        json!({"nodeName": "n", "containers": [{"name": "ended", "image": "i"}, {"name": "absent", "image": "i"}]});
+    api.check(
+        post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "p"}, "spec": spec})),
+        201,
+        json!({}),
+    )
+    .await;
+    let exec = async |container: &str| {
+        let path = format!("/api/v1/namespaces/default/pods/p/exec?container={container}&command=id&stdout=1");
+        let response = send_upgrade(&api, UserInfo::component("admin"), "POST", &path).await;
+        let (code, kind) = (response.status().as_u16(), response.headers()["content-type"].clone());
+        (code, kind.to_str().unwrap().to_owned(), response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (code, kind, body) = exec("absent").await;
+    assert_eq!((code, &*kind, &*body), (404, "text/plain; charset=utf-8", &b"pod does not exist"[..]));
+    let (code, kind, body) = exec("ended").await;
+    assert_eq!((code, &*kind), (500, "application/json"));
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    let message = "failed to exec in container: container c is stopped";
+    assert_eq!(
+        (&status["kind"], &status["reason"], &status["message"]),
+        (&json!("Status"), &json!("InternalError"), &json!(message))
+    );
+}
+
 #[tokio::test]
 async fn node_proxy_upgrade_needs_create_whatever_the_method() {
     let api = api_with_nodes().await;
