@@ -10,7 +10,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::CryptoProvider,
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::{ParsedCertificate, VerifierBuilderError},
 };
@@ -56,6 +56,17 @@ impl ServerVerifier {
     pub fn accept_any(provider: Arc<CryptoProvider>) -> Self {
         Self { trust: Trust::Any, provider }
     }
+
+    /// Verifies the handshake's signature, unless every certificate is accepted.
+    fn verify_signature(
+        &self,
+        verify: impl FnOnce(&WebPkiSupportedAlgorithms) -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.trust {
+            Trust::Any => Ok(HandshakeSignatureValid::assertion()),
+            Trust::Certificates { .. } => verify(&self.provider.signature_verification_algorithms),
+        }
+    }
 }
 
 impl ServerCertVerifier for ServerVerifier {
@@ -92,11 +103,7 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if matches!(self.trust, Trust::Any) {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+        self.verify_signature(|algorithms| verify_tls12_signature(message, certificate, signed, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -105,11 +112,7 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if matches!(self.trust, Trust::Any) {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+        self.verify_signature(|algorithms| verify_tls13_signature(message, certificate, signed, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
