@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(dead_code, reason = "a test without `#[e2e_test]` is not registered")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
-#![allow(clippy::print_stderr, reason = "the seed of a failed test must be printed")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "the seed of a failed test must be printed")]
 
 mod admission;
 mod api_aggregation;

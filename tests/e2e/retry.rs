@@ -17,7 +17,7 @@ use std::{
 const FLAKY_REPORT: &str = "PODIUM_FLAKY_REPORT";
 
 /// Most failed tests that are retried. More of them are likely to share a cause.
-const MAX_RETRIED: usize = 3;
+const MAX_RETRIED: usize = 5;
 
 /// A test, which fails by panicking.
 #[derive(Clone)]
@@ -39,14 +39,11 @@ pub(crate) fn run(arguments: &Arguments, tests: Vec<Test>) -> u8 {
     let failures = Arc::new(Mutex::new(Vec::new()));
     let first = libtest_mimic::run(arguments, tests.into_iter().map(|test| deferred_trial(test, &failures)).collect());
     let failures = std::mem::take(&mut *failures.lock());
-    if first.has_failed() || failures.len() > MAX_RETRIED {
-        for Failure { test, message } in &failures {
-            eprintln!("failed: {}\n{message}", test.name);
-        }
-        return 101;
-    }
     let retried = Arguments { test_threads: Some(1), ..Arguments::default() };
-    if !failures.is_empty() && run_once(&retried, failures.iter().map(|failure| failure.test.clone()).collect()) != 0 {
+    let tests = || failures.iter().map(|failure| failure.test.clone()).collect();
+    if first.has_failed() || failures.len() > MAX_RETRIED || (!failures.is_empty() && run_once(&retried, tests()) != 0)
+    {
+        print_failures(&failures);
         return 101;
     }
     let mut lines = String::new();
@@ -56,6 +53,15 @@ pub(crate) fn run(arguments: &Arguments, tests: Vec<Test>) -> u8 {
     }
     std::fs::write(report, lines).expect("the report of flaky tests");
     0
+}
+
+/// Prints failures as test harnesses do: `cargo xtask test` repeats what it finds in this form at its end.
+fn print_failures(failures: &[Failure]) {
+    println!("failures:");
+    for Failure { test, message } in failures {
+        println!("\n---- {}, first run ----\n{message}", test.name);
+    }
+    println!("\ntest result: FAILED. {} failed in the first run", failures.len());
 }
 
 fn run_once(arguments: &Arguments, tests: Vec<Test>) -> u8 {

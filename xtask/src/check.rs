@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs all checks and tests.
 
-use crate::{conformance, disk, fuzz, server::image_store, setup, step};
+use crate::{conformance, disk, failed_tests, fuzz, server::image_store, setup, step};
 use anyhow::Result;
 use std::{
     ffi::OsStr,
@@ -50,7 +50,7 @@ fn run_all(path: &OsStr, timings: &mut Timings) -> Result<()> {
     tests.env("PATH", path).env(FLAKY_REPORT, &report).env("PODIUM_IMAGE_STORE", images);
     // Backtraces of panics in tests would hide which tests failed.
     tests.env("RUST_BACKTRACE", "0");
-    timings.take("tests", || step::run("tests", &mut tests))?;
+    timings.take("tests", || failed_tests::run("tests", &mut tests))?;
     timings.take("conformance", || conformance::of_podium(None, path.to_owned()))?;
     let (seconds, seed) = FUZZ_SECONDS_AND_SEED;
     timings.take("API fuzzer", || fuzz::of_podium(seconds, seed, None, path.to_owned()))?;
@@ -78,7 +78,7 @@ fn run_matching(filter: &str, path: &OsStr, timings: &mut Timings) -> Result<()>
     timings.take("build", build)?;
     let mut tests = step::cargo(&["test", "--workspace", "--no-fail-fast", filter]);
     tests.env("PATH", path).env("PODIUM_IMAGE_STORE", image_store());
-    timings.take("tests", || step::run("tests that match", &mut tests))
+    timings.take("tests", || failed_tests::run("tests that match", &mut tests))
 }
 
 /// Builds the whole workspace, also for a few tests: another selection of packages changes the features of dependencies,

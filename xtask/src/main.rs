@@ -2,7 +2,7 @@
 //!
 //! CI and developers run the same tasks; there are no shell scripts.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "a command-line program talks to people on stdout")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks to people")]
 
 mod bench;
 mod check;
@@ -10,6 +10,7 @@ mod conformance;
 mod demo;
 mod disk;
 mod enum_table;
+mod failed_tests;
 mod fuzz;
 mod generate;
 mod go_types;
@@ -23,7 +24,7 @@ mod step;
 mod vm_test;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Parser)]
 #[command(about = "Development tasks of Podium")]
@@ -89,8 +90,19 @@ enum Task {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without the backtrace that `Debug` of an error has: it would push what failed out of sight.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Setup => setup::run_for_tests().map(drop),
         Task::Demo => demo::run(),
         Task::Test { filter } => check::run(filter.as_deref()),

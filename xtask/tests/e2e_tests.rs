@@ -1,4 +1,4 @@
-//! Project lints: every end-to-end test runs, and has a name of its own.
+//! Project lints: every end-to-end test runs, has a name of its own, and starts its observers in time.
 //!
 //! A function without `#[e2e_test]` is dead code, which `tests/e2e/main.rs` denies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -43,11 +43,25 @@ fn every_e2e_file_is_a_module() {
     assert!(undeclared.is_empty(), "{undeclared:#?}");
 }
 
-#[test]
-fn e2e_test_names_are_unique() {
+fn texts() -> Vec<String> {
     let mut files = Vec::new();
     sources(&root().join(DIRECTORY), &mut files);
-    let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+/// A test that starts such a command by itself does not know when it sees changes: it fails where the change is faster.
+#[test]
+fn commands_that_follow_are_started_by_follow() {
+    let starts = ["logs", "get", "wait"].map(|command| format!(".command(&[\"{command}\""));
+    let texts = texts();
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let found: Vec<&str> = lines.filter(|line| starts.iter().any(|start| line.contains(start))).collect();
+    assert!(found.is_empty(), "use Kubectl::follow: {found:#?}");
+}
+
+#[test]
+fn e2e_test_names_are_unique() {
+    let texts = texts();
     let mut seen = BTreeSet::new();
     let duplicates: Vec<&str> =
         texts.iter().flat_map(|text| test_names(text)).filter(|name| !seen.insert(*name)).collect();
