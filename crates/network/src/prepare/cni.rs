@@ -32,7 +32,7 @@ pub(super) async fn prepare(names: Names, pod_cidr: Ipv4Net) -> Result<Network, 
     let lock = Lock::take(Path::new(LOCK)).await?;
     let address = take_address(&names, pod_cidr).await?;
     drop(lock);
-    let has_nftables = remove_pod_tables(&names).await && works(&names).await;
+    let has_nftables = remove_pod_tables(&names).await && nft_works(&names).await;
     if !has_nftables {
         tracing::warn!("nftables is not available, disabling Services");
     }
@@ -106,7 +106,7 @@ async fn remove_pod_tables(names: &Names) -> bool {
 }
 
 /// Returns whether the program nft can create tables for Services.
-async fn works(names: &Names) -> bool {
+async fn nft_works(names: &Names) -> bool {
     nft::apply(&format!("add table ip {0}\ndelete table ip {0}\n", names.bridge)).await.is_ok()
 }
 
