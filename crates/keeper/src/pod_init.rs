@@ -153,7 +153,8 @@ fn reap_until_terminated() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let _ = io::stdout().write_all(b"ready").and_then(|()| io::stdout().flush());
-    for descriptor in 0..3 {
+    // The keeper reads stdout until its end: it must be the last one that is closed.
+    for descriptor in [0, 2, 1] {
         let _ = close(descriptor);
     }
     loop {
