@@ -100,6 +100,15 @@ fn prepare(kubectl: &Kubectl, to: SocketAddr, bundle: &str) {
     kubectl.apply(&all.to_string());
 }
 
+/// An APIService, which is deleted also when the test fails: without its server, no namespace can be deleted.
+struct ApiService<'a>(&'a Kubectl, &'a str);
+
+impl Drop for ApiService<'_> {
+    fn drop(&mut self) {
+        self.0.run(&format!("delete {} --ignore-not-found", self.1));
+    }
+}
+
 #[e2e_test("an aggregated API is discovered and used like a built-in one")]
 fn aggregated_api_is_discovered_and_proxied(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
@@ -111,9 +120,10 @@ fn aggregated_api_is_discovered_and_proxied(cluster: &Cluster) {
 
     let runtime = Runtime::new().unwrap();
     let (to, bundle) = start(&runtime, vec![format!("more.{}.svc", kubectl.namespace())]);
-    prepare(&kubectl, to, &bundle);
     let service = format!("apiservice/v1.{GROUP}");
-    kubectl.run(&format!("wait --for=condition=Available --timeout=30s {service}")).ok();
+    let _deleted = ApiService(&kubectl, &service);
+    prepare(&kubectl, to, &bundle);
+    kubectl.run(&format!("wait --for=condition=Available --timeout=90s {service}")).ok();
     let found = kubectl.run(&format!("api-resources --api-group={GROUP} --no-headers")).ok();
     assert_eq!(
         found.split_whitespace().collect::<Vec<_>>(),

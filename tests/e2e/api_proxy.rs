@@ -12,7 +12,7 @@ use tests::{Cluster, PodBuilder, e2e_test, eventually};
 fn api_proxies_requests_to_pods_and_services(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let command = "mkdir -p /tmp/w/sub && echo hello > /tmp/w/index.html && echo deep > /tmp/w/sub/index.html && exec httpd -f -p 8080 -h /tmp/w";
-    let probe = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
+    let probe = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 30});
     let pod = PodBuilder::new("web")
         .label("app", "web")
         .grace_period(0)

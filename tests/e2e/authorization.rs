@@ -41,6 +41,7 @@ fn unknown_credentials_are_unauthorized(cluster: &Cluster) {
     }
     assert_eq!(as_user("known", Some((&ca, &key))).run("get --raw /healthz").ok(), "ok");
     // A valid token is enough, whatever the client certificate is.
+    eventually("the namespace to have its ServiceAccount", || own.get("serviceaccount/default").is_some());
     let token = own.run("create token default").ok();
     let shown = other_ca.args(&["--token", token.trim(), "get", "--raw", "/version"], "");
     assert!(shown.ok().contains("gitVersion"));

@@ -69,6 +69,8 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("foos.{group}")},
         "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version]}});
+    // It exists when the test runs again after a failure.
+    kubectl.run(&format!("delete crd foos.{group} --ignore-not-found")).ok();
     let target = json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "name": "f"});
     let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web"}, "spec": {"minReplicas": 4, "maxReplicas": 5, "scaleTargetRef": target}});
@@ -80,7 +82,7 @@ fn autoscaler_scales_custom_resource(cluster: &Cluster) {
         kubectl.condition("hpa/web", "AbleToScale")["message"] == json!(unknown)
     });
     kubectl.apply(&definition.to_string());
-    kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
+    kubectl.run(&format!("wait --for=condition=Established --timeout=90s crd/foos.{group}")).ok();
     let object =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 1}});
     kubectl.apply(&object.to_string());

@@ -7,7 +7,7 @@ use kube::{
     api::{LogParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, wait_for};
 
 const LINES: usize = 10_000;
@@ -92,15 +92,18 @@ fn kubectl_logs_shows_last_line_after_exit(cluster: &Cluster) {
     for round in 0..5 {
         let name = format!("p-{round}");
         kubectl.apply(&verbose_pod(&name, 3.0, 0).to_string());
-        kubectl.wait_value(&format!("pod/{name}"), "/status/containerStatuses/0/started", &json!(true));
-        let follower =
-            kubectl.command(&["logs", "-f", &name]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        kubectl.run(&format!("wait --for=jsonpath={{.status.phase}}=Succeeded --timeout=60s pod/{name}")).ok();
-        let read = kubectl.run(&format!("logs {name}")).ok();
-        let followed = follower.wait_with_output().unwrap();
+        eventually("the container to begin", || {
+            let state = kubectl.value(&format!("pod/{name}"), "/status/containerStatuses/0/state");
+            ["running", "terminated"].iter().any(|kind| state[kind].is_object())
+        });
+        let (read, followed) = std::thread::scope(|scope| {
+            let follower = scope.spawn(|| kubectl.run(&format!("logs -f {name}")).ok());
+            kubectl.run(&format!("wait --for=jsonpath={{.status.phase}}=Succeeded --timeout=60s pod/{name}")).ok();
+            (kubectl.run(&format!("logs {name}")).ok(), follower.join().unwrap())
+        });
         let log = final_log(cluster, &kubectl, &name);
         assert_whole(&read, &log, "kubectl logs");
-        assert_whole(&String::from_utf8(followed.stdout).unwrap(), &log, "kubectl logs -f");
+        assert_whole(&followed, &log, "kubectl logs -f");
     }
 }
 

@@ -48,7 +48,7 @@ fn node_keeps_working_without_the_control_plane() {
     let dir = tempfile::tempdir().unwrap();
     let script = "echo ready; while [ ! -e /shared/go ]; do sleep 0.1; done; \
         if mkdir /shared/once; then exit 3; fi; \
-        nslookup kubernetes.default.svc.cluster.local; sleep 10000";
+        until nslookup kubernetes.default.svc.cluster.local; do sleep 0.5; done; sleep 10000";
     let pod = PodBuilder::new("p")
         .grace_period(1)
         .script(script)

@@ -236,7 +236,11 @@ fn check_once(dir: &Path, kubectl: &Kubectl, pod: &str, code: i32) {
 /// kills a container whose start is cancelled by the death of its client.
 fn serving(kubectl: &Kubectl) -> Value {
     kubectl.wait_ready("serves");
-    let starts = kubectl.run("exec serves -- cat /v/starts").ok();
+    // The status is of before, until the kubelet knows the Pod again.
+    let starts = wait_for("the number of starts", Duration::from_secs(60), || {
+        let outcome = kubectl.run("exec serves -- cat /v/starts");
+        if outcome.is_ok_and(|starts| !starts.is_empty()) { Ok(outcome.stdout) } else { Err(format!("{outcome:?}")) }
+    });
     let container = kubectl.value("pod/serves", "/status/containerStatuses/0");
     json!({"id": container["containerID"], "restarts": container["restartCount"], "starts": starts})
 }

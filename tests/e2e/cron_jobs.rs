@@ -34,6 +34,14 @@ fn suspend(kubectl: &Kubectl, suspended: bool) {
     kubectl.args(&["patch", "cronjob", "tick", "-p", &patch], "").ok();
 }
 
+/// Returns the name of the only Job; `None` while there is none or another one, too.
+fn only_job(kubectl: &Kubectl) -> Option<String> {
+    match jobs(kubectl).as_slice() {
+        [job] => Some(job.clone()),
+        _ => None,
+    }
+}
+
 fn has_event(kubectl: &Kubectl, reason: &str, message: &str) -> bool {
     kubectl.events("tick").iter().any(|(known, text)| known == reason && text.contains(message))
 }
@@ -91,9 +99,9 @@ fn cron_job_keeps_history_limits(cluster: &Cluster) {
     let first = jobs(&kubectl).remove(0);
     kubectl.run(&format!("wait --for=condition=complete job/{first} --timeout=120s")).ok();
     set_due(&kubectl, 20);
-    eventually("only the next Job", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
+    eventually("only the next Job", || only_job(&kubectl).is_some_and(|job| job != first));
     let next = jobs(&kubectl).remove(0);
-    assert!(has_event(&kubectl, "SuccessfulDelete", &format!("Deleted job {first}")));
+    kubectl.wait_for_event("tick", "SuccessfulDelete", &format!("Deleted job {first}"));
     cron_job(&kubectl, &limits, "false");
     set_due(&kubectl, 10);
     eventually("a failed Job to be created and deleted", || {
@@ -119,9 +127,9 @@ fn cron_job_obeys_concurrency_policy(cluster: &Cluster) {
     assert_eq!(jobs(&kubectl), std::slice::from_ref(&first));
     let replace = json!({"spec": {"concurrencyPolicy": "Replace"}}).to_string();
     kubectl.args(&["patch", "cronjob", "tick", "-p", &replace], "").ok();
-    eventually("another Job to replace it", || jobs(&kubectl).len() == 1 && jobs(&kubectl)[0] != first);
+    eventually("another Job to replace it", || only_job(&kubectl).is_some_and(|job| job != first));
     eventually("the new active Job in the status", || {
-        status(&kubectl)["active"][0]["name"] == jobs(&kubectl)[0].as_str()
+        only_job(&kubectl).is_some_and(|job| status(&kubectl)["active"][0]["name"] == job.as_str())
     });
     delete_and_wait(&kubectl);
 }

@@ -124,9 +124,9 @@ fn is_for_others(path: &Path) -> bool {
 /// Collects files and directories with permissions for group or others, and returns the number of entries.
 fn open_to_others(root: &Path, dir: &Path, found: &mut Vec<String>) -> usize {
     let mut count = 0;
-    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+    // It may have been removed.
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The file may have been removed.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         count += 1;
         let below = path.strip_prefix(root).unwrap();

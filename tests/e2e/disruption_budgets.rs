@@ -91,7 +91,7 @@ fn disruption_budget_uses_custom_scale(cluster: &Cluster) {
         "metadata": {"name": format!("foos.{group}")},
         "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, "versions": [version]}});
     kubectl.apply(&definition.to_string());
-    kubectl.run(&format!("wait --for=condition=Established --timeout=30s crd/foos.{group}")).ok();
+    kubectl.run(&format!("wait --for=condition=Established --timeout=90s crd/foos.{group}")).ok();
     let owner =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"replicas": 4}});
     kubectl.apply(&owner.to_string());

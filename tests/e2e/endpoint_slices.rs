@@ -34,7 +34,8 @@ fn endpoint_slices_follow_pod_readiness(cluster: &Cluster) {
         let list: Value = serde_json::from_str(&list).unwrap();
         list["items"].as_array().is_some_and(|items| items.len() == 1) && endpoints(&kubectl).is_empty()
     });
-    let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1});
+    let probe = json!({"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1,
+        "timeoutSeconds": 30});
     // The container ignores SIGTERM.
     let pod = PodBuilder::new("web")
         .label("app", "web")

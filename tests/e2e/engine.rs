@@ -203,7 +203,7 @@ fn image_gc_keeps_images_of_other_clusters() {
     let kubectl = collects.kubectl_in("default");
     kubectl.apply(&PodBuilder::new("p").restart_policy("Never").script("true").to_string());
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
-    kubectl.run("delete pod p --timeout=30s").ok();
+    kubectl.run("delete pod p --timeout=90s").ok();
     tests::wait_for("the image to be collected", std::time::Duration::from_secs(60), || {
         if ls(&collects) { Err("the cluster has it".to_owned()) } else { Ok(()) }
     });

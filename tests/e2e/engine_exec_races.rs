@@ -15,7 +15,7 @@ const ROUNDS: u64 = 8;
 /// Threads that execute commands in each Pod.
 const CLIENTS: usize = 3;
 /// Maximum time of a command.
-const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
+const EXEC_TIMEOUT: Duration = Duration::from_secs(90);
 /// Argument of the processes that commands leave, which no other process has.
 static LEFT: LazyLock<String> = LazyLock::new(|| format!("sleep {}", 10_000_000 + std::process::id()));
 
@@ -32,11 +32,11 @@ fn kinds() -> [(&'static str, Value); 3] {
     [("own", json!({})), ("shared", json!({"shareProcessNamespace": true})), ("host", json!({"hostPID": true}))]
 }
 
-/// Returns a Pod whose first container ends with a code, soon after it is started. The other one stays, and with it the
+/// Returns a Pod whose first container ends with a code, soon after a command was executed in it. The other one stays, and with it the
 /// Pod's sandbox: its end would end all processes.
 fn pod(name: &str, spec: &Value, round: u64) -> PodBuilder {
     let lifetime = scaled(Duration::from_millis(700 + round * 97)).as_micros();
-    let script = format!("usleep {lifetime}; exit {}", code(round));
+    let script = format!("until [ -e /ran ]; do usleep 20000; done; usleep {lifetime}; exit {}", code(round));
     let pod = PodBuilder::new(name).restart_policy("Never").grace_period(1).script(&script).spec(spec);
     pod.add_container(container("stays", "exec sleep 100000"))
 }
@@ -47,7 +47,7 @@ fn code(round: u64) -> u64 {
 
 /// Executes commands until the container has ended, and once again. Each leaves a process.
 fn execute(kubectl: &Kubectl, pod: &str) -> Execs {
-    let script = format!("{} > /dev/null 2>&1 & echo here", *LEFT);
+    let script = format!("touch /ran; {} > /dev/null 2>&1 & echo here", *LEFT);
     let mut execs = Execs::default();
     loop {
         let has_ended = !terminated(kubectl, pod).is_null();
@@ -119,7 +119,7 @@ fn exec_in_ending_container_leaves_nothing() {
         let left: Vec<String> =
             Process::all().map(Process::command).filter(|command| command.contains(&*LEFT)).collect();
         assert!(left.is_empty(), "round {round}: {left:?}");
-        kubectl.run("delete pods --all --timeout=60s").ok();
+        kubectl.run("delete pods --all --timeout=150s").ok();
     }
     let succeeded: usize = all.iter().map(|execs| execs.succeeded).sum();
     let mut failed = BTreeMap::<&str, usize>::new();

@@ -69,7 +69,7 @@ fn ephemeral_container_supports_attach_and_logs(cluster: &Cluster) {
     eventually("the debugger to end", || state(&kubectl, "terminated/reason") == json!("Completed"));
     kubectl.args(&["debug", "p", &image, "--container=e", "--", "sleep", "10000"], "").ok();
     eventually("exec to work", || kubectl.args(&["exec", "p", "-c", "e", "--", "hostname"], "").stdout == "p\n");
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
 }
 
 #[e2e_test("kubectl debug --copy-to copies a Pod")]
@@ -87,7 +87,7 @@ fn kubectl_debug_copies_pod(cluster: &Cluster) {
         "--",
         "sh",
         "-c",
-        "sleep 2; ps; sleep 1000",
+        "until ps | grep -q 'sleep 5432[1]'; do sleep 0.1; done; ps; sleep 1000",
     ];
     kubectl.args(&arguments, "").ok();
     kubectl.wait_ready("copy");

@@ -76,11 +76,9 @@ fn retry_succeeds_at_third_attempt(cluster: &Cluster) {
 fn graceful_finishes_before_it_ends(cluster: &Cluster) {
     let kubectl = applied(cluster, "graceful.yaml");
     kubectl.wait_ready("graceful");
-    let mut command = kubectl.command(&["logs", "--follow", "graceful"]);
-    let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    kubectl.run("delete pod graceful --timeout=30s").ok();
-    let output = logs.wait_with_output().unwrap().stdout;
-    assert_eq!(String::from_utf8_lossy(&output), "serving\nfinishing\ndone\n");
+    let logs = kubectl.follow(&["logs", "--follow", "graceful"]);
+    kubectl.run("delete pod graceful --grace-period=100 --timeout=90s").ok();
+    assert_eq!(logs.until_end(), ["serving", "finishing", "done"]);
 }
 
 #[e2e_test("examples/config.yaml reads its ConfigMap")]

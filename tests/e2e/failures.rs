@@ -42,8 +42,11 @@ fn sigkilled_container_is_not_oom_killed(cluster: &Cluster) {
     kubectl.apply(&pod("never", SERVE).restart_policy("Never").to_string());
     for name in ["limited", "never"] {
         kubectl.wait_ready(name);
-        let shell = Process::of_pod(&uid(&kubectl, name)).find(|process| process.name() == "sh");
-        kill(shell.expect("the container has a process").0, Signal::SIGKILL).unwrap();
+        let uid = uid(&kubectl, name);
+        let shell = wait_for("its process", Duration::from_secs(60), || {
+            Process::of_pod(&uid).find(|process| process.name() == "sh").ok_or_else(|| "it has none".to_owned())
+        });
+        kill(shell.0, Signal::SIGKILL).unwrap();
     }
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     kubectl.wait_value("pod/limited", "/status/containerStatuses/0/restartCount", &json!(1));
@@ -67,7 +70,7 @@ fn missing_command_reports_error_and_backs_off(cluster: &Cluster) {
     let shown = kubectl.wait_value("pod/p", reason, &json!("CrashLoopBackOff"));
     let last = &shown["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&last["reason"], &last["exitCode"]), (&json!("StartError"), &json!(128)), "{last}");
-    assert!(kubectl.events("p").iter().any(|(reason, m)| reason == "Failed" && m.starts_with("Error: ")));
+    kubectl.wait_for_event("p", "Failed", "Error: ");
     // A shell that does not find a command has started.
     kubectl.apply(&pod("shell", "no-such-command").restart_policy("Never").to_string());
     kubectl.wait_value("pod/shell", "/status/phase", &json!("Failed"));
@@ -89,7 +92,7 @@ fn missing_secret_blocks_container(cluster: &Cluster) {
     kubectl.wait_value("pod/p", message, &json!(expected));
     kubectl.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {word: hello}");
     kubectl.wait_ready("p");
-    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+    kubectl.wait_for_output("logs p", "hello\n");
     assert_eq!(container(&kubectl, "p")["restartCount"], 0);
 }
 
@@ -187,7 +190,7 @@ fn admitted_pod_is_not_rejected_after_restart() {
 pub(crate) fn simulate_reboot(cluster: &mut Cluster, uids: &[String]) {
     let marker = cluster.data_dir().display().to_string();
     cluster.stop_podium(Signal::SIGKILL);
-    wait_for("all processes to end", Duration::from_secs(30), || {
+    wait_for("all processes to end", Duration::from_secs(90), || {
         // Keepers are killed first: they would see the exit codes.
         let is_keeper = |command: &str| command.starts_with("podium-keeper") && command.contains(&marker);
         let keepers = Process::all().filter(|process| is_keeper(&process.command()));
@@ -226,7 +229,7 @@ fn pods_follow_restart_policy_after_reboot() {
     cluster.start_podium();
     kubectl.wait_value("pod/always", "/status/containerStatuses/0/restartCount", &json!(1));
     kubectl.wait_ready("always");
-    assert_eq!(kubectl.run("exec always -- cat /v/starts").ok(), "start\nstart\n");
+    kubectl.wait_for_output("exec always -- cat /v/starts", "start\nstart\n");
     kubectl.wait_value("pod/never", "/status/phase", &json!("Failed"));
     for (name, at) in [("always", "lastState"), ("never", "state")] {
         let shown = container(&kubectl, name);
@@ -238,8 +241,5 @@ fn pods_follow_restart_policy_after_reboot() {
     assert_eq!(kubectl.value("pod/done", "/status/phase"), "Succeeded");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let expected = format!("Node {name} has been rebooted, boot id: {}", boot.trim());
-    wait_for("the Event", Duration::from_secs(20), || {
-        let events = kubectl.events(&name);
-        if events.contains(&("Rebooted".to_owned(), expected.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
-    });
+    kubectl.wait_for_event(&name, "Rebooted", &expected);
 }

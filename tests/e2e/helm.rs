@@ -36,6 +36,8 @@ fn walk(cluster: &Cluster, tool: &str, version: &str) {
             0,
             "...has been upgraded...REVISION: 2...one says servus...",
         ),
+        // Helm 3 looks at the ReplicaSet, whose state is a moment later in the Deployment.
+        ("kubectl wait deployment/one --for=jsonpath={.status.readyReplicas}=2 --timeout=60s", 0, "...condition met"),
         ("kubectl get deployment one", 0, "NAME READY UP-TO-DATE AVAILABLE AGE one 2/2 2 2 ..."),
         (&format!("helm test one {place}"), 0, "...Phase: Succeeded..."),
         (&format!("helm rollback one 1 {place} --wait"), 0, "Rollback was a success!..."),

@@ -45,9 +45,9 @@ fn images_unused_for_maximum_age_are_removed() {
     run(&kubectl, "used");
     run(&kubectl, "brief");
     // The garbage collection after the Pod's end also sees the image that was never used.
-    kubectl.run("delete pod brief --timeout=30s").ok();
+    kubectl.run("delete pod brief --timeout=90s").ok();
     wait_for_images(&cluster, &["used"]);
-    kubectl.run("delete pod used --timeout=30s").ok();
+    kubectl.run("delete pod used --timeout=90s").ok();
     wait_for_images(&cluster, &[]);
 }
 
@@ -71,7 +71,7 @@ fn unused_images_are_removed_above_high_threshold() {
         run(&kubectl, name);
     }
     import(&cluster, "idle");
-    kubectl.run("delete pod brief --timeout=30s").ok();
+    kubectl.run("delete pod brief --timeout=90s").ok();
     wait_for_images(&cluster, &["used"]);
     let failed = wait_for("the image GC Events of the node", Duration::from_secs(60), || {
         let (freed, failed) =

@@ -33,8 +33,8 @@ pub(crate) fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str
 #[track_caller]
 pub(crate) fn wait_for_waiting_reason(kubectl: &Kubectl, name: &str, reason: &str) -> String {
     let pointer = "/status/containerStatuses/0/state/waiting";
-    kubectl.wait_value(&format!("pod/{name}"), &format!("{pointer}/reason"), &json!(reason));
-    kubectl.value(&format!("pod/{name}"), &format!("{pointer}/message")).as_str().unwrap_or_default().to_owned()
+    let pod = kubectl.wait_value(&format!("pod/{name}"), &format!("{pointer}/reason"), &json!(reason));
+    pod.pointer(pointer).and_then(|waiting| waiting["message"].as_str()).unwrap_or_default().to_owned()
 }
 
 /// Returns the messages of a Pod's Events with this reason.
@@ -51,7 +51,7 @@ fn image_pull_secrets_are_tried_in_order(cluster: &Cluster) {
     secret(&kubectl, "right", &format!("{}/team", registry.host()), PASSWORD);
     kubectl.apply(&pod("p", &image, "", &["right", "missing", "wrong"]));
     kubectl.wait_ready("p");
-    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+    kubectl.wait_for_output("logs p", "hello\n");
     let missing = event_messages(&kubectl, "p", "FailedToRetrieveImagePullSecret");
     let words = "Unable to retrieve some image pull secrets (missing); attempting to pull the image may not succeed.";
     assert_eq!(missing, [words]);
@@ -117,14 +117,14 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
             kubectl.apply(&pod(&name, image, "", &["s"]));
             kubectl.wait_ready(&name);
             if word == "new" {
-                assert_eq!(kubectl.run(&format!("logs {name}")).ok(), expected, "{name}");
+                kubectl.wait_for_output(&format!("logs {name}"), expected);
             }
             assert_eq!(
                 kubectl.value(&format!("pod/{name}"), "/spec/containers/0/imagePullPolicy"),
                 json!(policy),
                 "{name}"
             );
-            kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+            kubectl.run(&format!("delete pod {name} --timeout=90s")).ok();
         }
     }
 }
@@ -133,13 +133,13 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this loopback port.
-    let image = "127.0.0.1:9/brought:1";
-    kubectl.apply(&pod("p", image, "", &[]));
+    let image = format!("127.0.0.1:9/{}:1", kubectl.namespace());
+    kubectl.apply(&pod("p", &image, "", &[]));
     wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("image.tar");
     // A separate image: one that the kubelet has pulled with a secret does not count as preloaded.
-    test_images::busybox(&tar, &[image], &printing("brought")).unwrap();
+    test_images::busybox(&tar, &[&image], &printing("brought")).unwrap();
     cluster.import(&tar);
     kubectl.wait_ready("p");
     let present = format!("Container image {image:?} already present on machine and can be accessed by the pod");
@@ -166,7 +166,7 @@ fn image_index_resolves_to_platform(cluster: &Cluster) {
     for (name, image, policy) in [("pulled", pulled.as_str(), "Always"), ("imported", "example.com/index:1", "Never")] {
         kubectl.apply(&pod(name, image, policy, &["s"]));
         kubectl.wait_ready(name);
-        assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name} {ARCHITECTURE}\n"), "{name}");
+        kubectl.wait_for_output(&format!("logs {name}"), &format!("{name} {ARCHITECTURE}\n"));
     }
 }
 

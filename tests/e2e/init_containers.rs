@@ -57,7 +57,7 @@ fn init_containers_run_in_order_and_block_app(cluster: &Cluster) {
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("False"), json!("ContainersNotInitialized"), words]);
     kubectl.run("exec p -c first -- touch /v/go").ok();
     kubectl.wait_ready("p");
-    assert_eq!(kubectl.run("logs p -c c").ok(), "first\nsecond\nsecond\n");
+    kubectl.wait_for_output("logs p -c c", "first\nsecond\nsecond\n");
     assert_eq!(condition(&kubectl, "p", "Initialized"), [json!("True"), Value::Null, Value::Null]);
     let counts = |n| kubectl.value("pod/p", &format!("/status/initContainerStatuses/{n}/restartCount"));
     assert_eq!((counts(0), counts(1)), (json!(0), json!(1)));
@@ -92,17 +92,15 @@ fn new_sandbox_reruns_init_containers(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, "p", "Always", &[container("i", "echo i >> /v/log")], &container("c", "cat /v/log; sleep 100000"));
     kubectl.wait_ready("p");
-    let seen = ["wait", "--for=condition=PodReadyToStartContainers=False", "--timeout=60s", "pod/p"];
-    let mut lost = kubectl.command(&seen).spawn().unwrap();
+    let has_sandbox = "{.status.conditions[?(@.type==\"PodReadyToStartContainers\")].status}{\"\\n\"}";
+    let mut has_sandbox = kubectl.follow(&["get", "pod", "p", "--watch", "-o", &format!("jsonpath={has_sandbox}")]);
     kill(processes(&kubectl).0, Signal::SIGKILL).unwrap();
-    assert!(lost.wait().unwrap().success(), "PodReadyToStartContainers was never False");
+    has_sandbox.wait_for_line("that the sandbox is lost", |status| status == "False");
     kubectl.wait_value("pod/p", "/status/containerStatuses/0/restartCount", &json!(1));
     kubectl.wait_ready("p");
     // The volumes are kept: the line of the first run is present.
-    assert_eq!(kubectl.run("logs p -c c").ok(), "i\ni\n");
-    let events = kubectl.events("p");
-    let words = "Pod sandbox changed, it will be killed and re-created.";
-    assert!(events.iter().any(|(r, m)| r == "SandboxChanged" && m == words), "{events:?}");
+    kubectl.wait_for_output("logs p -c c", "i\ni\n");
+    kubectl.wait_for_event("p", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
     assert_eq!(condition(&kubectl, "p", "PodReadyToStartContainers")[0], "True");
 }
 

@@ -27,7 +27,7 @@ const LABEL: &str = "example.com/mirror";
 const FINALIZER: &str = "example.com/mirror";
 const ELECTION: &str = "mirror";
 /// Lease duration, in seconds.
-const LEASE_DURATION_SECONDS: i32 = 2;
+const LEASE_DURATION_SECONDS: i32 = 12;
 
 #[e2e_test("a kube-rs controller creates, repairs and cleans up its objects")]
 fn kube_rs_controller_reconciles(cluster: &Cluster) {

@@ -25,7 +25,7 @@ fn pod(name: &str, tier: &str) -> String {
 kind: Pod
 metadata: {{name: {name}, labels: {{app: web, tier: {tier}}}}}
 spec:
-  terminationGracePeriodSeconds: 5
+  terminationGracePeriodSeconds: 60
   containers:
   - name: c
     image: {}

@@ -25,24 +25,25 @@ fn logs_are_followed_across_rotation() {
     let kubelet = json!({"containerLogMaxSize": "5Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s"});
     let cluster = ClusterBuilder::default().kubelet_config(kubelet).start();
     let kubectl = cluster.kubectl_in("default");
-    // 400 lines of about 100 bytes in at least 12 s cause several rotations.
-    let script = "for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
+    // 400 lines of about 100 bytes in at least 12 s cause several rotations. The first one must not precede the follower.
+    let script = "echo line 0; while ! [ -e /tmp/go ]; do sleep 0.1; done
+        for i in $(seq 400); do echo \"line $i xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; sleep 0.03; done; sleep 5";
     let pod = PodBuilder::new("p").restart_policy("Never").grace_period(1).script(script);
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     let uid = kubectl.value("pod/p", "/metadata/uid");
     let logs = cluster.data_dir().join(format!("kubelet/logs/default_p_{}", uid.as_str().unwrap()));
-    let followed = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| kubectl.run("logs -f p").ok());
-        eventually("the log to be watched, not polled", || is_watched(&cluster, &logs.join("c")));
-        reader.join().unwrap()
+    let followed = kubectl.follow(&["logs", "-f", "p"]);
+    eventually("the log to be watched, not polled", || is_watched(&cluster, &logs.join("c")));
+    kubectl.run("exec p -- touch /tmp/go").ok();
+    let number = |line: &String| line.split(' ').nth(1).and_then(|number| number.parse().ok());
+    let numbers: Vec<Option<usize>> = followed.until_end().iter().map(number).collect();
+    assert_eq!(numbers, (0..=400).map(Some).collect::<Vec<_>>(), "every line once and in order");
+    eventually("three files, of which one is compressed", || {
+        let files = files_of(&logs.join("c"));
+        files.len() == 3 && files.iter().any(|f| f.ends_with(".gz"))
     });
-    let numbers: Vec<usize> =
-        followed.lines().map(|l| l.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default()).collect();
-    assert_eq!(numbers, (1..=400).collect::<Vec<_>>(), "every line once and in order");
-    let files = files_of(&logs.join("c"));
-    assert!(files.len() == 3 && files.iter().any(|f| f.ends_with(".gz")), "{files:?}");
-    kubectl.run("delete pod p --timeout=30s").ok();
+    kubectl.run("delete pod p --timeout=90s").ok();
     eventually("the logs to be removed with the Pod", || !logs.exists());
 }
 
@@ -76,7 +77,7 @@ fn pods_have_cgroups_by_qos_class() {
         std::fs::create_dir(&lost).unwrap();
         let mut left = std::process::Command::new("sleep").arg("100000").spawn().unwrap();
         std::fs::write(lost.join("cgroup.procs"), left.id().to_string()).unwrap();
-        kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+        kubectl.run(&format!("delete pod {name} --timeout=90s")).ok();
         assert_eq!(left.wait().unwrap().signal(), Some(9), "{name}");
         eventually("the cgroup to be removed with its Pod", || !memory.exists());
     }

@@ -30,7 +30,7 @@ fn kubelet_server_authenticates_and_authorizes() {
     let admin = as_user("admin", Some((&ca, &key)), "system:masters");
     assert_eq!(admin.run("get --raw /healthz").ok(), "ok");
     assert!(admin.run("get --raw /pods").ok().contains("\"name\":\"p\""));
-    assert_eq!(admin.run("get --raw /containerLogs/default/p/c").ok(), "said\n");
+    admin.wait_for_output("get --raw /containerLogs/default/p/c", "said\n");
     let node = as_user("somebody", Some((&ca, &key)), "system:nodes").run("get --raw /metrics").failed();
     assert!(node.contains("Forbidden (user=somebody, verb=get, resource=nodes, subresource=metrics)"), "{node}");
     let nobody = as_user("nobody", None, "").run("get --raw /healthz").failed();

@@ -184,7 +184,7 @@ fn mounts_propagate_by_mount_propagation(cluster: &Cluster) {
     kubectl.args(&["exec", "p", "-c", "both", "--", "sh", "-c", script], "").ok();
     assert!(dir.path().join("of-the-pod/g").exists());
     assert_eq!(list("c", "/v/of-the-pod"), "g\n");
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
 }
 
 #[e2e_test("recursive read-only mounts make submounts read-only")]
@@ -218,7 +218,7 @@ fn recursive_read_only_mounts_include_submounts(cluster: &Cluster) {
         kubectl.value("pod/p", &format!("/status/containerStatuses/{index}/volumeMounts/0/recursiveReadOnly"))
     };
     assert_eq!([mode(0), mode(1)], [json!("Disabled"), json!(if is_supported { "Enabled" } else { "Disabled" })]);
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
     let required = spec(&[container("required", Some("Enabled"))]);
     if is_supported {
         run(&kubectl, &required);
@@ -229,5 +229,5 @@ fn recursive_read_only_mounts_include_submounts(cluster: &Cluster) {
         let message = "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
         kubectl.wait_value("pod/p", "/status/containerStatuses/0/state/waiting/message", &json!(message));
     }
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
 }

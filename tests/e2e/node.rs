@@ -63,10 +63,6 @@ fn node_reports_capacity_info_and_lease(cluster: &Cluster) {
         let images = kubectl.value(&format!("node/{name}"), "/status/images").to_string();
         if images.contains("busybox") { Ok(()) } else { Err(images) }
     });
-    let reported = cluster.kubectl_in("default").run("get events -o jsonpath={.items[*].reason}").ok();
-    for reason in ["Starting", "NodeAllocatableEnforced", "NodeReady"] {
-        assert!(reported.split(' ').any(|r| r == reason), "{reason}: {reported}");
-    }
     let lease = cluster.kubectl_in("kube-node-lease");
     let renewed = lease.value(&format!("lease/{name}"), "/spec/renewTime");
     let (owner, uid) = ("/metadata/ownerReferences/0/uid", kubectl.value(&format!("node/{name}"), "/metadata/uid"));
@@ -178,10 +174,7 @@ fn evicted(kubectl: &Kubectl, name: &str) -> String {
     });
     assert_eq!(status["reason"], "Evicted", "{status}");
     let message = status["message"].as_str().unwrap().to_owned();
-    wait_for("the Event", Duration::from_secs(20), || {
-        let events = kubectl.events(name);
-        if events.contains(&("Evicted".to_owned(), message.clone())) { Ok(()) } else { Err(format!("{events:?}")) }
-    });
+    kubectl.wait_for_event(name, "Evicted", &message);
     message
 }
 
@@ -228,23 +221,23 @@ fn memory_pressure_evicts_and_rejects_pods() {
     let message = evicted(&kubectl, "asking");
     let (low, rest) = message.split_once("available: ").unwrap();
     assert!(low.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
-    match rest.split_once(". Container c was using ") {
-        Some((_, used)) => {
-            assert!(used.ends_with(", request is 1Ki, has larger consumption of memory. "), "{message}");
-        }
-        // On a slow machine the Pod is evicted before its container starts.
-        None => {
-            let terminated = kubectl.value("pod/asking", "/status/containerStatuses/0/state/terminated");
-            assert!(terminated["startedAt"].is_null(), "{message}: {terminated}");
-        }
+    // The Pod may be evicted before its container has started.
+    if let Some((_, used)) = rest.split_once(". Container c was using ") {
+        assert!(used.ends_with(", request is 1Ki, has larger consumption of memory. "), "{message}");
+    }
+    for (reason, text) in [
+        ("Starting", ""),
+        ("NodeAllocatableEnforced", ""),
+        ("NodeReady", ""),
+        ("EvictionThresholdMet", "Attempting to reclaim memory"),
+        ("NodeHasInsufficientMemory", ""),
+    ] {
+        kubectl.wait_for_event(&name, reason, text);
     }
     let conditions = kubectl.value("pod/asking", "/status/conditions");
     let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
     let reported = (&target["status"], &target["reason"], &target["message"]);
     assert_eq!(reported, (&json!("True"), &json!("TerminationByKubelet"), &json!(message)));
-    let events = kubectl.events(&name);
-    let met = ("EvictionThresholdMet".to_owned(), "Attempting to reclaim memory".to_owned());
-    assert!(events.contains(&met) && events.iter().any(|(r, _)| r == "NodeHasInsufficientMemory"), "{events:?}");
 }
 
 #[e2e_test("disk pressure evicts Pods after the grace period and rejects new ones")]
@@ -252,7 +245,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = ClusterBuilder::default().kubelet_config(json!({"evictionHard": {}})).start();
     let kubectl = cluster.kubectl_in("default");
-    let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 30});
+    let here = json!({"nodeName": node(&kubectl), "terminationGracePeriodSeconds": 60});
     let script = format!("dd if=/dev/zero of=/f bs=1M count=3; {SERVE}");
     kubectl.apply(&pod("before", &script).spec(&here).to_string());
     kubectl.wait_ready("before");
@@ -271,7 +264,7 @@ fn disk_pressure_evicts_and_rejects_pods() {
     assert!(images(&cluster).contains("example.com/idle"), "{}", images(&cluster));
     cluster.stop_podium(nix::sys::signal::Signal::SIGKILL);
     // No disk has this much space available.
-    cluster.set_kubelet_config(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 5,
+    cluster.set_kubelet_config(json!({"imageMinimumGCAge": "1ms", "evictionHard": {}, "evictionMaxPodGracePeriod": 60,
         "evictionSoft": {"nodefs.available": "99.9%"}, "evictionSoftGracePeriod": {"nodefs.available": "2s"}}));
     cluster.start_podium();
     let message = evicted(&kubectl, "before");

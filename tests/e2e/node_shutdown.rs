@@ -11,7 +11,7 @@ const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.
 
 /// Starts a node with static Pod manifests in this directory, and logind at this address.
 fn node(manifests: &Path, logind: &str) -> Cluster {
-    let kubelet = json!({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s",
+    let kubelet = json!({"shutdownGracePeriod": "150s", "shutdownGracePeriodCriticalPods": "60s",
         "staticPodPath": manifests, "fileCheckFrequency": "1h"});
     let setup = ClusterBuilder::default().kubelet_config(kubelet).args(&["--node-name", "node-1"]);
     setup.env("DBUS_SYSTEM_BUS_ADDRESS", logind).start()
@@ -19,7 +19,11 @@ fn node(manifests: &Path, logind: &str) -> Cluster {
 
 /// Returns a Pod that needs a second to terminate.
 fn pod(name: &str) -> PodBuilder {
-    PodBuilder::new(name).script("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.1; done")
+    let ready = json!({"readinessProbe": {"exec": {"command": ["cat", "/tmp/up"]}, "periodSeconds": 1}});
+    PodBuilder::new(name)
+        .grace_period(150)
+        .script("trap 'sleep 1; exit 3' TERM; touch /tmp/up; while :; do sleep 0.1; done")
+        .container(&ready)
 }
 
 /// Waits until a Pod is ready. `kubectl wait` would fail between the deletion of a static Pod's mirror and its creation for
@@ -55,7 +59,7 @@ fn wait_for_not_ready(kubectl: &Kubectl) {
 #[e2e_test("graceful node shutdown ends ordinary Pods before critical ones")]
 fn node_shutdown_ends_ordinary_pods_first() {
     let runtime = Runtime::new().unwrap();
-    let logind = runtime.block_on(FakeLogind::start(Duration::from_secs(60)));
+    let logind = runtime.block_on(FakeLogind::start(Duration::from_secs(300)));
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = node(dir.path(), logind.address());
     let kubectl = cluster.kubectl_in("default");
@@ -65,7 +69,7 @@ fn node_shutdown_ends_ordinary_pods_first() {
     for name in ["pod/ordinary", "pod/critical", "pod/fixed-node-1"] {
         running(&kubectl, name);
     }
-    assert_eq!(logind.locks(), ["shutdown podium delay"]);
+    eventually("the inhibitor lock", || logind.locks() == ["shutdown podium delay"]);
 
     runtime.block_on(logind.prepare_for_shutdown(true));
     wait_for_not_ready(&kubectl);
@@ -77,9 +81,8 @@ fn node_shutdown_ends_ordinary_pods_first() {
     kubectl.wait_value("pod/late", "/status/reason", &json!("NodeShutdown"));
     let message = kubectl.value("pod/late", "/status/message");
     assert_eq!(message, "Pod was rejected: Pod was rejected as the node is shutting down.");
-    let events =
-        kubectl.run("get events -A --field-selector reason=NodeShutdown,involvedObject.kind=Node -o wide").ok();
-    assert!(events.contains("Shutdown manager detected shutdown event"), "{events}");
+    let events = "get events -A --field-selector reason=NodeShutdown,involvedObject.kind=Node -o wide";
+    eventually("the Event", || kubectl.run(events).ok().contains("Shutdown manager detected shutdown event"));
     let metrics = kubectl.run("get --raw /api/v1/nodes/node-1/proxy/metrics").ok();
     assert!(metrics.contains("kubelet_graceful_shutdown_end_time_seconds 1"), "{metrics}");
 

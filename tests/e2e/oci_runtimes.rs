@@ -65,7 +65,7 @@ fn crun_class_behaves_like_runc() {
     pod(
         "polite",
         json!({"command": ["sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"],
-        "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}),
+        "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 30}}),
     );
     ended("fails", "Error", 3);
     ended("missing", "StartError", 128);
@@ -75,7 +75,7 @@ fn crun_class_behaves_like_runc() {
     let refused = kubectl.args(&["exec", "polite", "--", "sh", "-c", "exit 5"], "");
     assert!(refused.failed().contains("exit code 5"));
     assert_eq!(kubectl.value("pod/polite", "/status/containerStatuses/0/restartCount"), json!(0));
-    kubectl.run("delete pod polite --timeout=20s").ok();
+    kubectl.run("delete pod polite --timeout=60s").ok();
     let calls = calls(dir.path());
     // The engine creates and starts with one call.
     assert!([" create ", " run "].iter().any(|call| calls.contains(call)), "{calls}");
@@ -124,7 +124,8 @@ fn sandbox_of_the_runtime_is_replaced() {
     let server = in_sandbox(PodBuilder::new("server").grace_period(1)).container(&json!({
         "command": ["sh", "-c", "echo hello > /tmp/index.html; exec httpd -f -p 8080 -h /tmp"],
         "readinessProbe": {"httpGet": {"path": "/index.html", "port": 8080}, "periodSeconds": 1},
-        "livenessProbe": {"exec": {"command": ["test", "-e", "/tmp/index.html"]}, "periodSeconds": 1}}));
+        "livenessProbe": {"exec": {"command": ["test", "-e", "/tmp/index.html"]}, "periodSeconds": 1,
+            "timeoutSeconds": 30}}));
     kubectl.apply(&server.to_string());
     let fails = in_sandbox(PodBuilder::new("fails").restart_policy("Never")).command(&["sh", "-c", "exit 3"]);
     kubectl.apply(&fails.to_string());

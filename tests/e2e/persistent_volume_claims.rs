@@ -70,7 +70,7 @@ fn stateful_set_keeps_data_until_claims_are_deleted(cluster: &Cluster) {
     kubectl.run("delete pod web-1").ok();
     eventually("another Pod", || kubectl.get("pod/web-1").is_some_and(|pod| pod["metadata"]["uid"] != before));
     kubectl.wait_ready("web-1");
-    assert_eq!(kubectl.args(&["exec", "web-1", "--", "cat", "/data/who"], "").ok(), "web-1\nweb-1\n");
+    kubectl.wait_for_output("exec web-1 -- cat /data/who", "web-1\nweb-1\n");
     let directory = cluster.data_dir().join("volumes").join(&volume);
     assert!(directory.join("who").is_file());
     kubectl.run("delete statefulset web").ok();
@@ -99,7 +99,7 @@ fn existing_volume_is_bound_mounted_and_retained(cluster: &Cluster) {
     kubectl.wait_ready("writes");
     kubectl.wait_ready("reads");
     eventually("the write to be refused", || kubectl.run("logs reads").is_ok_and(|output| output.contains("refused")));
-    assert_eq!(kubectl.args(&["exec", "reads", "--", "cat", "/data/f"], "").ok(), "one\n");
+    kubectl.wait_for_output("exec reads -- cat /data/f", "one\n");
     assert_eq!(std::fs::read_to_string(directory.path().join("f")).unwrap(), "one\n");
     kubectl.run("delete pod writes reads").ok();
     kubectl.run("delete pvc c").ok();
@@ -145,7 +145,7 @@ fn ephemeral_volume_lives_with_its_pod(cluster: &Cluster) {
     let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": template}});
     apply(&kubectl, &[pod("p", &ephemeral, "echo x > /data/f").build()]);
     kubectl.wait_ready("p");
-    assert_eq!(kubectl.args(&["exec", "p", "--", "cat", "/data/f"], "").ok(), "x\n");
+    kubectl.wait_for_output("exec p -- cat /data/f", "x\n");
     let volume = volume_of(&kubectl, "p-data");
     kubectl.run("delete pod p").ok();
     eventually("the claim and its volume to be deleted", || {

@@ -27,8 +27,8 @@ fn pods_of_deleted_node_are_collected() {
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).to_string();
         kubectl.args(&["patch", object, "--subresource=status", "-p", &ready], "").ok();
     }
-    kubectl.run("delete node lost").ok();
     let since = Instant::now();
+    kubectl.run("delete node lost").ok();
     // The finalizer keeps the object, so that its last state can be read.
     let pod = wait_for("the Pod to have failed", Duration::from_secs(100), || match kubectl.get("pod/lost") {
         Some(pod) if pod["metadata"]["deletionTimestamp"].is_string() => Ok(pod),
@@ -43,21 +43,13 @@ fn pods_of_deleted_node_are_collected() {
     let disrupted = condition(&pod, "DisruptionTarget");
     assert_eq!((&disrupted["status"], &disrupted["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
     assert_eq!(disrupted["message"], json!("PodGC: node no longer exists"));
-    let has_event = |name: &str, reason: &str, message: &str| {
-        kubectl.events(name).contains(&(reason.to_owned(), message.to_owned()))
-    };
-    assert!(has_event("lost", "RegisteredNode", "Registered Node lost in Controller"));
-    assert!(has_event("lost", "RemovingNode", "Removing Node lost from Controller"));
-    wait_for("the NodeNotReady Events", Duration::from_secs(100), || {
-        let node = has_event("quiet", "NodeNotReady", "Node quiet status is now: NodeNotReady");
-        if node && has_event("quiet", "NodeNotReady", "Node is not ready") {
-            Ok(())
-        } else {
-            Err(format!("{:?}", kubectl.events("quiet")))
-        }
-    });
+    kubectl.wait_for_event("lost", "RegisteredNode", "Registered Node lost in Controller");
+    kubectl.wait_for_event("lost", "RemovingNode", "Removing Node lost from Controller");
+    for message in ["Node quiet status is now: NodeNotReady", "Node is not ready"] {
+        kubectl.wait_for_event("quiet", "NodeNotReady", message);
+    }
     kubectl.args(&["patch", "pod", "lost", "-p", r#"{"metadata":{"finalizers":null}}"#], "").ok();
-    kubectl.run("wait --for=delete pod/lost --timeout=30s").ok();
+    kubectl.run("wait --for=delete pod/lost --timeout=90s").ok();
 }
 
 #[e2e_test("terminating Pods of an out-of-service node are deleted by force")]

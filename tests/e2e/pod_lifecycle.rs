@@ -1,10 +1,7 @@
 //! Pod lifecycle: start, readiness, crash loops, image errors, deletion.
 
 use serde_json::json;
-use std::{
-    io::{BufRead, BufReader},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use tests::{Cluster, Kubectl, PodBuilder, Process, e2e_test, eventually, wait_for};
 
 fn pod(script: &str) -> PodBuilder {
@@ -16,6 +13,12 @@ const SERVE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 fn run_ready(kubectl: &Kubectl, pod: &PodBuilder) {
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
+}
+
+/// Runs a script, and returns when it has set its traps.
+fn run_trapped(kubectl: &Kubectl, trap: &str, grace: u64) {
+    run_ready(kubectl, &pod(&format!("{trap}; echo up; sleep 100000 & wait; sleep 100000")).grace_period(grace));
+    kubectl.wait_for_output("logs p", "up\n");
 }
 
 #[e2e_test("a running Pod shows its node, addresses, conditions and container")]
@@ -63,7 +66,7 @@ fn pod_events_are_emitted_in_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     run_ready(&kubectl, &pod(SERVE));
     kubectl.run("delete pod p").ok();
-    wait_for("the Killing event", Duration::from_secs(20), || {
+    wait_for("the Killing event", Duration::from_secs(60), || {
         let reasons: Vec<String> = kubectl.events("p").into_iter().map(|(reason, _)| reason).collect();
         let expected = ["Scheduled", "Pulled", "Created", "Started", "Killing"];
         if expected.iter().all(|e| reasons.iter().any(|r| r == e)) { Ok(()) } else { Err(format!("{reasons:?}")) }
@@ -140,7 +143,7 @@ fn missing_config_map_blocks_container(cluster: &Cluster) {
     assert_eq!(waiting_reason(&kubectl, "CreateContainerConfigError"), "configmap \"words\" not found");
     kubectl.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}");
     kubectl.wait_ready("p");
-    assert_eq!(kubectl.run("logs p").ok(), "hello\n");
+    kubectl.wait_for_output("logs p", "hello\n");
 }
 
 #[e2e_test("a command that does not exist fails to start")]
@@ -154,35 +157,29 @@ fn missing_command_fails_to_start(cluster: &Cluster) {
     assert!(terminated["message"].as_str().unwrap().contains("/no/such/program"), "{terminated}");
 }
 
-/// Returns the phases in a watch, up to the deletion.
+/// Deletes the Pod, and returns the phases in a watch up to its last event.
 fn phases_until_gone(kubectl: &Kubectl, delete: &str) -> Vec<String> {
-    let mut watch = kubectl
-        .command(&["get", "pod", "p", "--watch", "-o", "jsonpath={.status.phase}{\"\\n\"}"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The deletion must not precede the watch.
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut phases: Vec<String> = lines.by_ref().take(1).collect();
+    let columns = "jsonpath={.type} {.object.status.phase}{\"\\n\"}";
+    let mut watch = kubectl.follow(&["get", "pod", "p", "--watch", "--output-watch-events", "-o", columns]);
     kubectl.run(delete).ok();
-    wait_for("the Pod to be deleted", Duration::from_secs(60), || match kubectl.get("pod/p") {
-        None => Ok(()),
-        Some(pod) => Err(pod["status"].to_string()),
-    });
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(watch.id()).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-    phases.extend(lines);
-    watch.wait().unwrap();
-    phases.dedup();
-    phases
+    let mut phases = Vec::new();
+    loop {
+        let line = watch.next_line().expect("the watch continues");
+        let (event, phase) = line.split_once(' ').expect("two columns");
+        phases.push(phase.to_owned());
+        if event == "DELETED" {
+            phases.dedup();
+            return phases;
+        }
+    }
 }
 
 #[e2e_test("deletion sends SIGTERM and the exit code decides the phase")]
 fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
-    for (script, phase) in [(SERVE, "Succeeded"), ("trap 'exit 4' TERM; sleep 1000 & wait", "Failed")] {
+    for (code, phase) in [(0, "Succeeded"), (4, "Failed")] {
         let kubectl = cluster.kubectl();
         // No test waits until this ends by itself.
-        run_ready(&kubectl, &pod(script).grace_period(600));
+        run_trapped(&kubectl, &format!("trap 'exit {code}' TERM"), 600);
         let phases = phases_until_gone(&kubectl, "delete pod p --wait=false");
         assert_eq!(
             phases.last().map(String::as_str),
@@ -195,7 +192,7 @@ fn deletion_sends_sigterm_and_exit_code_decides_phase(cluster: &Cluster) {
 #[e2e_test("a Pod that ignores SIGTERM is killed after its grace period")]
 fn sigterm_ignored_kills_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, &pod("trap '' TERM; sleep 1000 & wait; sleep 1000").grace_period(2));
+    run_trapped(&kubectl, "trap '' TERM", 2);
     let start = Instant::now();
     assert_eq!(phases_until_gone(&kubectl, "delete pod p --wait=false").last().map(String::as_str), Some("Failed"));
     assert!(start.elapsed() >= Duration::from_secs(2), "SIGKILL came before the grace period was over");
@@ -209,7 +206,7 @@ fn forced_deletion_leaves_nothing_on_node(cluster: &Cluster) {
     assert!(node_mentions(&cluster.data_dir(), &uid));
     kubectl.run("delete pod p --grace-period=0 --force").ok();
     assert!(kubectl.get("pod/p").is_none());
-    wait_for("the node to remove the Pod", Duration::from_secs(30), || {
+    wait_for("the node to remove the Pod", Duration::from_secs(60), || {
         if node_mentions(&cluster.data_dir(), &uid) {
             Err("directories or mounts of the Pod".to_owned())
         } else {
@@ -239,23 +236,23 @@ fn node_mentions(data_dir: &std::path::Path, uid: &str) -> bool {
 #[e2e_test("a shorter grace period takes effect at once")]
 fn shorter_grace_period_takes_effect_at_once(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, &pod("trap '' TERM; while :; do sleep 1; done").grace_period(300));
+    run_trapped(&kubectl, "trap '' TERM", 300);
     kubectl.run("delete pod p --wait=false").ok();
     kubectl.wait_value("pod/p", "/metadata/deletionGracePeriodSeconds", &json!(300));
-    kubectl.run("delete pod p --grace-period=1 --timeout=30s").ok();
+    kubectl.run("delete pod p --grace-period=1 --timeout=90s").ok();
     assert!(kubectl.get("pod/p").is_none());
 }
 
 #[e2e_test("a finalizer keeps a Pod that has ended")]
 fn finalizer_keeps_ended_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    run_ready(&kubectl, &pod(SERVE));
+    run_trapped(&kubectl, "trap 'exit 0' TERM", 600);
     kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":["example.com/hold"]}}"#], "").ok();
     kubectl.run("delete pod p --wait=false").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
     assert!(kubectl.get("pod/p").is_some());
     kubectl.args(&["patch", "pod", "p", "-p", r#"{"metadata":{"finalizers":null}}"#], "").ok();
-    kubectl.run("wait --for=delete pod/p --timeout=30s").ok();
+    kubectl.run("wait --for=delete pod/p --timeout=90s").ok();
 }
 
 #[e2e_test("activeDeadlineSeconds fails a Pod")]

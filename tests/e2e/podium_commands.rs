@@ -173,7 +173,7 @@ fn image_pull_uses_configured_mirror(cluster: &Cluster) {
         let pod = PodBuilder::new(name).grace_period(1).image(&reference);
         kubectl.apply(&pod.container(&json!({"imagePullPolicy": "Never"})).to_string());
         kubectl.wait_ready(name);
-        assert_eq!(kubectl.run(&format!("logs {name}")).ok(), format!("{name}\n"));
+        kubectl.wait_for_output(&format!("logs {name}"), &format!("{name}\n"));
     }
 }
 
@@ -219,10 +219,7 @@ fn explain_shows_reason_next_step_and_deadline(cluster: &Cluster) {
             if expected.iter().all(|e| reported.contains(e)) { Ok(()) } else { Err(reported) }
         });
     };
-    check(
-        "crashes",
-        &["is Running", "container c is waiting: CrashLoopBackOff: back-off 10s restarting", "next check at"],
-    );
+    check("crashes", &["is Running", "container c is waiting: CrashLoopBackOff: back-off ", "next check at"]);
     check("runs", &["is Running", "container c is running since"]);
     check("imageless", &["is Pending", "container c is waiting: ErrImageNeverPull"]);
     check("unscheduled", &["not scheduled", "Unschedulable: 0/1 nodes are available"]);
@@ -251,7 +248,7 @@ fn pod_history_can_be_replayed(cluster: &Cluster) {
     let replayed = lifecycle::replay(&dump).unwrap();
     assert_eq!(replayed.replayed, replayed.recorded);
     let container = &replayed.replayed.1.container_statuses.unwrap()[0];
-    assert_eq!((container.restart_count, replayed.events > 10), (1, true));
+    assert!(container.restart_count >= 1 && replayed.events > 10, "{dump}");
 }
 
 #[e2e_test("a broken or unnamed image archive leaves nothing in the store")]

@@ -35,17 +35,24 @@ fn containers_survive_podium_restart() {
         kubectl.wait_ready("p");
         assert_eq!(identity(&kubectl), before, "after {signal}");
     }
-    kubectl.run("delete pod p --timeout=30s").ok();
+    kubectl.run("delete pod p --timeout=90s").ok();
 }
 
 #[e2e_test("an exit while Podium is down keeps its code and counts once")]
 fn exit_while_podium_is_down_counts_once() {
     let mut cluster = Cluster::start(&[]);
     let kubectl = cluster.kubectl_in("default");
-    kubectl.apply(&pod("p", "Never", "sleep 3; exit 42"));
+    let out = tempfile::tempdir().unwrap();
+    let pod = PodBuilder::new("p")
+        .restart_policy("Never")
+        .script("until [ -e /out/go ]; do sleep 0.1; done; exit 42")
+        .volume("out", &json!({"hostPath": {"path": out.path()}}))
+        .mount("out", "/out");
+    kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
     let uid = uid(&kubectl, "p");
     cluster.stop_podium(Signal::SIGKILL);
+    std::fs::write(out.path().join("go"), "").unwrap();
     tests::eventually("the container to exit", || Process::of_pod(&uid).next().is_none());
     cluster.start_podium();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Failed"));
@@ -59,9 +66,10 @@ fn interrupted_pre_stop_hook_runs_again() {
     let mut cluster = Cluster::start(&[]);
     let (kubectl, out) = (cluster.kubectl_in("default"), tempfile::tempdir().unwrap());
     let script = "trap 'echo stopped >> /out/log; exit 0' TERM; sleep 100000 & wait";
-    let hook = json!({"exec": {"command": ["sh", "-c", "echo hook >> /out/log; sleep 4"]}});
+    let hook = "echo hook >> /out/log; until [ -e /out/go ]; do sleep 0.1; done";
+    let hook = json!({"exec": {"command": ["sh", "-c", hook]}});
     let pod = PodBuilder::new("p")
-        .grace_period(60)
+        .grace_period(300)
         .script(script)
         .volume("out", &json!({"hostPath": {"path": out.path()}}))
         .mount("out", "/out")
@@ -72,6 +80,7 @@ fn interrupted_pre_stop_hook_runs_again() {
     let log = || std::fs::read_to_string(out.path().join("log")).unwrap_or_default();
     tests::eventually("the hook to run", || log() == "hook\n");
     cluster.stop_podium(Signal::SIGKILL);
+    std::fs::write(out.path().join("go"), "").unwrap();
     cluster.start_podium();
     kubectl.run("wait --for=delete --timeout=60s pod/p").ok();
     assert_eq!(log(), "hook\nhook\nstopped\n");

@@ -10,7 +10,7 @@ use tests::{PodBuilder, e2e_test};
 
 /// Returns a Pod with this script.
 fn pod(script: &str) -> PodBuilder {
-    PodBuilder::new("p").restart_policy("Never").grace_period(10).script(script)
+    PodBuilder::new("p").restart_policy("Never").grace_period(60).script(script)
 }
 
 /// Returns the spec of such a Pod.
@@ -51,18 +51,37 @@ fn run_of(object: &Value, timeout: &str) -> (i32, String) {
     outcome(dir.path(), &output)
 }
 
-#[e2e_test("Ctrl-C ends podium run and its Pods gracefully")]
-fn ctrl_c_ends_run_gracefully() {
+/// Script that announces that it serves, and its orderly end.
+const SERVE: &str = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
+
+/// Returns the output up to the line in which a container says that it serves.
+fn until_serving(lines: &mut impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text += &format!("{line}\n");
+        if line.contains("| it serves") {
+            return text;
+        }
+    }
+    panic!("the Pod's log is not shown: {text}");
+}
+
+/// Runs an object, sends SIGINT to Podium when a container says that it serves, and returns exit code and output.
+fn interrupt(object: &Value) -> (i32, String) {
     let dir = tempfile::tempdir().unwrap();
-    let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
-    let mut child = command(dir.path(), script, "60s").stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command_of(dir.path(), object, "60s").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut text = lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");
+    let mut text = until_serving(&mut lines);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    lines.for_each(|line| text += &line);
+    lines.for_each(|line| text += &format!("{line}\n"));
     let output = Output { stdout: text.into_bytes(), ..child.wait_with_output().unwrap() };
-    let (code, text) = outcome(dir.path(), &output);
+    outcome(dir.path(), &output)
+}
+
+#[e2e_test("Ctrl-C ends podium run and its Pods gracefully")]
+fn ctrl_c_ends_run_gracefully() {
+    let (code, text) = interrupt(&pod(SERVE).build());
     assert!(text.contains("| finished in order"), "{text}");
     assert_eq!(code, 130, "{text}");
 }
@@ -110,13 +129,12 @@ fn has_line(text: &str, subject: &str, state: &str) -> bool {
 
 #[e2e_test("podium run ends restarting workloads in order")]
 fn run_ends_restarting_workloads_in_order() {
-    let script = "trap 'echo finished in order; exit 0' TERM; echo it serves; while :; do sleep 0.1; done";
-    let mut spec = template(script);
+    let mut spec = template(SERVE);
     spec["restartPolicy"] = "Always".into();
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
         "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}});
-    let (code, text) = run_of(&deployment, "8s");
-    assert_eq!(code, 124, "{text}");
+    let (code, text) = interrupt(&deployment);
+    assert_eq!(code, 130, "{text}");
     assert!(has_line(&text, "deployment/d", "[ScalingReplicaSet]"), "{text}");
     assert!(text.contains("| finished in order") && !text.contains("could not be ended"), "{text}");
 }
@@ -169,7 +187,7 @@ fn second_ctrl_c_ends_run_at_once() {
     let stubborn = pod("trap '' TERM; echo it serves; while :; do sleep 0.1; done").grace_period(3600).build();
     let mut child = command_of(dir.path(), &stubborn, "600s").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut text = lines.find(|l| l.contains("| it serves")).expect("the Pod's log is shown");
+    let mut text = until_serving(&mut lines);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     let interrupt = || nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     interrupt();

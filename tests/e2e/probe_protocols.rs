@@ -87,5 +87,5 @@ fn grpc_liveness_failure_restarts_container(cluster: &Cluster) {
         if status["restartCount"].as_i64() >= Some(1) { Ok(()) } else { Err(status.to_string()) }
     });
     let words = "Container c failed liveness probe, will be restarted";
-    assert!(kubectl.events("p").contains(&("Killing".to_owned(), words.to_owned())), "{:?}", kubectl.events("p"));
+    kubectl.wait_for_event("p", "Killing", words);
 }

@@ -56,7 +56,7 @@ fn deleted_service_cidr_stays_while_used(cluster: &Cluster) {
     let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "spare"},
         "spec": {"cidrs": ["10.98.7.0/28"]}});
     kubectl.apply(&range.to_string());
-    kubectl.run("wait --for=condition=Ready servicecidr/spare --timeout=30s").ok();
+    kubectl.run("wait --for=condition=Ready servicecidr/spare --timeout=90s").ok();
     assert!(kubectl.run("get servicecidr spare").ok().contains("10.98.7.0/28"));
     kubectl.run("create service clusterip far --clusterip=10.98.7.3 --tcp=80:80").ok();
     assert!(kubectl.run("get ipaddress 10.98.7.3").ok().contains("/far"));

@@ -35,8 +35,10 @@ fn replica_set_replaces_pods_and_scales(cluster: &Cluster) {
     eventually("two ready Pods", || status(&kubectl) == [2, 2, 2]);
     kubectl.run("scale replicaset web --replicas=1").ok();
     eventually("one Pod", || kubectl.pod_names("app=web").len() == 1 && status(&kubectl) == [1, 1, 1]);
-    let output = kubectl.run("describe replicaset web").ok();
-    assert!(output.contains("SuccessfulCreate") && output.contains("SuccessfulDelete"), "{output}");
+    eventually("the Events in the description", || {
+        let described = kubectl.run("describe replicaset web").ok();
+        described.contains("SuccessfulCreate") && described.contains("SuccessfulDelete")
+    });
     kubectl.run("delete replicaset web").ok();
     eventually("its Pods to be deleted", || kubectl.pod_names("app=web").is_empty());
 }

@@ -43,8 +43,10 @@ fn replication_controller_keeps_scales_and_adopts(cluster: &Cluster) {
     eventually("one Pod", || kubectl.pod_names("app=web").len() == 1 && counts(&kubectl) == [1, 1, 1]);
     let table = kubectl.run("get replicationcontroller web --no-headers").ok();
     assert_eq!(table.split_whitespace().take(4).collect::<Vec<_>>(), ["web", "1", "1", "1"]);
-    let output = kubectl.run("describe replicationcontroller web").ok();
-    assert!(output.contains("Created pod: web-") && output.contains("Deleted pod: web-"), "{output}");
+    eventually("the Events in the description", || {
+        let described = kubectl.run("describe replicationcontroller web").ok();
+        described.contains("Created pod: web-") && described.contains("Deleted pod: web-")
+    });
     kubectl.run("delete replicationcontroller web").ok();
     eventually("its Pods to be deleted", || kubectl.pod_names("app=web").is_empty());
     let gone: Value = kubectl.get("replicationcontroller/web").unwrap_or_default();

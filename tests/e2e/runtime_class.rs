@@ -71,7 +71,7 @@ fn unknown_handler_fails_sandbox_creation(cluster: &Cluster) {
     let name = class(&kubectl, "nobody", &json!({}));
     kubectl.apply(&pod(&name).to_string());
     wait_for_sandbox_error(&kubectl, "no runtime for \"nobody\" is configured");
-    kubectl.run("delete pod p --timeout=30s").ok();
+    kubectl.run("delete pod p --timeout=90s").ok();
 }
 
 #[e2e_test("a missing RuntimeClass is reported")]

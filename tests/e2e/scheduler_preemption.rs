@@ -32,8 +32,9 @@ impl<'a> Seats<'a> {
         let limits = json!({"limits": {&self.resource: seats.to_string()}});
         let pod = PodBuilder::new(name)
             .label("app", name)
-            .grace_period(5)
-            .script("trap 'exit 7' TERM; sleep 100000 & wait")
+            .grace_period(60)
+            .script("trap 'exit 7' TERM; touch /tmp/up; sleep 100000 & wait")
+            .container(&json!({"readinessProbe": {"exec": {"command": ["cat", "/tmp/up"]}, "periodSeconds": 1}}))
             .resources(&limits)
             .spec(spec);
         self.kubectl.apply(&pod.to_string());
@@ -138,7 +139,7 @@ fn preemption_prefers_victims_without_budget(cluster: &Cluster) {
     kubectl.wait_value("pdb/b", "/status/currentHealthy", &json!(1));
     seats.pod("high", 1, &high);
     kubectl.wait_ready("high");
-    assert!(kubectl.get("pod/goes").is_none());
+    eventually("the victim to be deleted", || kubectl.get("pod/goes").is_none());
     assert_eq!(kubectl.value("pod/kept", "/metadata/deletionTimestamp"), Value::Null);
     kubectl.run("delete pdb b").ok();
     seats.end();

@@ -50,11 +50,7 @@ fn node_selector_keeps_pod_pending(cluster: &Cluster) {
     // A bound Pod stays, though the node no longer matches.
     kubectl.run(&format!("label node {node} {label}-")).ok();
     assert_eq!(kubectl.value("pod/p", "/status/phase"), "Running");
-    let (reason, text) = kubectl.events("p").into_iter().find(|(reason, _)| reason == "Scheduled").unwrap();
-    assert_eq!(
-        (reason.as_str(), text),
-        ("Scheduled", format!("Successfully assigned {}/p to {node}", kubectl.namespace()))
-    );
+    kubectl.wait_for_event("p", "Scheduled", &format!("Successfully assigned {}/p to {node}", kubectl.namespace()));
 }
 
 #[e2e_test("required node affinity keeps a Pod Pending until a node matches")]

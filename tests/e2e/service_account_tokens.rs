@@ -52,7 +52,7 @@ fn pod_token_is_revoked_with_the_pod(cluster: &Cluster) {
     );
     let output = show(cluster, &token, &authority);
     assert!(output.contains(&forbidden), "{output}");
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
     eventually("the token to be refused", || show(cluster, &token, &authority).contains("You must be logged in"));
     let requested = kubectl.run("create token default --duration=10m").ok();
     let output = show(cluster, requested.trim(), &authority);
@@ -66,7 +66,7 @@ fn token_projection_and_automount_are_respected(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     apply(&kubectl, &pod().spec(&json!({"automountServiceAccountToken": false})));
     kubectl.args(&["exec", "p", "--", "ls", DIR], "").failed();
-    kubectl.run("delete pod p --wait --timeout=30s").ok();
+    kubectl.run("delete pod p --wait --timeout=90s").ok();
     kubectl.run("create serviceaccount app").ok();
     let token = json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 7200}});
     let spec = json!({"serviceAccountName": "app", "securityContext": {"runAsUser": 1000}});

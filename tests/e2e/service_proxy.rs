@@ -66,8 +66,8 @@ fn wait_for_responders(kubectl: &Kubectl, from: &str, url: &str, expected: &[&st
 /// Returns the response that this machine gets from an address.
 fn get_from_node(address: &str) -> String {
     let Ok(address) = address.parse::<SocketAddr>() else { return String::new() };
-    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(5)) else { return String::new() };
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(30)) else { return String::new() };
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut answer = String::new();
     let requested = stream.write_all(b"GET / HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut answer));
     requested.ok().and_then(|_| answer.split("\r\n\r\n").nth(1)).unwrap_or_default().trim().to_owned()
@@ -125,9 +125,9 @@ fn session_affinity_keeps_client_at_one_pod(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     start(&kubectl, &["a", "b", "c"], &json!({"sessionAffinity": "ClientIP"}));
     eventually("a response", || !get(&kubectl, "a", "http://web").is_empty());
-    let first = get(&kubectl, "a", "http://web");
-    let others: BTreeSet<String> = (0..12).map(|_| get(&kubectl, "a", "http://web")).collect();
-    assert_eq!(others, [first].into());
+    // A response that is late, and then empty, is not that of another Pod.
+    let answers: BTreeSet<String> = (0..20).filter_map(|_| try_get(&kubectl, "a", "http://web").ok()).collect();
+    assert_eq!(answers.len(), 1, "{answers:?}");
 }
 
 #[e2e_test("a node port answers at the node's address and at 127.0.0.1")]
@@ -165,7 +165,7 @@ fn udp_moves_to_another_pod(cluster: &Cluster) {
             let reported = socket.send(b"?").and_then(|_| socket.recv(&mut answer));
             reported.is_ok_and(|length| answer.get(..length) == Some(name.as_bytes()))
         });
-        kubectl.run(&format!("delete pod {name} --timeout=30s")).ok();
+        kubectl.run(&format!("delete pod {name} --timeout=90s")).ok();
     }
 }
 
@@ -212,13 +212,13 @@ fn headless_service_resolves_to_pods(cluster: &Cluster) {
         reported.contains(&first) && reported.contains(&second)
     });
     wait_for_responders(&kubectl, "web-0", "http://web-1.web:8080", &["web-1"]);
-    let places = resolve(&kubectl, "web-0", "srv", &format!("_http._tcp.{domain}"));
-    assert!(
-        places.contains(&format!("8080 web-0.{domain}")) && places.contains(&format!("web-1.{domain}")),
-        "{places}"
-    );
-    let name = kubectl.run(&format!("exec web-0 -- nslookup {second}")).stdout;
-    assert!(name.contains(&format!("web-1.{domain}")), "{name}");
+    eventually("the places of the Service", || {
+        let places = resolve(&kubectl, "web-0", "srv", &format!("_http._tcp.{domain}"));
+        places.contains(&format!("8080 web-0.{domain}")) && places.contains(&format!("web-1.{domain}"))
+    });
+    eventually("the name of an address", || {
+        kubectl.run(&format!("exec web-0 -- nslookup {second}")).stdout.contains(&format!("web-1.{domain}"))
+    });
     kubectl.run("exec web-1 -- rm /tmp/ready").ok();
     eventually("a Pod that is not ready to have no name", || {
         resolve(&kubectl, "web-0", "a", &format!("web-1.{domain}")).contains("NXDOMAIN")
@@ -232,8 +232,8 @@ fn external_name_service_resolves_to_cname(cluster: &Cluster) {
     let name = format!("web.{}.svc.cluster.local", kubectl.namespace());
     kubectl.run(&format!("create service externalname other --external-name={name}")).ok();
     wait_for_responders(&kubectl, "a", "http://other", &["a"]);
-    let nobody = resolve(&kubectl, "a", "a", &format!("nobody.{}.svc.cluster.local", kubectl.namespace()));
-    assert!(nobody.contains("NXDOMAIN"), "{nobody}");
+    let nobody = format!("nobody.{}.svc.cluster.local", kubectl.namespace());
+    eventually("a name that does not exist", || resolve(&kubectl, "a", "a", &nobody).contains("NXDOMAIN"));
 }
 
 /// Runs the real kubectl in a Pod, with the Pod's ServiceAccount token only.

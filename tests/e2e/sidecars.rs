@@ -1,7 +1,7 @@
 //! Sidecar containers: init containers with `restartPolicy: Always` (KEP-753).
 
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, PodBuilder, e2e_test};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually};
 
 fn container(name: &str, script: &str) -> Value {
     let mut container = tests::container(name, script);
@@ -34,10 +34,11 @@ fn serving(name: &str) -> String {
 fn sidecar_starts_first_and_does_not_keep_pod_alive(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     let init = [sidecar("s", &serving("s")), container("i", "echo i >> /v/log")];
-    apply(&kubectl, &init, &container("c", "cat /v/log; sleep 2"));
+    apply(&kubectl, &init, &container("c", "cat /v/log; until [ -e /v/go ]; do sleep 0.1; done"));
     kubectl.wait_ready("p");
     let row = kubectl.run("get pod p --no-headers").ok();
     assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["p", "2/2", "Running"], "{row}");
+    kubectl.run("exec p -c s -- touch /v/go").ok();
     kubectl.wait_value("pod/p", "/status/phase", &json!("Succeeded"));
     assert_eq!(kubectl.run("logs p -c c").ok(), "s began\ni\n");
     let s = kubectl.value("pod/p", "/status/initContainerStatuses/0");
@@ -58,26 +59,24 @@ fn exited_sidecar_is_restarted_under_never(cluster: &Cluster) {
 fn sidecars_end_in_reverse_order(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // The container that exits last prints the shared log.
-    let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; while :; do sleep 0.1; done";
+    let first = "trap 'echo one ended >> /v/log; cat /v/log; exit 0' TERM; echo one began >> /v/log; echo up; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("one", first), sidecar("two", &serving("two"))], &container("c", &serving("c")));
     kubectl.wait_ready("p");
-    let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "one"]);
-    let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let logs = kubectl.follow(&["logs", "--follow", "p", "-c", "one"]);
+    eventually("the traps to be set", || kubectl.run("exec p -c one -- grep c.began /v/log").code == 0);
     kubectl.run("delete pod p --timeout=60s").ok();
-    let output = String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout).into_owned();
-    assert_eq!(output, "one began\ntwo began\nc began\nc ended\ntwo ended\none ended\n");
+    assert_eq!(logs.until_end(), ["up", "one began", "two began", "c began", "c ended", "two ended", "one ended"]);
 }
 
 #[e2e_test("sidecars get their stop signal when the grace period is over")]
 fn sidecars_are_signaled_after_grace_period(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
-    let last_words = "trap 'echo ended; exit 0' TERM; while :; do sleep 0.1; done";
+    let last_words = "trap 'echo ended; exit 0' TERM; echo began; while :; do sleep 0.1; done";
     apply(&kubectl, &[sidecar("s", last_words)], &container("c", "trap '' TERM; while :; do sleep 1; done"));
     kubectl.wait_ready("p");
-    let mut command = kubectl.command(&["logs", "--follow", "p", "-c", "s"]);
-    let logs = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let logs = kubectl.follow(&["logs", "--follow", "p", "-c", "s"]);
     let began = std::time::Instant::now();
     kubectl.run("delete pod p --grace-period=3 --timeout=60s").ok();
     assert!(began.elapsed() > std::time::Duration::from_secs(3), "{:?}", began.elapsed());
-    assert_eq!(String::from_utf8_lossy(&logs.wait_with_output().unwrap().stdout), "ended\n");
+    assert_eq!(logs.until_end(), ["began", "ended"]);
 }

@@ -84,12 +84,11 @@ fn stateful_set_scales_in_order(cluster: &Cluster) {
 
     kubectl.run("scale statefulset web --replicas=1").ok();
     eventually("the last Pod to terminate", || names(&kubectl, "pods") == ["web-3"]);
-    let events = kubectl.events("web");
     for (reason, message) in [
         ("SuccessfulCreate", "create Pod web-3 in StatefulSet web successful"),
         ("SuccessfulDelete", "delete Pod web-4 in StatefulSet web successful"),
     ] {
-        assert!(events.contains(&(reason.to_owned(), message.to_owned())), "{message}: {events:?}");
+        kubectl.wait_for_event("web", reason, message);
     }
     delete_and_wait(&kubectl);
 }

@@ -78,10 +78,12 @@ fn static_pod_follows_its_manifest() {
     // A manifest has no generation, so observedGeneration is unset.
     assert_eq!((&mirror["status"]["observedGeneration"], &mirror["metadata"]["generation"]), (&Value::Null, &json!(1)));
     // Logs, exec and others work through the mirror Pod.
-    assert_eq!(kubectl.run("logs web-node-1").ok(), "one\n");
+    kubectl.wait_for_output("logs web-node-1", "one\n");
     assert_eq!(kubectl.args(&["exec", "web-node-1", "--", "echo", "hello"], "").ok(), "hello\n");
-    let described = kubectl.run("describe pod web-node-1").ok();
-    assert!(described.contains("Controlled By:  Node/node-1") && described.contains("Started"), "{described}");
+    eventually("owner and Events in the description", || {
+        let described = kubectl.run("describe pod web-node-1").ok();
+        described.contains("Controlled By:  Node/node-1") && described.contains("Started")
+    });
     // A changed manifest is another Pod, which starts after the end of the first.
     let before = identity(&kubectl, pod);
     node.write("web.json", &manifest("web", "Always", &forever("two")));
@@ -89,7 +91,7 @@ fn static_pod_follows_its_manifest() {
     assert_ne!(identity(&kubectl, pod).0, before.0);
     // Removing the manifest removes the Pod and its files.
     node.remove("web.json");
-    kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+    kubectl.run(&format!("wait --for=delete --timeout=90s {pod}")).ok();
     let pods = node.cluster.data_dir().join("kubelet/pods");
     eventually("its files to be removed", || files(&pods) == 0);
 }
@@ -106,7 +108,7 @@ fn deleted_mirror_pod_is_recreated() {
     let before = identity(&kubectl, pod);
     for flags in ["", "--grace-period=0 --force"] {
         let uid = kubectl.value(pod, "/metadata/uid");
-        kubectl.run(&format!("delete {pod} --timeout=30s {flags}")).ok();
+        kubectl.run(&format!("delete {pod} --timeout=90s {flags}")).ok();
         eventually("another mirror Pod", || kubectl.get(pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         running(&kubectl, pod);
         assert_eq!(identity(&kubectl, pod), before, "{flags:?}: the static Pod ran on");
@@ -131,7 +133,7 @@ fn static_pods_survive_podium_restart() {
     node.cluster.start_podium();
     let kubectl = node.kubectl();
     running(&kubectl, "pod/comes-node-1");
-    kubectl.run("wait --for=delete --timeout=30s pod/goes-node-1").ok();
+    kubectl.run("wait --for=delete --timeout=90s pod/goes-node-1").ok();
     let after = (identity(&kubectl, "pod/stays-node-1"), kubectl.value("pod/stays-node-1", "/metadata/uid"));
     assert_eq!(after, before, "neither the Pod nor its mirror is made anew");
 }
@@ -150,12 +152,12 @@ fn static_pods_reach_terminal_phase() {
         // A recreated mirror Pod shows the same end, because the Pod does not run twice.
         let id = kubectl.value(&pod, "/status/containerStatuses/0/containerID");
         let uid = kubectl.value(&pod, "/metadata/uid");
-        kubectl.run(&format!("delete {pod} --timeout=30s")).ok();
+        kubectl.run(&format!("delete {pod} --timeout=90s")).ok();
         eventually("another mirror Pod", || kubectl.get(&pod).is_some_and(|p| p["metadata"]["uid"] != uid));
         kubectl.wait_value(&pod, "/status/phase", &json!(phase));
         assert_eq!(kubectl.value(&pod, "/status/containerStatuses/0/containerID"), id, "{name}");
         node.remove(&format!("{name}.json"));
-        kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+        kubectl.run(&format!("wait --for=delete --timeout=90s {pod}")).ok();
     }
 }
 

@@ -52,7 +52,7 @@ fn remove_finalizer(kubectl: &Kubectl, name: &str) -> Value {
     kubectl.wait_value(&pod, "/status/phase", &json!("Failed"));
     let code = kubectl.value(&pod, "/status/containerStatuses/0/state/terminated/exitCode");
     kubectl.run(&format!("patch {pod} --type=merge -p {{\"metadata\":{{\"finalizers\":null}}}}")).ok();
-    kubectl.run(&format!("wait --for=delete --timeout=30s {pod}")).ok();
+    kubectl.run(&format!("wait --for=delete --timeout=90s {pod}")).ok();
     code
 }
 

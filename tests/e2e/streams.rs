@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
-use tests::{Cluster, Kubectl, PodBuilder, e2e_test, wait_for};
+use tests::{Cluster, Kubectl, PodBuilder, e2e_test, eventually, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Script that echoes its input, and serves a greeting on a port of loopback only.
@@ -24,6 +24,13 @@ fn ready(cluster: &Cluster) -> Kubectl {
     let pod = PodBuilder::new("p").grace_period(0).script(SCRIPT).container(&json!({"stdin": true}));
     kubectl.apply(&pod.to_string());
     kubectl.wait_ready("p");
+    kubectl
+}
+
+/// Returns kubectl with the Pod, whose server on port 8080 listens.
+fn serving(cluster: &Cluster) -> Kubectl {
+    let kubectl = ready(cluster);
+    eventually("the server to listen", || kubectl.run("exec p -- grep -q :1F90 /proc/net/tcp").code == 0);
     kubectl
 }
 
@@ -87,15 +94,18 @@ fn exec_sets_and_resizes_terminal(cluster: &Cluster) {
 }
 
 fn gives_a_terminal_its_size(kubectl: &Kubectl) {
-    let inside = "until [ \"$(stty size)\" = '33 99' ]; do sleep 0.1; done; echo first; \
+    let inside = "until [ \"$(stty size)\" = '33 99' ]; do sleep 0.1; done; echo first; touch /tmp/first; \
                   until [ \"$(stty size)\" = '44 111' ]; do sleep 0.1; done; echo second; test -t 1 && exit 5";
     let mut command = kubectl.command(&["exec", "-it", "p", "--", "sh", "-c", "$INSIDE"]);
-    let words: Vec<String> = std::iter::once(command.get_program().to_owned())
-        .chain(command.get_args().map(std::borrow::ToOwned::to_owned))
-        .map(|w| format!("\"{}\"", w.to_string_lossy()))
-        .collect();
+    let line = |command: &Command| {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| format!("\"{}\"", word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    };
+    kubectl.run("exec p -- rm -f /tmp/first").ok();
     let variables: Vec<_> = command.get_envs().filter_map(|(n, v)| Some((n.to_owned(), v?.to_owned()))).collect();
-    let outside = format!("stty rows 33 cols 99; (sleep 2; stty rows 44 cols 111 < /dev/tty) & {}", words.join(" "));
+    let seen = kubectl.command(&["exec", "p", "--", "test", "-e", "/tmp/first"]);
+    let resize = format!("until {}; do sleep 0.1; done; stty rows 44 cols 111 < /dev/tty", line(&seen));
+    let outside = format!("stty rows 33 cols 99; ({resize}) & {}", line(&command));
     command = Command::new("timeout");
     command.args(["--foreground", "60", "script", "--quiet", "--return", "--command", &outside, "/dev/null"]);
     let output = command.envs(variables).env("INSIDE", inside).stdin(Stdio::null()).output().expect("script starts");
@@ -207,7 +217,7 @@ pub(crate) fn get(port: u16) -> String {
 
 #[e2e_test("port-forward reaches a port on the Pod's loopback")]
 fn port_forward_reaches_pod_loopback(cluster: &Cluster) {
-    let kubectl = ready(cluster);
+    let kubectl = serving(cluster);
     let (mut child, port) = start_port_forward(&kubectl, 8080);
     std::thread::scope(|scope| {
         let many: Vec<_> = (0..20).map(|_| scope.spawn(|| get(port))).collect();
@@ -233,7 +243,7 @@ fn port_forward_reports_closed_port(cluster: &Cluster) {
 
 #[e2e_test("kube-rs executes, writes, and forwards ports")]
 fn kube_rs_executes_and_forwards(cluster: &Cluster) {
-    let kubectl = ready(cluster);
+    let kubectl = serving(cluster);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let client = cluster.client(&runtime);
     let all = async {

@@ -23,19 +23,15 @@ fn no_execute_taint_evicts_pods() {
     apply(&kubectl, "goes", None);
     apply(&kubectl, "goes-later", Some(toleration(json!(5))));
     apply(&kubectl, "stays", Some(toleration(Value::Null)));
-    kubectl.run("taint node node-1 broken=yes:NoExecute").ok();
     let since = Instant::now();
+    kubectl.run("taint node node-1 broken=yes:NoExecute").ok();
     kubectl.wait_value("pod/goes", "/status/phase", &json!("Failed"));
     let conditions = kubectl.value("pod/goes", "/status/conditions");
     let target = conditions.as_array().unwrap().iter().find(|c| c["type"] == "DisruptionTarget").unwrap().clone();
     assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("DeletionByTaintManager")));
     assert!(target["observedGeneration"].is_number(), "{target}");
     assert_eq!(target["message"], json!("Taint manager: deleting due to NoExecute taint"));
-    let events = kubectl.run("events --for pod/goes").ok();
-    assert!(
-        events.contains("TaintManagerEviction") && events.contains("Marking for deletion Pod default/goes"),
-        "{events}"
-    );
+    kubectl.wait_for_event("goes", "TaintManagerEviction", "Marking for deletion Pod default/goes");
     kubectl.wait_value("pod/goes-later", "/status/phase", &json!("Failed"));
     assert!(since.elapsed() > Duration::from_secs(5), "{:?}", since.elapsed());
     assert_eq!(kubectl.value("pod/stays", "/status/phase"), "Running");

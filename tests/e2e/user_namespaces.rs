@@ -10,8 +10,11 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
-use tests::{Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2e_test, eventually, podium_binary};
+use tests::{
+    Cluster, ClusterBuilder, Kubectl, PodBuilder, Process, container, e2e_test, eventually, podium_binary, wait_for,
+};
 
 /// Where root file systems of Pods with user namespaces are mounted.
 const ROOT_FILE_SYSTEMS: &str = "/run/podium/rootfs";
@@ -93,13 +96,14 @@ fn check_files(cluster: &Cluster, kubectl: &Kubectl, host_path: &Path) {
 /// Checks that the processes of a Pod are unprivileged on the node.
 fn check_processes(kubectl: &Kubectl, pod: &str, host_id: u32) {
     let uid = kubectl.value(&format!("pod/{pod}"), "/metadata/uid");
-    // Some end meanwhile: the containers execute commands in a loop.
-    let found = Process::of_pod(uid.as_str().unwrap()).filter_map(|process| fs::metadata(process.dir()).ok());
-    let owners: Vec<u32> = found.map(|process| process.uid()).collect();
-    assert!(
-        !owners.is_empty() && owners.iter().all(|owner| *owner >= host_id && *owner - host_id < 65_536),
-        "{owners:?}"
-    );
+    // Until it has entered the user namespace, the process of a probe is the node's root.
+    wait_for("all processes to be unprivileged", Duration::from_secs(60), || {
+        // Some end meanwhile: the containers execute commands in a loop.
+        let found = Process::of_pod(uid.as_str().unwrap()).filter_map(|process| fs::metadata(process.dir()).ok());
+        let owners: Vec<u32> = found.map(|process| process.uid()).collect();
+        let are_unprivileged = owners.iter().all(|owner| *owner >= host_id && *owner - host_id < 65_536);
+        if !owners.is_empty() && are_unprivileged { Ok(()) } else { Err(format!("{owners:?}")) }
+    });
 }
 
 /// Writes a program that executes Podium with a soft limit of open files that is below the hard limit.
@@ -200,7 +204,7 @@ fn check_user_namespaces(name: &str) {
     }
     let roots = || sandboxes.iter().filter(|dir| Path::new(ROOT_FILE_SYSTEMS).join(dir.file_name()).exists()).count();
     assert_eq!(roots(), 2);
-    kubectl.run("delete pod first --timeout=15s").ok();
+    kubectl.run("delete pod first --timeout=60s").ok();
     eventually("the root file system of the Pod to be removed", || roots() == 1);
     cluster.stop_podium(Signal::SIGTERM);
     let down = cluster.podium(&["down"]).output().unwrap();

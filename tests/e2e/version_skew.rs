@@ -1,10 +1,7 @@
 //! Other versions of kubectl, which differ in their streams.
 
 use crate::streams;
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::Stdio,
-};
+use std::io::{BufRead, BufReader, Write};
 use tests::{Cluster, PodBuilder, Shell, e2e_test};
 
 /// Script that echoes its input, and serves a greeting on a port.
@@ -44,8 +41,8 @@ fn walk(cluster: &Cluster, version: &str) {
         ("kubectl cp p:/tmp/copy back", 0, "..."),
     ]);
     assert_eq!(std::fs::read(shell.dir().join("back")).unwrap(), b"some bytes");
-    let followed = kubectl.command(&["logs", "-f", "p"]).stdout(Stdio::piped()).spawn().unwrap();
     attach(&kubectl);
+    let followed = kubectl.follow(&["logs", "-f", "p"]);
     let (mut child, port) = streams::start_port_forward(&kubectl, 8080);
     let answer = streams::get(port);
     assert!(answer.ends_with("greetings\n"), "{answer}");
@@ -55,8 +52,7 @@ fn walk(cluster: &Cluster, version: &str) {
         ("kubectl delete pod p", 0, "pod \"p\" deleted from test-... namespace"),
         ("kubectl get pods", 0, "No resources found in test-... namespace."),
     ]);
-    let followed = followed.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&followed.stdout), "got a word\n");
+    assert_eq!(followed.until_end(), ["got a word"]);
 }
 
 fn attach(kubectl: &tests::Kubectl) {

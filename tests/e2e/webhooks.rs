@@ -56,7 +56,7 @@ fn configuration(kubectl: &Kubectl, kind: &str, config: &Value) -> Value {
         "metadata": {"name": namespace},
         "webhooks": [{
             "name": "hook.example.com", "clientConfig": config, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+            "timeoutSeconds": 30, "rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "matchConditions": [{"name": "own", "expression": "!request.name.startsWith('kube-')"}],
         }],

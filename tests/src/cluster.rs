@@ -60,7 +60,9 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("podium-e2e-").tempdir().expect("a temporary directory");
         let images = builder.images;
         if !images {
-            builder = builder.env("PODIUM_IMAGE_STORE", &dir.path().join("images").display().to_string());
+            // First, so that a store that the test has chosen counts.
+            let store = dir.path().join("images").display().to_string();
+            builder.env.insert(0, ("PODIUM_IMAGE_STORE".to_owned(), store));
         }
         let mut cluster = Self { child: None, builder, dir, namespaces: AtomicU32::new(0) };
         cluster.start_podium();
@@ -171,7 +173,7 @@ impl Cluster {
     /// Sends Podium a signal and waits until it has exited.
     ///
     /// # Panics
-    /// When Podium is not running, or does not exit within 30 s.
+    /// When Podium is not running, or does not exit within 90 s.
     pub fn stop_podium(&mut self, signal: Signal) {
         self.signal(signal);
         self.wait_for_exit();
@@ -188,10 +190,10 @@ impl Cluster {
     /// Waits until Podium has exited.
     ///
     /// # Panics
-    /// When Podium is not running, or does not exit within 30 s.
+    /// When Podium is not running, or does not exit within 90 s.
     pub fn wait_for_exit(&mut self) {
         let mut child = self.child.take().expect("podium runs");
-        wait_for("podium to exit", Duration::from_secs(30), || match child.try_wait() {
+        wait_for("podium to exit", Duration::from_secs(90), || match child.try_wait() {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}\n{}", self.log())),
         });

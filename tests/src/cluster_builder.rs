@@ -51,7 +51,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Skips the import of the busybox image. The cluster shares its images with no other one.
+    /// Skips the import of the busybox image. The cluster shares its images with no other one, unless
+    /// the test sets `PODIUM_IMAGE_STORE`.
     pub fn without_images(mut self) -> Self {
         self.images = false;
         self

@@ -159,7 +159,7 @@ impl Kubectl {
         })
     }
 
-    /// Returns the command, for tests that keep it running.
+    /// Returns the command, for tests that keep it running. See [`Kubectl::follow`] for commands that follow something.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = match &self.program {
@@ -295,6 +295,32 @@ impl Kubectl {
     pub fn pod_names(&self, selector: &str) -> Vec<String> {
         let names = self.run(&format!("get pods -l {selector} -o name")).ok();
         names.lines().map(|line| line.trim_start_matches("pod/").to_owned()).collect()
+    }
+
+    /// Waits up to 100 s for an Event about an object whose message contains a text. Events are written apart from what
+    /// they report, so that they may come later than it is seen.
+    ///
+    /// # Panics
+    /// When there is no such Event in time.
+    #[track_caller]
+    pub fn wait_for_event(&self, name: &str, reason: &str, text: &str) {
+        crate::wait_for(&format!("{name}: {reason} {text:?}"), Duration::from_secs(100), || {
+            let events = self.events(name);
+            let is_there = events.iter().any(|(r, message)| r == reason && message.contains(text));
+            if is_there { Ok(()) } else { Err(format!("{events:?}")) }
+        });
+    }
+
+    /// Waits up to 60 s until the output of a command is the expected one.
+    ///
+    /// # Panics
+    /// When it is another one until then.
+    #[track_caller]
+    pub fn wait_for_output(&self, line: &str, expected: &str) {
+        crate::wait_for(&format!("kubectl {line}: {expected:?}"), Duration::from_secs(60), || {
+            let outcome = self.run(line);
+            if outcome.is_ok_and(|output| output == expected) { Ok(()) } else { Err(format!("{outcome:?}")) }
+        });
     }
 
     /// Returns reasons and messages of the Events about an object, oldest first.

@@ -7,6 +7,7 @@ mod cgroup;
 mod cluster;
 mod cluster_builder;
 mod e2e_test;
+mod following;
 mod kubectl;
 mod pod;
 mod processes;
@@ -19,6 +20,7 @@ pub use cgroup::pod_cgroup;
 pub use cluster::{Cluster, podium_binary};
 pub use cluster_builder::{ClusterBuilder, write_kubelet_config};
 pub use e2e_test::{E2eTest, TestBody};
+pub use following::Following;
 /// Used by the expansion of [`e2e_test`].
 #[doc(hidden)]
 pub use inventory;

@@ -33,6 +33,7 @@ def config_maps(core):
     assert core.patch_namespaced_config_map("a", NAMESPACE, {"data": {"z": "1"}}).data == {"k": "w", "z": "1"}
     refused(404, lambda: core.read_namespaced_config_map("b", NAMESPACE))
     refused(422, lambda: core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "No"}}))
+    core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "c"}})
     page = core.list_namespaced_config_map(NAMESPACE, limit=1)
     assert len(page.items) == 1 and page.metadata._continue, page.metadata
 

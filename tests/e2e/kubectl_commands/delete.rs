@@ -7,7 +7,7 @@ use tests::{Cluster, Shell, e2e_test};
 /// Creates a Pod that ignores SIGTERM, with a grace period longer than any test.
 fn create_ignoring_sigterm(shell: &Shell) {
     let create_ignoring_sigterm =
-        pod("p", "front").replace("trap 'exit 0' TERM", "trap '' TERM").replace("Seconds: 5", "Seconds: 600");
+        pod("p", "front").replace("trap 'exit 0' TERM", "trap '' TERM").replace("Seconds: 60", "Seconds: 600");
     shell.file("pod.yaml", create_ignoring_sigterm);
 }
 
@@ -49,7 +49,7 @@ fn delete_obeys_its_flags(cluster: &Cluster) {
         ("kubectl delete pod p --wait=false", 0, "pod \"p\" deleted..."),
         ("kubectl get pod p --no-headers", 0, "p 1/1 Terminating 0 ...s"),
         (
-            "kubectl delete pod p --timeout=1s",
+            "kubectl delete pod p --timeout=5s",
             1,
             "pod \"p\" deleted...error: timed out waiting for the condition on pods/p",
         ),

@@ -2,10 +2,6 @@
 
 use super::{shell, shell_with_pod};
 use serde_json::{Value, json};
-use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
 use tests::{Cluster, PodBuilder, e2e_test};
 
 #[e2e_test("kubectl get takes a selector of thousands of names")]
@@ -111,13 +107,13 @@ fn get_watch_prints_events(cluster: &Cluster) {
     shell.check(&[("kubectl apply -f pod.yaml", 0, "pod/p created")]);
     shell.check(&[("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met")]);
     let args = ["get", "pods", "-w", "--output-watch-events", "-L", "mark"];
-    let mut watch = shell.kubectl().command(&args).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut next = || lines.next().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let mut watch = shell.kubectl().follow(&args);
+    let mut next = || watch.next_line().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(next(), ["EVENT", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "MARK"]);
     assert_eq!(next()[..5], ["ADDED", "p", "1/1", "Running", "0"]);
     shell.check(&[("kubectl label pod p mark=seen", 0, "pod/p labeled")]);
-    let changed = next();
+    // The kubelet may have changed the Pod, too.
+    let changed = std::iter::repeat_with(&mut next).find(|line| line.len() == 7).unwrap();
     assert_eq!((changed[0].as_str(), changed[6].as_str()), ("MODIFIED", "seen"), "{changed:?}");
     shell.check(&[("kubectl delete pod p", 0, "pod \"p\" deleted...")]);
     let mut seen = Vec::new();
@@ -126,8 +122,6 @@ fn get_watch_prints_events(cluster: &Cluster) {
     }
     let states: Vec<&str> = seen.iter().map(|line| line[3].as_str()).collect();
     assert_eq!((states.first(), states.last()), (Some(&"Terminating"), Some(&"Completed")), "{seen:?}");
-    watch.kill().unwrap();
-    watch.wait().unwrap();
 }
 
 #[e2e_test("kubectl describe pod prints every section")]
@@ -158,6 +152,9 @@ spec:
     shell.check(&[
         ("kubectl apply -f pod.yaml", 0, "pod/p created"),
         ("kubectl wait --for=condition=Ready --timeout=60s pod/p", 0, "pod/p condition met"),
+    ]);
+    shell.kubectl().wait_for_event("p", "Started", "");
+    shell.check(&[
         (
             "kubectl describe pod p",
             0,

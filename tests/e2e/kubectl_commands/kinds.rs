@@ -195,7 +195,7 @@ fn every_kind_is_created_shown_and_deleted(cluster: &Cluster) {
             (&format!("kubectl explain {kind}"), 0, "...KIND: ...VERSION: ..."),
             ("kubectl apply -f one.yaml --server-side --force-conflicts", 0, &done("serverside-applied")),
             (&format!("kubectl label {called} seen=yes"), 0, &done("labeled")),
-            (&format!("kubectl delete {called} --timeout=30s"), 0, &format!("...{name}\" deleted...")),
+            (&format!("kubectl delete {called} --timeout=90s"), 0, &format!("...{name}\" deleted...")),
             (&format!("kubectl get {called}"), 1, "Error from server (NotFound): ..."),
         ]);
     }

@@ -11,12 +11,12 @@ fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
         ("kubectl wait --for=condition=Ready=True pod -l app=web", 0, "pod/p condition met"),
         // kubectl may print before that its watch was short.
         (
-            "kubectl wait --for=condition=Ready=False pod/p --timeout=1s",
+            "kubectl wait --for=condition=Ready=False pod/p --timeout=5s",
             1,
             "...error: timed out waiting for the condition on pods/p",
         ),
         (
-            "kubectl wait --for=condition=Nothing pod/p --timeout=1s",
+            "kubectl wait --for=condition=Nothing pod/p --timeout=5s",
             1,
             "...error: timed out waiting for the condition on pods/p",
         ),
@@ -24,11 +24,11 @@ fn wait_waits_for_conditions_values_and_deletions(cluster: &Cluster) {
         ("kubectl wait --for=jsonpath='{.status.phase}'=Running pod/p", 0, "pod/p condition met"),
         ("kubectl wait --for=jsonpath='{.status.podIP}' pod/p", 0, "pod/p condition met"),
         (
-            "kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/p --timeout=1s",
+            "kubectl wait --for=jsonpath='{.status.phase}'=Failed pod/p --timeout=5s",
             1,
             "...error: timed out waiting for the condition on pods/p",
         ),
-        ("kubectl wait --for=delete pod/p --timeout=1s", 1, "...error: timed out waiting for the condition on pods/p"),
+        ("kubectl wait --for=delete pod/p --timeout=5s", 1, "...error: timed out waiting for the condition on pods/p"),
         ("kubectl wait --for=condition=Ready pod/nobody", 1, "Error from server (NotFound): pods \"nobody\" not found"),
         ("kubectl wait --for=condition=Ready pod -l app=nobody", 1, "error: no matching resources found"),
         ("kubectl wait --for=something pod/p", 1, "error: unrecognized condition: \"something\""),

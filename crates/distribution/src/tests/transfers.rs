@@ -217,10 +217,10 @@ async fn bytes_that_are_fetched_again_are_no_progress() {
 #[tokio::test]
 async fn stalled_transfer_ends_and_keeps_its_bytes() {
     let mut test = OneLayer::new(3 << 20, |_, layer, _| Some(hang(layer.slice(..2 << 20), layer.len()))).await;
-    test.options.timeouts.idle = Duration::from_secs(3);
+    test.options.timeouts.idle = Duration::from_secs(8);
     let error = test.pull().await.unwrap_err();
     assert_eq!(error.kind(), PullErrorKind::Timeout, "{error}");
-    assert!(error.to_string().ends_with("failed to copy: no progress for 3 s"), "{error}");
+    assert!(error.to_string().ends_with("failed to copy: no progress for 8 s"), "{error}");
     assert_eq!(test.store.partial(&test.digest).unwrap().len(), 2 << 20);
     assert_eq!(test.ranges().len(), 1);
 }

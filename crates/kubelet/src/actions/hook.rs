@@ -159,21 +159,27 @@ mod tests {
         time::Instant,
     };
 
-    /// Checks result and duration in seconds of a hook; returns the recorded messages.
-    async fn check(hook: &Value, command: Command, limit: Option<u64>, expected: (HookOutcome, u64)) -> Vec<String> {
+    /// Checks result and duration in seconds of a hook, on a paused clock.
+    async fn check(hook: &Value, command: Command, limit: Option<u64>, expected: (HookOutcome, u64)) {
+        let began = Instant::now();
+        let (found, _) = run(hook, command, limit).await;
+        assert_eq!((found, began.elapsed().as_secs()), expected, "{hook}");
+    }
+
+    /// Runs a hook, and returns its result and the recorded messages.
+    async fn run(hook: &Value, command: Command, limit: Option<u64>) -> (HookOutcome, Vec<String>) {
         let runtime = FakeRuntime::new(Clock::starting_at(Timestamp::UNIX_EPOCH));
         runtime.command("tidy $(UP)", command);
         let runtime: Arc<dyn Runtime> = Arc::new(runtime);
         let container = serde_json::from_value(json!({"name": "c", "env": [{"name": "UP", "value": "x"}]}));
         let handler = serde_json::from_value(hook.clone()).expect("a hook");
-        let (began, messages) = (Instant::now(), Mutex::new(Vec::new()));
+        let messages = Mutex::new(Vec::new());
         let (id, ip) = (ContainerId("1".to_owned()), Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         let record_message = |message| messages.lock().push(message);
         let limit = limit.map(Duration::from_secs);
         let found =
             run_handler(&runtime, &id, &container.expect("a container"), &handler, ip, limit, &record_message).await;
-        assert_eq!((found, began.elapsed().as_secs()), expected, "{hook}");
-        messages.into_inner()
+        (found, messages.into_inner())
     }
 
     fn failed(message: &str) -> HookOutcome {
@@ -250,15 +256,14 @@ mod tests {
     async fn http_hook_succeeds_with_any_response() {
         let (port, heads, task) = serve("HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
         let hook = json!({"httpGet": {"port": port, "path": "/bye"}});
-        let messages = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
-        assert!(messages.is_empty(), "{messages:?}");
+        assert_eq!(run(&hook, Command::Hangs, Some(20)).await, (HookOutcome::Done, vec![]));
         let head = heads.lock().remove(0);
         assert!(head.starts_with("GET /bye HTTP/1.1\r\nUser-Agent: kube-lifecycle/1.35\r\n"), "{head}");
         task.abort();
         let _ = task.await;
         let message =
             format!("Get \"http://127.0.0.1:{port}/bye\": dial tcp 127.0.0.1:{port}: connect: connection refused");
-        check(&hook, Command::Hangs, None, (failed(&message), 0)).await;
+        assert_eq!(run(&hook, Command::Hangs, None).await, (failed(&message), vec![]));
     }
 
     #[tokio::test]
@@ -266,10 +271,10 @@ mod tests {
         let (port, heads, _task) = serve("HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let headers = json!([{"name": "Authorization", "value": "secret"}, {"name": "X", "value": "kept"}]);
         let hook = json!({"httpGet": {"port": port, "path": "/bye", "scheme": "HTTPS", "httpHeaders": headers}});
-        let messages = check(&hook, Command::Hangs, Some(20), (HookOutcome::Done, 0)).await;
+        let found = run(&hook, Command::Hangs, Some(20)).await;
         let message =
             format!("request to HTTPS lifecycle hook 127.0.0.1:{port} got HTTP response, retry with HTTP succeeded");
-        assert_eq!(messages, [message]);
+        assert_eq!(found, (HookOutcome::Done, vec![message]));
         let head = heads.lock().pop().unwrap_or_default();
         assert!(head.starts_with("GET /bye HTTP/1.1\r\n") && head.contains("\r\nX: kept\r\n"), "{head}");
         assert!(!head.contains("secret"), "{head}");
