@@ -133,7 +133,8 @@ fn default_pull_policy_depends_on_tag(cluster: &Cluster) {
 fn image_imported_during_backoff_is_used(cluster: &Cluster) {
     let kubectl = cluster.kubectl();
     // Nothing listens on this loopback port.
-    let image = format!("127.0.0.1:9/{}:1", kubectl.namespace());
+    // The name is new, also when the test runs again: the machine's store keeps the image.
+    let image = format!("127.0.0.1:9/brought-{}-{}:1", std::process::id(), kubectl.namespace());
     kubectl.apply(&pod("p", &image, "", &[]));
     wait_for_waiting_reason(&kubectl, "p", "ImagePullBackOff");
     let dir = tempfile::tempdir().unwrap();
